@@ -10,10 +10,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/printable.h"
 #include "core/base/status_macros.h"
 #include "core/files/atomic_file.h"
 #include "core/files/user_path.h"
 #include "core/program/command_line.h"
+#include "core/program/exit_code.h"
 #include "tools/hang_diagnosis/pickle.h"
 #include "tools/hang_diagnosis/pytorch_form.h"
 #include "tools/hang_diagnosis/read_dumps.h"
@@ -41,7 +43,7 @@ constexpr char kUsage[] =
     "did, or a flag is wrong.";
 
 constexpr int kAtFault = 1;
-constexpr int kNoVerdict = 2;
+constexpr int kNoVerdict = kExitRefused;
 
 absl::Status WriteForPyTorch(const JobHistory& history,
                              const std::string& folder) {
@@ -62,11 +64,12 @@ absl::StatusOr<int> Run(int argc, char** argv) {
   }
   TANDEM_ASSIGN_OR_RETURN(FoundDumps found, ReadDumps(UserPath(folders[0])));
   for (const std::string& each : found.ignored) {
-    std::cerr << "diagnose: ignored " << each << "\n";
+    std::cerr << "diagnose: ignored " << Printable(each) << "\n";
   }
   const JobHistory history(std::move(found.dumps));
   const Verdict verdict = Diagnose(history);
-  std::cout << ReportText(history, verdict);
+  // Others may have written the dumps.
+  std::cout << PrintableLines(ReportText(history, verdict));
   const std::string pytorch_dir = absl::GetFlag(FLAGS_pytorch_dir);
   if (!pytorch_dir.empty()) {
     TANDEM_RETURN_IF_ERROR(WriteForPyTorch(history, UserPath(pytorch_dir)));
@@ -87,6 +90,6 @@ absl::StatusOr<int> Run(int argc, char** argv) {
 int main(int argc, char** argv) {
   const absl::StatusOr<int> code = tandem::Run(argc, argv);
   if (code.ok()) return *code;
-  std::cerr << "diagnose: " << code.status().message() << "\n";
+  tandem::Conclude("diagnose", code.status());
   return tandem::kNoVerdict;
 }

@@ -13,6 +13,7 @@
 #include "core/files/atomic_file.h"
 #include "core/files/user_path.h"
 #include "core/program/command_line.h"
+#include "core/program/exit_code.h"
 #include "core/program/process.h"
 #include "tools/diagnosis/gather_facts.h"
 #include "tools/diagnosis/report.h"
@@ -38,10 +39,9 @@ constexpr char kUsage[] =
     "  doctor --json=-\n"
     "\n"
     "The exit code is 0 when nothing stops the job, 1 when something does, 2 "
-    "when a\nflag is wrong.";
+    "when a\nflag is wrong or the answer cannot be written.";
 
 constexpr int kStops = 1;
-constexpr int kUsageError = 2;
 
 absl::StatusOr<PlannedJob> JobFromFlags(const Facts& facts) {
   const std::string device = absl::GetFlag(FLAGS_device);
@@ -96,6 +96,6 @@ absl::StatusOr<int> Run(int argc, char** argv) {
 int main(int argc, char** argv) {
   const absl::StatusOr<int> code = tandem::Run(argc, argv);
   if (code.ok()) return *code;
-  std::cerr << "doctor: " << code.status().message() << "\n";
-  return tandem::kUsageError;
+  tandem::Conclude("doctor", code.status());
+  return tandem::kExitRefused;
 }

@@ -10,9 +10,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/printable.h"
 #include "core/base/status_macros.h"
 #include "core/files/user_path.h"
 #include "core/program/command_line.h"
+#include "core/program/exit_code.h"
 #include "tools/exporting.h"
 
 ABSL_FLAG(std::string, checkpoint, "",
@@ -23,12 +25,15 @@ ABSL_FLAG(std::string, output, "",
           "or FILE.safetensors, for the weights of any model in one file.");
 ABSL_FLAG(std::string, config, "",
           "A config.json, or its folder, for a checkpoint that does not say "
-          "what its model is, or to be written instead of what it says.");
+          "what its model is, or to be written instead of what it says. For a "
+          "folder.");
 ABSL_FLAG(std::string, model, "", "The same by a --model of train: gpt2.");
 ABSL_FLAG(std::string, dtype, "float32",
-          "What weights are written in: float32, bfloat16 or float16.");
+          "What weights are written in: float32, bfloat16 or float16 (or fp32, "
+          "bf16, fp16).");
 ABSL_FLAG(std::string, max_shard_size, "5GB",
-          "The most values of one file; more make several, with an index.");
+          "The most values of one file of a folder; more make several, with an "
+          "index.");
 
 namespace tandem {
 namespace {
@@ -73,10 +78,8 @@ absl::StatusOr<std::string> Run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const absl::StatusOr<std::string> done = tandem::Run(argc, argv);
-  if (!done.ok()) {
-    std::fprintf(stderr, "export: %s\n",
-                 std::string(done.status().message()).c_str());
-    return 1;
-  }
-  return std::printf("%s\n", done->c_str()) > 0 ? 0 : 1;
+  if (!done.ok()) return tandem::Conclude("export", done.status());
+  // The model's name is what the checkpoint says.
+  const std::string line = tandem::PrintableLines(*done);
+  return std::printf("%s\n", line.c_str()) > 0 ? 0 : tandem::kExitFailed;
 }

@@ -2,8 +2,10 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "core/base/dtype_names.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
@@ -23,7 +26,13 @@
 #include "core/model/layer_list.h"
 #include "core/weights/load_plan.h"
 #include "core/weights/weights_folder.h"
+#include "datasets/tokenizers/open_tokenizer.h"
+#include "datasets/tokenizers/save_tokenizer.h"
+#include "datasets/tokenizers/tokenizer.h"
+#include "models/hugging_face/model_config.h"
 #include "models/hugging_face/state_names.h"
+#include "tools/generation/end_tokens.h"
+#include "tools/trainer/job/kept_tokenizer.h"
 #include "tools/trainer/job/transformer.h"
 
 namespace tandem {
@@ -36,10 +45,11 @@ absl::StatusOr<c10::ScalarType> DtypeOf(const std::string& name) {
       {"float32", c10::ScalarType::Float},
       {"bfloat16", c10::ScalarType::BFloat16},
       {"float16", c10::ScalarType::Half}};
-  const auto found = known.find(name);
+  const auto found = known.find(LongDtypeName(name));
   if (found != known.end()) return found->second;
   return absl::InvalidArgumentError(absl::StrCat(
-      "--dtype=", name, ": expected float32, bfloat16 or float16"));
+      "--dtype=", name,
+      ": expected float32, bfloat16 or float16 (or fp32, bf16, fp16)"));
 }
 
 absl::StatusOr<Transformer> FromFile(const std::string& path) {
@@ -56,7 +66,8 @@ absl::StatusOr<Transformer> ModelOf(const ExportOptions& options,
   if (options.model.empty() && !progress.model_config.empty()) {
     const auto config = ReadModelConfig(progress.model_config);
     if (!config.ok()) return Annotate(config.status(), options.checkpoint);
-    return Transformer{config->model, progress.model_config, "", false};
+    return Transformer{config->model, progress.model_config, "", false,
+                       progress.generation_config};
   }
   const std::string name =
       options.model.empty() ? progress.model : options.model;
@@ -95,6 +106,70 @@ StoredTensors Written(const TransformerOptions& model,
   return written;
 }
 
+// What is said of a folder, where one file is asked for.
+absl::Status CheckOneFile(const ExportOptions& options) {
+  std::string given;
+  if (!options.config.empty())
+    given = absl::StrCat("--config=", options.config);
+  if (!options.model.empty()) given = absl::StrCat("--model=", options.model);
+  if (options.max_shard_bytes != ExportOptions().max_shard_bytes) {
+    given = "--max_shard_size";
+  }
+  if (given.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      given, " is about a folder with ", kConfigFile, ", but --output=",
+      options.output, " is one file, of any model: leave it out"));
+}
+
+// What lies beside a checkpoint, or in --config's folder.
+struct OwnTokenizer {
+  std::string folder;                    // empty: none does
+  std::unique_ptr<Tokenizer> tokenizer;  // null: or it cannot be opened
+};
+
+absl::StatusOr<OwnTokenizer> TokenizerOf(const ExportOptions& options) {
+  OwnTokenizer own;
+  own.folder = KeptTokenizer(options.checkpoint);
+  if (own.folder.empty()) own.folder = KeptTokenizer(options.config);
+  if (own.folder.empty()) return own;
+  TANDEM_RETURN_IF_ERROR(CheckNoOtherTokenizer(own.folder, options.output));
+  // One of a kind that is not known here is for those who know it.
+  auto opened = OpenTokenizer(own.folder);
+  if (opened.ok()) own.tokenizer = *std::move(opened);
+  return own;
+}
+
+// What is to be said of it: 0 where it is the model's own.
+int64_t TextsVocabulary(const Transformer& model,
+                        const TrainingProgress& progress) {
+  const int64_t its = progress.vocabulary;
+  return its == VocabularyOf(model.model) ? 0 : its;
+}
+
+// What stands beside the weights: all that ends a text is said in each file.
+absl::Status WriteFiles(const ExportOptions& options, const Transformer& model,
+                        const TrainingProgress& progress,
+                        const OwnTokenizer& own) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<int64_t> ends,
+      AllEndTokens(model.config, model.generation_config, own.tokenizer.get(),
+                   VocabularyOf(model.model)));
+  const auto path = [&](const char* name) {
+    return absl::StrCat(options.output, "/", name);
+  };
+  const std::string config = WithTextsVocabulary(
+      WithEndTokens(model.config, ends), TextsVocabulary(model, progress));
+  TANDEM_RETURN_IF_ERROR(WriteFileAtomically(
+      path(kConfigFile), WithDtype(config, LongDtypeName(options.dtype))));
+  if (!model.generation_config.empty()) {
+    TANDEM_RETURN_IF_ERROR(
+        WriteFileAtomically(path(kGenerationConfigFile),
+                            WithEndTokens(model.generation_config, ends)));
+  }
+  return own.folder.empty() ? absl::OkStatus()
+                            : SaveTokenizer(own.folder, options.output);
+}
+
 // One file of any model.
 absl::StatusOr<std::string> Consolidate(const ExportOptions& options,
                                         const StoredCheckpoint& checkpoint,
@@ -112,11 +187,13 @@ absl::StatusOr<std::string> Export(const ExportOptions& options) {
   WeightsFolderOptions writing;
   writing.max_shard_bytes = options.max_shard_bytes;
   TANDEM_ASSIGN_OR_RETURN(writing.dtype, DtypeOf(options.dtype));
+  const bool is_one_file = absl::EndsWith(options.output, kFileSuffix);
+  if (is_one_file) TANDEM_RETURN_IF_ERROR(CheckOneFile(options));
   TANDEM_ASSIGN_OR_RETURN(const std::string path,
                           CheckpointAt(options.checkpoint));
   TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
                           OpenCheckpointAt(path));
-  if (absl::EndsWith(options.output, kFileSuffix)) {
+  if (is_one_file) {
     return Consolidate(options, checkpoint, *writing.dtype);
   }
   TANDEM_ASSIGN_OR_RETURN(const Transformer model,
@@ -127,13 +204,15 @@ absl::StatusOr<std::string> Export(const ExportOptions& options) {
                                 StateNamesOf(model.model), LoadAllowances());
   if (!plan.ok()) return Annotate(plan.status(), path);
   const StoredTensors written = Written(model.model, plan->tensors);
+  TANDEM_ASSIGN_OR_RETURN(const OwnTokenizer own, TokenizerOf(options));
   TANDEM_RETURN_IF_ERROR(WriteWeightsFolder(options.output, written, writing));
-  TANDEM_RETURN_IF_ERROR(
-      WriteFileAtomically(absl::StrCat(options.output, "/", kConfigFile),
-                          WithDtype(model.config, options.dtype)));
+  TANDEM_RETURN_IF_ERROR(WriteFiles(options, model, checkpoint.progress, own));
   return absl::StrCat(options.output, ": ", ModelTypeOf(model.model), ", ",
                       written.size(), " tensors in ", options.dtype,
-                      ", from step ", checkpoint.progress.step);
+                      ", from step ", checkpoint.progress.step,
+                      own.folder.empty() ? ", without a tokenizer: none lies "
+                                           "beside the checkpoint"
+                                         : ", with its tokenizer");
 }
 
 absl::StatusOr<uint64_t> ParseShardSize(const std::string& text) {

@@ -16,8 +16,9 @@ struct ExportOptions {
   // A folder; or a file, "*.safetensors", for the parameters and buffers of any
   // model under their PyTorch names.
   std::string output;
-  // What the model is, for a checkpoint that does not say it: a config.json or
-  // its folder, or a model's name. Empty: what the checkpoint says.
+  // Of a folder: what the model is, for a checkpoint that does not say it: a
+  // config.json or its folder, or a model's name. Empty: what the checkpoint
+  // says.
   std::string config;
   std::string model;
   std::string dtype = "float32";  // or "bfloat16", "float16"
@@ -25,8 +26,11 @@ struct ExportOptions {
 };
 
 // Writes config.json and the weights, without optimizer state, a tied head once
-// (as save_pretrained does). Says what was written, for a person.
-// InvalidArgument for a checkpoint that is not of the model, naming tensors.
+// (as save_pretrained does); the generation_config.json that the model came
+// with; and the tokenizer that was kept beside the checkpoint. All that ends a
+// text is said in them. Says what was written, for a person. InvalidArgument
+// for a checkpoint that is not of the model, naming tensors; FailedPrecondition
+// where the folder has another tokenizer.
 absl::StatusOr<std::string> Export(const ExportOptions& options);
 
 // "5GB", "500MB", "12KB", "1000": bytes, by powers of 1000, as

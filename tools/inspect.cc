@@ -7,10 +7,17 @@
 #include <cstdio>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "core/base/status_macros.h"
 #include "core/files/user_path.h"
+#include "core/program/exit_code.h"
 #include "tools/inspection.h"
 
+namespace tandem {
 namespace {
 
 constexpr char kUsage[] =
@@ -20,43 +27,56 @@ constexpr char kUsage[] =
     "or of what torch.save wrote, and whether checksums hold; with --json as\n"
     "one JSON object.\n";
 
-int Fail(const std::string& message) {
-  std::fprintf(stderr, "inspect: %s\n", message.c_str());
-  return 1;
-}
-
-int Print(const std::string& file, bool json) {
-  const auto inspection = tandem::Inspect(tandem::UserPath(file));
-  if (!inspection.ok()) return Fail(std::string(inspection.status().message()));
-  const std::string text = json ? tandem::InspectionJson(*inspection) + "\n"
-                                : tandem::InspectionTable(*inspection);
-  const bool written =
-      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
-      std::fflush(stdout) == 0;
-  return written ? 0 : Fail("cannot write to the standard output");
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::string file;
+struct Arguments {
+  bool asks_for_help = false;
   bool json = false;
+  std::string file;
+};
+
+absl::StatusOr<Arguments> Read(int argc, char** argv) {
+  Arguments read;
+  const auto refused = [](const std::string& why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(why, "\n", absl::StripSuffix(kUsage, "\n")));
+  };
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--help" || argument == "-h") {
-      std::fputs(kUsage, stdout);
-      return 0;
-    }
-    if (argument == "--json") {
-      json = true;
+      read.asks_for_help = true;
+    } else if (argument == "--json") {
+      read.json = true;
     } else if (absl::StartsWith(argument, "-")) {
-      return Fail("unknown flag " + argument + "\n" + kUsage);
-    } else if (!file.empty()) {
-      return Fail("more than one file\n" + std::string(kUsage));
+      return refused(absl::StrCat("unknown flag ", argument));
+    } else if (!read.file.empty()) {
+      return refused("more than one file");
     } else {
-      file = argument;
+      read.file = argument;
     }
   }
-  if (file.empty()) return Fail("no file given\n" + std::string(kUsage));
-  return Print(file, json);
+  if (read.file.empty() && !read.asks_for_help) return refused("no file given");
+  return read;
+}
+
+absl::Status Print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+      std::fflush(stdout) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError("cannot write to the standard output");
+}
+
+absl::Status Run(int argc, char** argv) {
+  TANDEM_ASSIGN_OR_RETURN(const Arguments given, Read(argc, argv));
+  if (given.asks_for_help) return Print(kUsage);
+  TANDEM_ASSIGN_OR_RETURN(const Inspection inspection,
+                          Inspect(UserPath(given.file)));
+  return Print(given.json ? InspectionJson(inspection) + "\n"
+                          : InspectionTable(inspection));
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  return tandem::Conclude("inspect", tandem::Run(argc, argv));
 }

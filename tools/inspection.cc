@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/base/dtype_names.h"
+#include "core/base/printable.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/fingerprint.h"
@@ -178,7 +179,7 @@ std::string InspectionTable(const Inspection& inspection) {
   size_t name_width = 4;
   size_t shape_width = 5;
   for (const SafetensorsEntry& entry : inspection.tensors) {
-    name_width = std::max(name_width, entry.name.size());
+    name_width = std::max(name_width, Printable(entry.name).size());
     shape_width = std::max(shape_width, ShapeText(entry).size());
   }
   std::string table;
@@ -189,18 +190,19 @@ std::string InspectionTable(const Inspection& inspection) {
   };
   add("name", "dtype", "shape", "bytes");
   for (const SafetensorsEntry& entry : inspection.tensors) {
-    add(entry.name, DtypeName(entry.dtype), ShapeText(entry),
+    add(Printable(entry.name), DtypeName(entry.dtype), ShapeText(entry),
         absl::StrCat(entry.bytes()));
   }
-  absl::StrAppend(&table, "\n", inspection.path, ": ",
+  absl::StrAppend(&table, "\n", Printable(inspection.path), ": ",
                   inspection.is_checkpoint ? "a checkpoint" : "tensors", "\n",
                   inspection.tensors.size(), " tensors, ", inspection.bytes,
                   " bytes; parameters and buffers: ", inspection.weight_tensors,
                   " tensors, ", inspection.weight_values, " values\n");
   for (const auto& [key, value] : inspection.metadata) {
-    absl::StrAppend(&table, "  ", key, " = ", value, "\n");
+    absl::StrAppend(&table, "  ", Printable(key), " = ", Printable(value),
+                    "\n");
   }
-  absl::StrAppend(&table, "checksums ", inspection.checksums, "\n",
+  absl::StrAppend(&table, "checksums ", Printable(inspection.checksums), "\n",
                   "weights_sha256 ", inspection.weights_sha256, "\n");
   return table;
 }
@@ -222,8 +224,10 @@ std::string InspectionJson(const Inspection& inspection) {
                                  {"bytes", inspection.bytes},
                                  {"weights_sha256", inspection.weights_sha256},
                                  {"checksums", inspection.checksums}};
-  // A path need not be UTF-8.
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  // A path need not be UTF-8, and a terminal obeys some characters that JSON
+  // would have as they are.
+  return json.dump(-1, ' ', /*ensure_ascii=*/true,
+                   nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace tandem

@@ -35,6 +35,7 @@ struct Inspection {
 absl::StatusOr<Inspection> Inspect(const std::string& path);
 
 // A table for people: a line for each tensor, totals, metadata, fingerprint.
+// What the file says is shown without what a terminal would obey.
 std::string InspectionTable(const Inspection& inspection);
 
 // One JSON object on one line: file, checkpoint, metadata, tensors (name,

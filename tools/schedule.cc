@@ -16,6 +16,7 @@
 #include "core/files/atomic_file.h"
 #include "core/files/user_path.h"
 #include "core/program/command_line.h"
+#include "core/program/exit_code.h"
 #include "parallel/schedule/choice.h"
 #include "parallel/schedule/drawing.h"
 #include "parallel/schedule/prediction.h"
@@ -53,19 +54,58 @@ constexpr char kUsage[] =
     "  schedule --schedule=zb_h1 --times=1,1,1 --svg=zb.svg\n"
     "  schedule --schedule=./mine.txt\n";
 
+// Times that a picture has room for, and that add up to a number.
+constexpr double kLeastTime = 1e-12;
+constexpr double kMostTime = 1e12;
+
+bool IsTime(double time) {
+  return time == 0 || (time >= kLeastTime && time <= kMostTime);
+}
+
+absl::Status CheckFlags() {
+  struct Range {
+    const char* flag;
+    int given;
+    int least;
+    int most;
+  };
+  for (const Range& each :
+       {Range{"stages", absl::GetFlag(FLAGS_stages), 1, 10000},
+        Range{"chunks", absl::GetFlag(FLAGS_chunks), 0, 10000},
+        Range{"microbatches", absl::GetFlag(FLAGS_microbatches), 1, 1000000},
+        Range{"channel_capacity", absl::GetFlag(FLAGS_channel_capacity), -1,
+              1000000},
+        Range{"columns", absl::GetFlag(FLAGS_columns), 10, 1000}}) {
+    if (each.given >= each.least && each.given <= each.most) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", each.flag, "=", each.given, ": must be from ",
+                     each.least, " to ", each.most));
+  }
+  const double transfer = absl::GetFlag(FLAGS_transfer);
+  if (IsTime(transfer)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--transfer=", transfer, ": must be 0, or from ", kLeastTime,
+                   " to ", kMostTime));
+}
+
+absl::Status CheckUseless(const std::vector<std::string>& flags,
+                          const char* why) {
+  const std::string given = FirstGiven(flags);
+  if (given.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(given, " was given, but ", why, ": leave it out"));
+}
+
 absl::StatusOr<Schedule> ScheduleFromFlags() {
   const std::string name = absl::GetFlag(FLAGS_schedule);
-  if (IsScheduleFile(name)) return ReadScheduleFile(name);
+  if (IsScheduleFile(name)) {
+    TANDEM_RETURN_IF_ERROR(CheckUseless({"stages", "chunks", "microbatches"},
+                                        "the file of --schedule says that"));
+    return ReadScheduleFile(name);
+  }
   const int stages = absl::GetFlag(FLAGS_stages);
   const int given = absl::GetFlag(FLAGS_chunks);
   const int microbatches = absl::GetFlag(FLAGS_microbatches);
-  if (stages < 1 || given < 0 || microbatches < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--stages=", stages, " --chunks=", given,
-                     " --microbatches=", microbatches,
-                     ": stages and microbatches must be at least 1, chunks at "
-                     "least 0"));
-  }
   const int chunks = given > 0 ? given : UsualChunks(name, stages);
   if (stages % chunks != 0) {
     return absl::InvalidArgumentError(
@@ -79,7 +119,7 @@ absl::StatusOr<StageCost> ParseCost(const std::vector<std::string>& words) {
   std::vector<double> times;
   for (const std::string& word : words) {
     double time = 0;
-    if (absl::SimpleAtod(word, &time) && time >= 0) times.push_back(time);
+    if (absl::SimpleAtod(word, &time) && IsTime(time)) times.push_back(time);
   }
   if (times.size() == words.size() && times.size() == 2) {
     return StageCost{times[0], times[1] / 2, times[1] / 2};
@@ -89,7 +129,9 @@ absl::StatusOr<StageCost> ParseCost(const std::vector<std::string>& words) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("times '", absl::StrJoin(words, ","),
-                   "': expected forward,backward or forward,input,weights"));
+                   "': expected forward,backward or forward,input,weights, "
+                   "each 0 or from ",
+                   kLeastTime, " to ", kMostTime));
 }
 
 absl::StatusOr<ScheduleCosts> CostsFromFlags(int stages) {
@@ -102,11 +144,21 @@ absl::StatusOr<ScheduleCosts> CostsFromFlags(int stages) {
     costs.stages.assign(stages, cost);
     return costs;
   }
+  TANDEM_RETURN_IF_ERROR(
+      CheckUseless({"times"}, "--stage_times has those of each stage"));
   for (const auto stage : absl::StrSplit(each, ';')) {
     TANDEM_ASSIGN_OR_RETURN(costs.stages.emplace_back(),
                             ParseCost(absl::StrSplit(stage, ',')));
   }
   return costs;
+}
+
+// Of a step that takes no time nothing can be told in percent, or drawn.
+absl::Status CheckBusy(const SchedulePrediction& times) {
+  if (times.step > times.bubble) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--times or --stage_times: no stage takes any time: give one that is "
+      "greater than 0");
 }
 
 absl::Status Write(const std::string& path, const std::string& text) {
@@ -138,6 +190,7 @@ absl::Status Run(int argc, char** argv) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", leftovers.front(), "' is no flag"));
   }
+  TANDEM_RETURN_IF_ERROR(CheckFlags());
   TANDEM_ASSIGN_OR_RETURN(const Schedule schedule, ScheduleFromFlags());
   int capacity = absl::GetFlag(FLAGS_channel_capacity);
   if (capacity < 0) {
@@ -149,6 +202,7 @@ absl::Status Run(int argc, char** argv) {
                           CostsFromFlags(schedule.stages));
   TANDEM_ASSIGN_OR_RETURN(const SchedulePrediction times,
                           PredictSchedule(schedule, costs));
+  TANDEM_RETURN_IF_ERROR(CheckBusy(times));
   Say(schedule, facts, capacity, times);
   TANDEM_RETURN_IF_ERROR(
       Write(absl::GetFlag(FLAGS_svg), DrawSvg(schedule.name, times)));
@@ -159,8 +213,5 @@ absl::Status Run(int argc, char** argv) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
-  const absl::Status status = tandem::Run(argc, argv);
-  if (status.ok()) return 0;
-  std::cerr << "schedule: " << status.message() << "\n";
-  return 1;
+  return tandem::Conclude("schedule", tandem::Run(argc, argv));
 }

@@ -23,7 +23,6 @@
 #include "core/launch/restart_count.h"
 #include "core/program/interrupt.h"
 #include "core/program/logging.h"
-#include "core/replace/job_member.h"
 #include "core/run/run_ranks.h"
 #include "core/run/setup_failure.h"
 #include "datasets/registry.h"
@@ -32,6 +31,7 @@
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/job/flops.h"
 #include "tools/trainer/job/job.h"
+#include "tools/trainer/job/kept_tokenizer.h"
 #include "tools/trainer/job/kernels.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/job/partition.h"
@@ -39,7 +39,9 @@
 #include "tools/trainer/job/strategy.h"
 #include "tools/trainer/job/threads.h"
 #include "tools/trainer/job/transformer.h"
+#include "tools/trainer/job/weight_decay.h"
 #include "tools/trainer/job/world.h"
+#include "tools/trainer/job_check.h"
 #include "tools/trainer/rehearsal/rehearsal_report.h"
 #include "tools/trainer/rehearsal/rehearsal_settings.h"
 #include "tools/trainer/replacement/generations.h"
@@ -84,13 +86,17 @@ absl::Status SetUp(Job& job) {
   TANDEM_ASSIGN_OR_RETURN(job.world, Connect(settings, job.launch));
   TANDEM_RETURN_IF_ERROR(ResumeAfterRestart(job));
   job.kernels = KernelsOf(settings, *job.world);
-  if (job.speaks() && !settings.eval_only) {
-    TANDEM_RETURN_IF_ERROR(PrepareSaveFolder(settings.save_dir));
+  if (!settings.eval_only) {
+    TANDEM_RETURN_IF_ERROR(PrepareSaveFolder(settings.save_dir, *job.world));
   }
   // On what data?
-  TANDEM_ASSIGN_OR_RETURN(job.data, OpenData(settings, *job.world));
-  // Which model, as layers that are not made yet, and where is it cut?
   TANDEM_ASSIGN_OR_RETURN(job.transformer, TransformerOf(settings));
+  TANDEM_ASSIGN_OR_RETURN(job.data,
+                          OpenData(settings, job.transformer, *job.world));
+  if (!settings.eval_only) {
+    TANDEM_RETURN_IF_ERROR(KeepTokenizer(settings, *job.world));
+  }
+  // Which model, as layers that are not made yet, and where is it cut?
   TANDEM_ASSIGN_OR_RETURN(LayerSpecs layers,
                           LayersOf(settings, job.transformer, *job.data.train));
   TANDEM_ASSIGN_OR_RETURN(
@@ -111,18 +117,28 @@ absl::Status SetUp(Job& job) {
   job.partition = partition.table;
   // What of it this rank has, and how a step goes.
   TANDEM_ASSIGN_OR_RETURN(
-      job.strategy,
-      MakeStrategy(settings, layers, partition, job.devices, *job.world));
+      job.strategy, MakeStrategy(settings, layers, job.row_parts, partition,
+                                 job.devices, *job.world));
+  TANDEM_ASSIGN_OR_RETURN(
+      job.exempt_from_decay,
+      DescribeExempt(settings, *job.strategy, job.row_parts, *job.world));
   return absl::OkStatus();
 }
 
 absl::StatusOr<Report> OpenReport(const Job& job) {
   if (!job.speaks()) return Report::Silent();
+  const bool goes_on =
+      job.is_restarted() || job.takes_over() || !job.options.resume.empty();
   TANDEM_ASSIGN_OR_RETURN(
       MetricsFile metrics,
-      MetricsFile::Open(job.options.metrics_file,
-                        /*append=*/job.is_restarted() || job.takes_over()));
-  return Report::Speaking(std::move(metrics));
+      MetricsFile::Open(job.options.metrics_file, /*append=*/goes_on));
+  const std::string earlier = metrics.earlier();
+  Report report = Report::Speaking(std::move(metrics));
+  if (!earlier.empty()) {
+    report.Say(absl::StrCat("--metrics_file=", job.options.metrics_file,
+                            " was another job's, and is ", earlier, " now"));
+  }
+  return report;
 }
 
 absl::Status StartLogging(const TrainOptions& settings, const Launch& launch) {
@@ -166,21 +182,6 @@ absl::Status RunRank(const Launch& launch) {
   return RunGenerations(std::move(job), RunJob);
 }
 
-// Before any rank is started: one line, not one a rank.
-absl::Status CheckSettings(const absl::Status& registered,
-                           const Launch& first) {
-  TANDEM_RETURN_IF_ERROR(registered);
-  TANDEM_ASSIGN_OR_RETURN(const TrainOptions settings, TrainOptionsFromFlags());
-  TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts, RestartsOfProcess());
-  TANDEM_ASSIGN_OR_RETURN(const int life, LifeOf(Environment::OfProcess()));
-  // A rank that is started again finds the job's own checkpoints.
-  if (life == 0) TANDEM_RETURN_IF_ERROR(CheckRestarts(settings, restarts));
-  TANDEM_RETURN_IF_ERROR(CheckReplacement(settings, first));
-  TANDEM_RETURN_IF_ERROR(
-      CheckRehearsal(RehearsalSettingsFromFlags(), settings));
-  return CheckLayout(settings, first.world_size);
-}
-
 // Workers of parameter servers.
 bool CanBeLost(int rank) {
   const absl::StatusOr<TrainOptions> settings = TrainOptionsFromFlags();
@@ -218,7 +219,7 @@ std::string Usage() {
 
 int TrainMain(int argc, char** argv, const absl::Status& registered) {
   const auto check = [&](const Launch& first) {
-    return CheckSettings(registered, first);
+    return registered.ok() ? CheckJob(first) : registered;
   };
   return RunRanks(argc, argv,
                   {"train", Usage(), check, RunRank, CanBeLost,

@@ -29,6 +29,16 @@ constexpr NamedDtype kDtypes[] = {
     {"C64", c10::ScalarType::ComplexFloat},
 };
 
+struct Spelling {
+  absl::string_view short_name;
+  absl::string_view long_name;
+};
+
+constexpr Spelling kSpellings[] = {{"fp32", "float32"},
+                                   {"bf16", "bfloat16"},
+                                   {"fp16", "float16"},
+                                   {"fp64", "float64"}};
+
 }  // namespace
 
 absl::string_view DtypeName(c10::ScalarType dtype) {
@@ -43,6 +53,20 @@ absl::optional<c10::ScalarType> DtypeOfName(absl::string_view name) {
     if (each.name == name) return each.dtype;
   }
   return absl::nullopt;
+}
+
+std::string ShortDtypeName(absl::string_view name) {
+  for (const Spelling& each : kSpellings) {
+    if (each.long_name == name) return std::string(each.short_name);
+  }
+  return std::string(name);
+}
+
+std::string LongDtypeName(absl::string_view name) {
+  for (const Spelling& each : kSpellings) {
+    if (each.short_name == name) return std::string(each.long_name);
+  }
+  return std::string(name);
 }
 
 std::string KnownDtypeNames() {

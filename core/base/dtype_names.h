@@ -22,6 +22,11 @@ absl::optional<c10::ScalarType> DtypeOfName(absl::string_view name);
 // "BOOL, U8, ...": all names, for messages.
 std::string KnownDtypeNames();
 
+// What flags call dtypes, of what PyTorch calls them and the reverse: "fp32" of
+// "float32", "bf16", "fp16" and "fp64". Any other text as it is.
+std::string ShortDtypeName(absl::string_view name);
+std::string LongDtypeName(absl::string_view name);
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_BASE_DTYPE_NAMES_H_

@@ -1,10 +1,25 @@
 #include "core/base/edit_distance.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
-#include <vector>
+
+#include "absl/strings/str_split.h"
 
 namespace tandem {
+namespace {
+
+// Of the words between '_' and '-'.
+std::string Initials(absl::string_view name) {
+  std::string initials;
+  for (const absl::string_view word :
+       absl::StrSplit(name, absl::ByAnyChar("_-"), absl::SkipEmpty())) {
+    initials += word.front();
+  }
+  return initials;
+}
+
+}  // namespace
 
 int EditDistance(absl::string_view a, absl::string_view b) {
   std::vector<int> row(b.size() + 1);
@@ -19,6 +34,20 @@ int EditDistance(absl::string_view a, absl::string_view b) {
     }
   }
   return row.back();
+}
+
+std::string NearestName(absl::string_view given,
+                        const std::vector<std::string>& known) {
+  std::string nearest;
+  int least = static_cast<int>(given.size()) / 3 + 2;  // farther is no typing
+  for (const std::string& name : known) {
+    if (given.size() > 1 && Initials(name) == given) return name;
+    const int distance = EditDistance(given, name);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = name;
+  }
+  return nearest;
 }
 
 }  // namespace tandem

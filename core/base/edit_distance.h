@@ -3,6 +3,9 @@
 #ifndef TANDEM_CORE_BASE_EDIT_DISTANCE_H_
 #define TANDEM_CORE_BASE_EDIT_DISTANCE_H_
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/string_view.h"
 
 namespace tandem {
@@ -10,6 +13,11 @@ namespace tandem {
 // The number of characters to insert, remove or replace to make `b` of `a`
 // (Levenshtein's distance).
 int EditDistance(absl::string_view a, absl::string_view b);
+
+// Of `known`, what whoever wrote `given` may have meant: what it abbreviates
+// ("lr": learning_rate), else the nearest; empty: none is near.
+std::string NearestName(absl::string_view given,
+                        const std::vector<std::string>& known);
 
 }  // namespace tandem
 

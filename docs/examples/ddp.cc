@@ -24,8 +24,9 @@ absl::Status Train(tandem::Rank& rank) {
     const at::Tensor x = at::rand({32, 8});
     ddp->ZeroGrad();
     TANDEM_ASSIGN_OR_RETURN(const at::Tensor y, ddp->Forward(x));
-    const at::Tensor loss = at::mse_loss(y, x.sum(1, /*keepdim=*/true));
-    TANDEM_RETURN_IF_ERROR(ddp->Backward(loss));
+    at::Tensor loss;
+    TANDEM_RETURN_IF_ERROR(ddp->Backward(
+        [&] { return loss = at::mse_loss(y, x.sum(1, /*keepdim=*/true)); }));
     optimizer->Step(/*learning_rate=*/0.03);
     if (rank.rank() == 0 && step % 300 == 0) {
       std::printf("step %d: loss %.6f\n", step, loss.item<double>());

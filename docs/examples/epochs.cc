@@ -88,8 +88,10 @@ absl::Status Train(tandem::Rank& rank) {
       ddp->ZeroGrad();
       TANDEM_ASSIGN_OR_RETURN(const at::Tensor output,
                               ddp->Forward(batch->inputs));
-      const at::Tensor loss = at::cross_entropy_loss(output, batch->targets);
-      TANDEM_RETURN_IF_ERROR(ddp->Backward(loss));
+      at::Tensor loss;
+      TANDEM_RETURN_IF_ERROR(ddp->Backward([&] {
+        return loss = at::cross_entropy_loss(output, batch->targets);
+      }));
       optimizer->Step(/*learning_rate=*/0.02);
       loss_sum += loss.item<double>();
     }

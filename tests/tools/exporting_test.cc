@@ -29,5 +29,26 @@ TEST(ExportingTest, SizesOfShards) {
   }
 }
 
+// Before the checkpoint is looked at.
+TEST(ExportingTest, WhatIsSaidOfAFolderIsRefusedForOneFile) {
+  ExportOptions options;
+  options.checkpoint = "/no/such/checkpoint";
+  options.output = "model.safetensors";
+  const auto message = [](const ExportOptions& given) {
+    return std::string(Export(given).status().message());
+  };
+  EXPECT_NE(message(options).find("/no/such/checkpoint"), std::string::npos);
+  ExportOptions config = options, model = options, shards = options;
+  config.config = "config.json";
+  model.model = "gpt2";
+  shards.max_shard_bytes = 1000;
+  EXPECT_EQ(message(config),
+            "--config=config.json is about a folder with config.json, but "
+            "--output=model.safetensors is one file, of any model: leave it "
+            "out");
+  EXPECT_EQ(message(model).find("--model=gpt2 is about a folder"), 0u);
+  EXPECT_EQ(message(shards).find("--max_shard_size is about a folder"), 0u);
+}
+
 }  // namespace
 }  // namespace tandem::exporting_test

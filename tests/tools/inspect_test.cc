@@ -44,19 +44,19 @@ TEST(Inspect, PathsAreFromWhereTheUserStands) {
   setenv("BUILD_WORKING_DIRECTORY", "/nowhere", 1);
   const Outcome outcome = RunInspect("here");
   unsetenv("BUILD_WORKING_DIRECTORY");
-  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_TRUE(absl::StrContains(outcome.output, "/nowhere/here"))
       << outcome.output;
 }
 
-TEST(Inspect, WhatItCannotDoIsALineAndExitCodeOne) {
+TEST(Inspect, WhatWasGivenWronglyIsALineAndExitCodeTwo) {
   const Outcome bad = RunInspect("tests/tools/BUILD");
-  EXPECT_EQ(bad.exit_code, 1);
+  EXPECT_EQ(bad.exit_code, 2);
   EXPECT_TRUE(absl::StartsWith(bad.output, "inspect: tests/tools/BUILD"))
       << bad.output;
   for (const char* arguments : {"", "--what", "a b"}) {
     const Outcome outcome = RunInspect(arguments);
-    EXPECT_EQ(outcome.exit_code, 1) << arguments;
+    EXPECT_EQ(outcome.exit_code, 2) << arguments;
     EXPECT_TRUE(absl::StrContains(outcome.output, "usage: ")) << arguments;
   }
   EXPECT_EQ(RunInspect("--help").exit_code, 0);

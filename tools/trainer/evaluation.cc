@@ -17,8 +17,9 @@
 namespace tandem {
 namespace {
 
-// Big enough to keep the cores busy, small enough to fit beside a model.
-constexpr int64_t kBatchSize = 256;
+int64_t BatchSize(const Job& job) {
+  return EvaluationBatchSize(job.options, job.batch_size_per_replica);
+}
 
 absl::StatusOr<std::unique_ptr<Loader>> TestLoader(const Job& job) {
   DistributedSamplerOptions sampling;
@@ -30,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Loader>> TestLoader(const Job& job) {
       std::shared_ptr<DistributedSampler> sampler,
       DistributedSampler::Create(job.data.test->size(), sampling));
   LoaderOptions loading;
-  loading.batch_size = kBatchSize;
+  loading.batch_size = BatchSize(job);
   loading.parts = {job.strategy->takes_inputs(), job.strategy->takes_targets()};
   loading.workers = job.options.workers;
   return Loader::Create(job.data.test, std::move(sampler), loading);
@@ -40,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Loader>> TestLoader(const Job& job) {
 int64_t MostBatches(const Job& job) {
   const int64_t replicas = job.mesh.data();
   const int64_t samples = (job.data.test->size() + replicas - 1) / replicas;
-  return (samples + kBatchSize - 1) / kBatchSize;
+  return (samples + BatchSize(job) - 1) / BatchSize(job);
 }
 
 // Where a signal asked to: all ranks after as many batches. One that left alone

@@ -16,8 +16,9 @@
 namespace tandem {
 
 // Compares what each rank has of a model's parameters with what the ranks at
-// the same place of the other replicas have. `mine`: this rank's; `world`: all
-// ranks of `mesh`. DataLoss on every rank, alike, where they differ: names the
+// the same place of the other replicas have. `mine`: this rank's, as far as
+// replicas have them alike (TrainedState::AlikeParameters); `world`: all ranks
+// of `mesh`. DataLoss on every rank, alike, where they differ: names the
 // ranks that are in the minority, or all of them where there is none, and the
 // first parameter that differs. Reads every parameter once, for a CRC-32 of
 // each (a single flipped bit always shows, other accidents but for one in four

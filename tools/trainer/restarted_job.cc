@@ -12,8 +12,9 @@
 namespace tandem {
 namespace {
 
+// Or what was one.
 bool HasCheckpoint(const std::string& folder) {
-  return !NewestCheckpoint(folder).empty();
+  return !folder.empty() && !StepFolders(folder).empty();
 }
 
 }  // namespace
@@ -24,17 +25,24 @@ std::string NewestCheckpoint(const std::string& save_dir) {
   return all.empty() ? "" : all.front().path;
 }
 
-absl::Status CheckRestarts(const TrainOptions& options, RestartCount restarts) {
-  if (restarts.most == 0 || restarts.done > 0 || !options.resume.empty() ||
-      !HasCheckpoint(options.save_dir)) {
+absl::Status MixesJobs(const std::string& save_dir, const std::string& newest,
+                       int64_t step) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--save_dir=", save_dir, " has checkpoints of another job, up to ",
+      newest, ", and this one is at step ", step,
+      ": theirs would be taken for its own. Give --resume=", kResumeAuto,
+      " to go on from them, or another --save_dir"));
+}
+
+absl::Status CheckSaveFolderIsFree(const TrainOptions& options,
+                                   RestartCount restarts) {
+  if (restarts.done > 0 || options.eval_only || !options.resume.empty() ||
+      options.save_dir.empty()) {
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "--save_dir=", options.save_dir,
-      " has checkpoints of an earlier job, which this one would go on from "
-      "after a restart (--max_restarts=",
-      restarts.most, "): give --resume=", kResumeAuto,
-      " to go on from them, or another folder"));
+  const std::vector<StepFolder> all = CompleteCheckpoints(options.save_dir);
+  if (all.empty() || all.front().step == 0) return absl::OkStatus();
+  return MixesJobs(options.save_dir, all.front().path, /*step=*/0);
 }
 
 std::string DescribeAttempt(const Job& job) {

@@ -4,6 +4,7 @@
 #ifndef TANDEM_TOOLS_TRAINER_RESTARTED_JOB_H_
 #define TANDEM_TOOLS_TRAINER_RESTARTED_JOB_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,9 +17,14 @@ namespace tandem {
 // The newest complete checkpoint of a folder of them; "" where there is none.
 std::string NewestCheckpoint(const std::string& save_dir);
 
-// FailedPrecondition where a launcher may restart a job that begins anew in a
-// folder with checkpoints: it would go on from another job's.
-absl::Status CheckRestarts(const TrainOptions& options, RestartCount restarts);
+// FailedPrecondition: a job that is at `step` would save in a folder that has
+// another job's checkpoint of a later one, `newest`.
+absl::Status MixesJobs(const std::string& save_dir, const std::string& newest,
+                       int64_t step);
+
+// That error where a job is to begin anew in a folder with checkpoints.
+absl::Status CheckSaveFolderIsFree(const TrainOptions& options,
+                                   RestartCount restarts);
 
 // In a line, for a person: which attempt it is, with how many ranks, and what
 // each has of a step, whose samples stay the same.

@@ -3,8 +3,11 @@
 #include <glog/logging.h>
 
 #include <cmath>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
@@ -16,6 +19,8 @@
 #include "core/program/process.h"
 #include "core/sim/streams/host_waits.h"
 #include "tools/trainer/job/devices.h"
+#include "tools/trainer/next_steps.h"
+#include "tools/trainer/report/shown.h"
 
 namespace tandem {
 
@@ -40,13 +45,31 @@ double ShownScale(Strategy& strategy) {
   return scale == nullptr || scale->options().constant ? 0 : scale->scale();
 }
 
+// A scale of the loss that falls with each skipped step comes to fit, or ends
+// the job; one that stays 1 would go on for ever.
+absl::Status CheckSomeCounted(const Job& job, const SummaryReport& summary) {
+  const LossScale* const scale = job.strategy->loss_scale();
+  if (summary.steps == 0 || summary.skipped_steps < summary.steps ||
+      scale == nullptr || !scale->options().constant) {
+    return absl::OkStatus();
+  }
+  return absl::OutOfRangeError(absl::StrFormat(
+      "all %d steps were skipped (--skip_nonfinite), for gradients that are "
+      "not finite: nothing was trained; --check_finite says where the first "
+      "one comes from",
+      summary.steps));
+}
+
 }  // namespace
 
 absl::StatusOr<RunReport> RunReport::Start(const Job& job, Report& report) {
   if (job.takes_over()) return RunReport(job, report);
   const JobDescription settings = DescribeJob(job);
-  TANDEM_RETURN_IF_ERROR(report.ShowSettings(settings.shown, settings.all));
+  report.ShowSettings(settings.shown, settings.all);
   if (!job.partition.empty()) report.Say(job.partition);
+  if (!job.data.has_test()) {
+    report.Say("the test set is empty: nothing is evaluated");
+  }
   if (job.options.peak_tflops > 0 && !job.flops.unknown.empty()) {
     report.Say("no MFU: the model's FLOPs cannot be counted: " +
                job.flops.unknown);
@@ -77,9 +100,9 @@ void RunReport::BeginStep(int64_t done) {
   host_waits_.BeginStep();
 }
 
-absl::Status RunReport::NoteSkipped(const SkippedStepReport& skipped) {
+void RunReport::NoteSkipped(const SkippedStepReport& skipped) {
   summary_.skipped_steps = skipped.skipped_steps;
-  return report_->ShowSkippedStep(skipped);
+  report_->ShowSkippedStep(skipped);
 }
 
 StepReport RunReport::LineOf(const Step& step, const StepScore& score) const {
@@ -144,29 +167,37 @@ absl::Status RunReport::Note(const Pending& ended, const StepScore& its) {
   const bool was_skipped = its.scaled && its.scaled->was_skipped;
   if (!finite && !was_skipped) {
     return absl::OutOfRangeError(absl::StrFormat(
-        "the loss of step %d is %f: training has diverged; try a smaller "
+        "the loss of step %d is %g: training has diverged; try a smaller "
         "--learning_rate than %g, or --clip_grad_norm",
-        step.done, score.loss(), ResolvedLearningRate(job_->options)));
+        step.done, Shown(score.loss()), ResolvedLearningRate(job_->options)));
   }
   if (was_skipped) {
-    TANDEM_RETURN_IF_ERROR(NoteSkipped(
-        {step.done,
-         ShownScale(*job_->strategy) > 0 ? its.scaled->loss_scale : 0,
-         its.scaled->skipped_steps}));
+    NoteSkipped({step.done,
+                 ShownScale(*job_->strategy) > 0 ? its.scaled->loss_scale : 0,
+                 its.scaled->skipped_steps});
   }
-  report_->ShowProgress(step.done - first_,
-                        absl::StrFormat("loss %.4f", meter_.score().loss()));
+  report_->ShowProgress(
+      step.done - first_,
+      absl::StrFormat("loss %.4f", Shown(meter_.score().loss())));
   if (!IsShown(step)) return absl::OkStatus();
   const StepReport line = LineOf(step, its);
   summary_.last_steps = line.score;
-  return report_->ShowStep(line, step.in_all);
+  report_->ShowStep(line, step.in_all);
+  return absl::OkStatus();
 }
 
 absl::Status RunReport::ShowEvaluation(int64_t epoch,
                                        EvaluationReport evaluation) {
   evaluation.epoch = epoch + 1;
+  evaluation.is_alone = job_->options.eval_only;
+  evaluation.is_text = job_->data.train->tokens();
   summary_.test = evaluation.score;
-  return report_->ShowEvaluation(evaluation);
+  const double loss = evaluation.score.loss();
+  report_->ShowEvaluation(evaluation);
+  if (std::isfinite(loss)) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrFormat(
+      "the loss of the test set is %g: the weights have diverged",
+      Shown(loss)));
 }
 
 absl::Status RunReport::Summarise(const std::string& checkpoint,
@@ -178,7 +209,6 @@ absl::Status RunReport::Summarise(const std::string& checkpoint,
   summary_.flight_entries = FlightRecorder::OfProcess().noted();
   summary_.samples_per_s = meter_.total_samples_per_s();
   summary_.step_ms_median = meter_.median_step_ms();
-  summary_.ranks = job_->world->size();
   summary_.peak_rss_mib = PeakRssMib();
   if (job_->options.ddp.ddp_logging) {
     summary_.measurements = strategy.Measurements();
@@ -197,7 +227,11 @@ absl::Status RunReport::Summarise(const std::string& checkpoint,
   if (job_->speaks()) summary_.weights_sha256 = hasher.HexDigest();
   TANDEM_ASSIGN_OR_RETURN(const std::string times, strategy.DescribeTimes());
   if (!times.empty()) report_->Say(times);
-  return report_->ShowSummary(summary_);
+  summary_.advice =
+      NextSteps(job_->options, {job_->world->size(), job_->data.train->tokens(),
+                                job_->data.train->input_shape(), checkpoint});
+  report_->ShowSummary(summary_);
+  return CheckSomeCounted(*job_, summary_);
 }
 
 }  // namespace tandem

@@ -62,7 +62,8 @@ class RunReport {
   absl::Status ReadScores();
 
   absl::Status ShowEvaluation(int64_t epoch, EvaluationReport evaluation);
-  // Collective. `checkpoint`: the last one; empty: there is none.
+  // Collective. `checkpoint`: the last one; empty: there is none. OutOfRange
+  // where --skip_nonfinite has skipped all steps.
   absl::Status Summarise(const std::string& checkpoint, const SaveTimes& saves);
 
   // Will there be a line of this step?
@@ -81,7 +82,7 @@ class RunReport {
     DeviceMoment end;
   };
 
-  absl::Status NoteSkipped(const SkippedStepReport& skipped);
+  void NoteSkipped(const SkippedStepReport& skipped);
   absl::Status Note(const Pending& ended, const StepScore& score);
   StepReport LineOf(const Step& step, const StepScore& score) const;
 

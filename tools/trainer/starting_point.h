@@ -27,6 +27,8 @@ struct JobStart {
 };
 
 // Loads what --resume names; where that is nothing, the weights of --init_from.
+// Which job it is, Job::id, is known from here on. FailedPrecondition where
+// --save_dir has checkpoints of another job's later steps.
 // With `replacement` it takes over what other ranks have, if some were there
 // before, and can from here on go on without one. Says what was loaded.
 // Collective.

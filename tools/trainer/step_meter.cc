@@ -14,7 +14,11 @@ double Ratio(double numerator, double denominator) {
 void StepMeter::Add(const Score& score, int64_t samples, Duration time,
                     const Losses& added, const Losses& sums) {
   window_score_ += score;
-  for (const auto& [name, mean] : added) window_losses_[name] += mean * samples;
+  for (const auto& [name, mean] : added) {
+    Sum& sum = window_losses_[name];
+    sum.loss += mean * samples;
+    sum.samples += samples;
+  }
   for (const auto& [name, sum] : sums) window_sums_[name] += sum;
   ++window_steps_;
   window_samples_ += samples;
@@ -27,7 +31,7 @@ void StepMeter::Add(const Score& score, int64_t samples, Duration time,
 StepMeter::Losses StepMeter::auxiliary_losses() const {
   Losses means;
   for (const auto& [name, sum] : window_losses_) {
-    means[name] = Ratio(sum, window_samples_);
+    means[name] = Ratio(sum.loss, sum.samples);
   }
   return means;
 }

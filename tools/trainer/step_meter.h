@@ -28,7 +28,8 @@ class StepMeter {
 
   // What came since the last Reset.
   const Score& score() const { return window_score_; }
-  Losses auxiliary_losses() const;  // means over samples
+  // Means over the samples of the steps that had them.
+  Losses auxiliary_losses() const;
   const Losses& sums() const { return window_sums_; }
   double samples_per_s() const;
   double step_ms() const;
@@ -41,7 +42,11 @@ class StepMeter {
 
  private:
   Score window_score_;
-  Losses window_losses_;  // sums over samples
+  struct Sum {
+    double loss = 0;
+    int64_t samples = 0;
+  };
+  std::map<std::string, Sum> window_losses_;
   Losses window_sums_;
   int64_t window_steps_ = 0;
   int64_t window_samples_ = 0;

@@ -18,7 +18,7 @@ namespace {
 constexpr double kSeconds = 0.25;
 
 // Where ranks were sent several, the first of these counts.
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
 constexpr int kCount = static_cast<int>(std::size(kSignals));
 
 }  // namespace

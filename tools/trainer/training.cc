@@ -15,6 +15,7 @@
 #include "core/instrument/fault_point.h"
 #include "core/program/interrupt.h"
 #include "tools/trainer/checkpoints/position.h"
+#include "tools/trainer/checkpoints/resume.h"
 #include "tools/trainer/checkpoints/save_times.h"
 #include "tools/trainer/checkpoints/saver.h"
 #include "tools/trainer/evaluation.h"
@@ -42,7 +43,9 @@ struct Training {
   Replacement* replacement = nullptr;  // null: without one
 
   bool done() const { return position.step >= set.steps_in_all(); }
-  // Has a generation ended before it scored what its steps came to?
+  // Did a generation, or the job that saved a checkpoint, end before it scored
+  // what its steps came to? Of a checkpoint nobody can tell: it is written
+  // before.
   bool owes_evaluation() const { return position.step > evaluated; }
 };
 
@@ -81,7 +84,7 @@ absl::Status CheckReplicas(const Training& run) {
   const Job& job = run.job;
   if (job.options.check_replicas_every == 0) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(run.report.ReadScores());
-  return CheckReplicasAgree(job.strategy->Parameters(), job.mesh,
+  return CheckReplicasAgree(job.strategy->AlikeParameters(), job.mesh,
                             run.position.step, *job.world);
 }
 
@@ -97,6 +100,7 @@ absl::Status Save(Training& run) {
 }
 
 absl::Status Evaluate(Job& job, RunReport& report, int64_t epoch) {
+  if (!job.data.has_test()) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(job.strategy->Synchronise());
   TANDEM_ASSIGN_OR_RETURN(const EvaluationReport evaluation,
                           EvaluateTestSet(job, report.report()));
@@ -129,9 +133,30 @@ absl::Status StopIfAsked(Training& run) {
 }
 
 // TANDEM_FAULT's point "parameters" with the action "fail": a bit of this
-// rank's first parameter flips, as memory's do.
+// rank's first parameter that replicas have alike flips, as memory's do.
 void RehearseCorruption(const Job& job) {
-  if (!FaultPoint("parameters").ok()) FlipBit(job.strategy->Parameters());
+  if (!FaultPoint("parameters").ok()) FlipBit(job.strategy->AlikeParameters());
+}
+
+// Whether a checkpoint comes at its end.
+bool IsSaved(const Training& run, int64_t epoch) {
+  const int64_t every = run.job.options.save_every_epochs;
+  return run.done() || (every > 0 && (epoch + 1) % every == 0);
+}
+
+absl::Status EndEpoch(Training& run, int64_t epoch) {
+  // First of all: nothing that comes now may cost the epoch.
+  const bool is_saved = IsSaved(run, epoch);
+  if (is_saved) TANDEM_RETURN_IF_ERROR(Save(run));
+  const absl::Status evaluated = Evaluate(run.job, run.report, epoch);
+  // Ranks break it off together, but for workers of servers.
+  if (absl::IsCancelled(evaluated) && !is_saved &&
+      ServersOf(run.job.options) == 0) {
+    TANDEM_RETURN_IF_ERROR(Save(run));
+  }
+  TANDEM_RETURN_IF_ERROR(evaluated);
+  run.evaluated = run.position.step;
+  return absl::OkStatus();
 }
 
 absl::Status TrainEpoch(Training& run, int64_t epoch) {
@@ -152,12 +177,7 @@ absl::Status TrainEpoch(Training& run, int64_t epoch) {
   }
   TANDEM_RETURN_IF_ERROR(run.report.ReadScores());
   run.report.EndEpoch();
-  if (!run.owes_evaluation()) return absl::OkStatus();
-  // First of all: nothing that comes now may cost the epoch.
-  TANDEM_RETURN_IF_ERROR(Save(run));
-  TANDEM_RETURN_IF_ERROR(Evaluate(run.job, run.report, epoch));
-  run.evaluated = run.position.step;
-  return absl::OkStatus();
+  return run.owes_evaluation() ? EndEpoch(run, epoch) : absl::OkStatus();
 }
 
 void SayStopped(Training& run) {
@@ -206,14 +226,30 @@ absl::Status TrainToEnd(Training& run) {
   return run.report.Summarise(run.saver.path(), run.saver.times());
 }
 
+// The same command starts a job and goes on with it: what traced the step then
+// was an earlier process of the job.
+absl::Status CheckTrace(const Job& job, int64_t done, int64_t in_all,
+                        RunReport& report) {
+  if (job.takes_over()) return absl::OkStatus();
+  const absl::Status comes = CheckStepToTrace(job.options, done, in_all);
+  const bool goes_on = job.is_restarted() || job.options.resume == kResumeAuto;
+  if (comes.ok() || !goes_on || job.options.trace_step > done) return comes;
+  report.Say(absl::StrCat("no trace: step ", job.options.trace_step,
+                          " (--trace_step) was done before"));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Train(Job& job, RunReport& report, Replacement* replacement) {
   TANDEM_ASSIGN_OR_RETURN(TrainingSet set, TrainingSet::Open(job));
+  job.planned_steps = set.steps_in_all();
   RemoveLeftovers(job, report);
   TANDEM_ASSIGN_OR_RETURN(const JobStart start,
                           FindStart(job, report, replacement));
   const TrainPosition& position = start.stand.position;
+  TANDEM_RETURN_IF_ERROR(
+      CheckTrace(job, position.step, set.steps_in_all(), report));
   if (job.takes_over()) {
     TANDEM_RETURN_IF_ERROR(set.TakeOver(job, position.sampler, position.step));
   } else if (start.resumed) {
@@ -234,6 +270,7 @@ absl::Status Train(Job& job, RunReport& report, Replacement* replacement) {
         "--max_steps",
         position.step, run.set.steps_in_all()));
     TANDEM_RETURN_IF_ERROR(Evaluate(job, report, position.sampler.epoch));
+    run.evaluated = position.step;
   }
   return KeepForOthers(run, TrainToEnd(run));
 }

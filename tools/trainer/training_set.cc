@@ -130,17 +130,25 @@ int64_t TrainingSet::StartEpoch(int64_t epoch, int64_t done) {
   } else {
     loader_->StartEpoch(epoch);
   }
-  int64_t batches = loader_->num_batches();
-  if (joins_) {
-    // Those of the replica that has the most.
-    const SamplerState start = loader_->state();
-    batches = (samples_ - start.position + batch_size_ - 1) / batch_size_;
-  }
-  return std::min(batches, steps_in_all_ - done);
+  start_ = sampler_->state();
+  taken_ = 0;
+  steps_ = joins_ ? (samples_ - start_.position + batch_size_ - 1) / batch_size_
+                  : loader_->num_batches();
+  return std::min(steps_, steps_in_all_ - done);
+}
+
+// This replica's loader may be at its end before others', or have had nothing
+// at all.
+SamplerState TrainingSet::state() const {
+  if (!joins_ || taken_ == 0) return taken_ == 0 ? start_ : loader_->state();
+  if (taken_ == steps_) return {start_.epoch, samples_};
+  const int64_t replicas = sampler_->options().num_replicas;
+  return sampler_->After(start_, taken_ * (batch_size_ / replicas));
 }
 
 absl::StatusOr<Batch> TrainingSet::Next() {
   TANDEM_ASSIGN_OR_RETURN(std::optional<Batch> batch, loader_->Next());
+  ++taken_;
   if (batch.has_value()) return *std::move(batch);
   if (joins_) return Batch();  // others have one
   return absl::InternalError("more steps than the epoch has batches");

@@ -37,8 +37,8 @@ class TrainingSet {
   // samples where others alone have some left.
   absl::StatusOr<Batch> Next();
 
-  // Behind the last batch.
-  SamplerState state() const { return loader_->state(); }
+  // Behind the last batch; the same on all ranks.
+  SamplerState state() const;
 
   int64_t steps_in_all() const { return steps_in_all_; }
   // Of the step behind `done` others.
@@ -57,6 +57,11 @@ class TrainingSet {
   LearningRateOptions learning_rate_;
   SamplerState begin_;  // where this run began
   bool joins_ = false;  // --uneven_inputs=join
+  // Of the epoch, or what was left of it: where it began, the steps of the
+  // replica that has the most, and those that were taken.
+  SamplerState start_;
+  int64_t steps_ = 0;
+  int64_t taken_ = 0;
   int64_t samples_ = 0;
   int64_t batch_size_ = 0;  // of all replicas
   int64_t steps_in_all_ = 0;

@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -58,8 +60,8 @@ TEST_P(KilledSaveTest, AutoGoesOnFromACompleteCheckpoint) {
   EXPECT_THAT(program.out, HasSubstr("resumed " + folder + newest + " at"));
   // Rank 0 tidies up where another one is killed.
   if (step == 2 && rank == 0) {
-    EXPECT_THAT(program.out, HasSubstr("step-000000004.incomplete, a save that "
-                                       "was never finished"));
+    EXPECT_THAT(program.out, ContainsRegex("step-000000004[.]tmp[.]......, a "
+                                           "save that was never finished"));
   }
   EXPECT_EQ(Fingerprint(events), Straight());
   EXPECT_THAT(NamesIn(folder), ElementsAre("step-000000002", "step-000000004",
@@ -114,6 +116,150 @@ TEST(ResumeAutoTest, BeginsAnewAndSkipsWhatIsDamaged) {
                                      "usable manifest"));
   EXPECT_THAT(program.out,
               HasSubstr("resumed " + folder + "/step-000000002 at step 2"));
+}
+
+// A copy that is not done, a folder made by hand, a newest one that is damaged:
+// the one before, whoever names the folder.
+TEST(ResumeTest, TakesTheNewestThatCanBeUsed) {
+  const std::string folder = NewFolder("usable");
+  RunJobForEvents(Job(folder, {"--save_every=2"}));
+  fs::remove(folder + "/step-000000006/manifest.json");
+  fs::create_directories(folder + "/step-999999999");
+  fs::create_symlink("nowhere", folder + "/step-888888888");
+  std::ofstream(folder + "/step-000000004/manifest.json") << "{}";
+  for (const std::string& resume : {folder, std::string("auto")}) {
+    ProgramResult program;
+    const Events events = RunJobForEvents(
+        Job(resume == "auto" ? folder : "", {"--resume=" + resume}), &program);
+    EXPECT_EQ(Fingerprint(events), Straight());
+    EXPECT_THAT(program.out,
+                AllOf(HasSubstr("step-000000006: it has no manifest.json"),
+                      HasSubstr("step-000000004/manifest.json is no usable"),
+                      HasSubstr("resumed " + folder + "/step-000000002 at"),
+                      Not(HasSubstr("step-999999999"))));
+  }
+  // Beside what is damaged.
+  EXPECT_THAT(NamesIn(folder), ElementsAre("step-000000002", "step-000000004",
+                                           "step-000000006", "step-000000006.1",
+                                           "step-888888888", "step-999999999"));
+}
+
+TEST(ResumeTest, WhereNoneCanBeUsedNothingBeginsAnew) {
+  const std::string folder = NewFolder("unusable");
+  RunJobForEvents(Job(folder, {"--save_every=1"}));
+  for (int step = 1; step <= 6; ++step) {
+    const std::string manifest =
+        folder + "/step-00000000" + std::to_string(step) + "/manifest.json";
+    if (step % 2 == 0) {
+      fs::resize_file(manifest, 100);
+    } else {
+      fs::remove(manifest);
+    }
+  }
+  for (const std::string& resume : {std::string("auto"), folder}) {
+    const ProgramResult refused =
+        RunProgram(kTrain, Job(folder, {"--resume=" + resume}));
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err,
+                AllOf(HasSubstr("none of the checkpoints in " + folder +
+                                " can be used: "),
+                      HasSubstr("step-000000005: it has no manifest.json"),
+                      HasSubstr("step-000000006/manifest.json is no usable")));
+  }
+  EXPECT_EQ(NamesIn(folder).size(), 6u);
+}
+
+TEST(OtherJobTest, CheckpointsOfTwoJobsAreNotMixed) {
+  const std::string folder = NewFolder("two_jobs");
+  RunJobForEvents(Job(folder, {"--save_every=3"}));
+  // Anew: it would save steps 1 and 2, and --keep_last would remove them.
+  const ProgramResult anew = RunProgram(kTrain, Job(folder, {"--max_steps=2"}));
+  EXPECT_EQ(anew.exit_code, 2);
+  EXPECT_THAT(anew.err,
+              AllOf(HasSubstr("has checkpoints of another job, up to " +
+                              folder + "/step-000000006"),
+                    HasSubstr("Give --resume=auto")));
+  // From another job's checkpoint, elsewhere.
+  const std::string elsewhere = NewFolder("elsewhere");
+  RunJobForEvents(Job(elsewhere, {"--max_steps=2"}));
+  const ProgramResult other = RunProgram(
+      kTrain, Job(folder, {"--resume=" + elsewhere, "--max_steps=4"}));
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("has checkpoints of another job"));
+  EXPECT_THAT(NamesIn(folder), ElementsAre("step-000000003", "step-000000006"));
+  // From its own, an earlier one.
+  ProgramResult program;
+  const Events events = RunJobForEvents(
+      Job(folder, {"--resume=" + folder + "/step-000000003"}), &program);
+  EXPECT_THAT(program.out, HasSubstr("has later checkpoints of this job"));
+  EXPECT_EQ(Fingerprint(events), Straight());
+  EXPECT_THAT(NamesIn(folder), ElementsAre("step-000000003", "step-000000006",
+                                           "step-000000006.1"));
+}
+
+TEST(DivergedTest, NoCheckpointIsWrittenOfWeightsThatAreNotFinite) {
+  const std::string folder = NewFolder("diverged");
+  RunJobForEvents(Job(folder, {"--max_steps=2"}));
+  // The update of step 3 overflows, which its loss does not show yet.
+  const ProgramResult diverged = RunProgram(
+      kTrain, Job(folder, {"--resume=auto", "--max_steps=3", "--optimizer=adam",
+                           "--learning_rate=1e39"}));
+  EXPECT_EQ(diverged.exit_code, 1);
+  EXPECT_THAT(diverged.err,
+              AllOf(HasSubstr("after step 3 "),
+                    HasSubstr("training has diverged, and no checkpoint is "
+                              "written of it")));
+  EXPECT_THAT(NamesIn(folder), ElementsAre("step-000000002"));
+}
+
+TEST(DivergedTest, AnEvaluationSaysSo) {
+  const ProgramResult diverged =
+      RunProgram(kTrain, Job("", {"--max_steps=1", "--learning_rate=1e39"}));
+  EXPECT_EQ(diverged.exit_code, 1);
+  EXPECT_THAT(diverged.err, HasSubstr("the loss of the test set is "));
+}
+
+TEST(MetricsTest, AJobThatGoesOnKeepsWhatIsThereAndANewOneMovesItAway) {
+  const std::string folder = NewFolder("metrics");
+  const std::string file = folder + "/m.jsonl";
+  const std::string saved = folder + "/saved";
+  const Flags job = Job(saved, {"--metrics_file=" + file, "--log_every=1"});
+  const auto run = [&](const Flags& more) {
+    const ProgramResult result = RunProgram(kTrain, Joined(job, more));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  };
+  run({"--max_steps=2"});
+  run({"--resume=auto"});
+  const Events events = ReadEvents(file);
+  EXPECT_THAT(StepsOf(events), ElementsAre(1, 2, 3, 4, 5, 6));
+  const Events starts = EventsOf(events, "start");
+  ASSERT_EQ(starts.size(), 2u);
+  EXPECT_EQ(starts[0]["job"], starts[1]["job"]);
+  EXPECT_EQ(starts[1]["step"], 2);
+  EXPECT_EQ(starts[1]["checkpoint"], saved + "/step-000000002");
+  // A resume that is refused costs nothing either.
+  const ProgramResult refused =
+      RunProgram(kTrain, Joined(job, {"--resume=auto", "--seed=7"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(StepsOf(ReadEvents(file)), ElementsAre(1, 2, 3, 4, 5, 6));
+  run({"--max_steps=1", "--save_dir="});
+  EXPECT_THAT(StepsOf(ReadEvents(file)), ElementsAre(1));
+  EXPECT_THAT(StepsOf(ReadEvents(file + ".1")), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_NE(EventsOf(ReadEvents(file), "start")[0]["job"], starts[0]["job"]);
+}
+
+// Of three, of six steps each.
+TEST(RetentionTest, NotEveryEpochNeedsACheckpoint) {
+  const auto saved = [](const std::string& every) {
+    const std::string folder = NewFolder("epochs");
+    RunJobForEvents(
+        Job(folder, {"--epochs=3", "--save_every_epochs=" + every}));
+    return NamesIn(folder);
+  };
+  EXPECT_THAT(saved("1"), ElementsAre("step-000000006", "step-000000012",
+                                      "step-000000018"));
+  EXPECT_THAT(saved("2"), ElementsAre("step-000000012", "step-000000018"));
+  EXPECT_THAT(saved("0"), ElementsAre("step-000000018"));
 }
 
 TEST(RetentionTest, TheLastAndEveryKthStay) {

@@ -48,6 +48,21 @@ INSTANTIATE_TEST_SUITE_P(
                     Flags{"--nproc_per_node=2", "--pipe=2"},
                     Flags{"--nproc_per_node=4", "--pipe=2"}));
 
+// A loss in fp16 would be infinite above a scale of 65504, whatever gradients
+// are.
+TEST(Fp16Test, TheScaleGrowsBeyondTheGreatestNumberOfFp16) {
+  for (const Flags& more : std::vector<Flags>{
+           {}, {"--nproc_per_node=2"}, {"--nproc_per_node=2", "--pipe=2"}}) {
+    const Events events = RunJobForEvents(
+        Joined(SmallJob({"--epochs=3", "--dtype=fp16", "--log_every=1",
+                         "--init_scale=32768", "--growth_interval=4"}),
+               more));
+    EXPECT_TRUE(EventsOf(events, "skipped_step").empty());
+    EXPECT_EQ(EventsOf(events, "step").back()["loss_scale"],
+              32768 * std::ldexp(1, 4));
+  }
+}
+
 TEST(Fp16Test, TheScaleGoesOnFromACheckpointInAnyLayout) {
   const std::string folder = NewFolder("fp16");
   const Flags growing = {"--growth_interval=3", "--save_dir=" + folder,

@@ -112,6 +112,65 @@ TEST(InitFromTest, WhatWasTrainedIsExportedAndScoresTheSame) {
   }
 }
 
+// Token files that say nothing have the model's vocabulary, which is looked at
+// token by token.
+TEST(InitFromTest, TheModelsVocabularyIsThatOfFilesThatSayNone) {
+  const Flags job = WithText(Job(Given("gpt2_tied"), {"--vocabulary=0"}));
+  EXPECT_EQ(Fingerprint(RunJobForEvents(job)),
+            Fingerprint(RunJobForEvents(WithText(Job(Given("gpt2_tied"))))));
+  const std::string folder = NewFolder("beyond");
+  for (const char* name : {"/train.bin", "/val.bin"}) {
+    const std::vector<uint16_t> tokens(400, 32);
+    std::ofstream(folder + name, std::ios::binary)
+        .write(reinterpret_cast<const char*>(tokens.data()), 800);
+  }
+  const ProgramResult beyond =
+      RunProgram(kTrain, Joined(job, {"--data_dir=" + folder}));
+  EXPECT_NE(beyond.exit_code, 0);
+  EXPECT_THAT(beyond.err, HasSubstr("is 32, but the vocabulary has 32"));
+}
+
+// What a folder says of generation comes through a training.
+TEST(InitFromTest, WhatEndsATextIsExported) {
+  const std::string from = NewFolder("ends") + "/llama";
+  fs::copy(Given("llama_tied_grouped"), from, fs::copy_options::recursive);
+  nlohmann::json config =
+      nlohmann::json::parse(FileContents(from + "/config.json"));
+  config["bos_token_id"] = 1;
+  config["eos_token_id"] = {3, 4, 5};
+  std::ofstream(from + "/config.json") << config.dump();
+  std::ofstream(from + "/generation_config.json")
+      << R"({"eos_token_id": [3, 9], "temperature": 0.6})";
+  std::ofstream(from + "/tokenizer.txt") << "bytes\n";
+  std::ofstream(from + "/tokenizer_config.json") << "{}";
+  const std::string saved = NewFolder("ends_saved");
+  RunJobForEvents(WithText(Job(from, {"--save_dir=" + saved})));
+  const std::string out = NewFolder("ends_exported") + "/llama";
+  Export({"--checkpoint=" + saved, "--output=" + out});
+  const auto read = [&](const char* name) {
+    return nlohmann::json::parse(FileContents(out + "/" + name));
+  };
+  EXPECT_EQ(read("config.json")["bos_token_id"], 1);
+  EXPECT_EQ(read("config.json")["eos_token_id"],
+            nlohmann::json::parse("[3, 4, 5, 9]"));
+  EXPECT_EQ(read("generation_config.json")["eos_token_id"],
+            nlohmann::json::parse("[3, 9, 4, 5]"));
+  EXPECT_EQ(read("generation_config.json")["temperature"], 0.6);
+  EXPECT_EQ(FileContents(out + "/tokenizer.txt"), "bytes\n");
+  EXPECT_EQ(FileContents(out + "/tokenizer_config.json"), "{}");
+}
+
+TEST(InitFromTest, TheDropoutOfATrainingIsExported) {
+  const std::string saved = NewFolder("dropout");
+  RunJobForEvents(WithText(
+      Job(Given("gpt2_tied"), {"--dropout=0.3", "--save_dir=" + saved})));
+  const std::string out = NewFolder("dropout_exported") + "/gpt2";
+  Export({"--checkpoint=" + saved, "--output=" + out});
+  EXPECT_EQ(
+      nlohmann::json::parse(FileContents(out + "/config.json"))["attn_pdrop"],
+      0.3);
+}
+
 TEST(InitFromTest, AJobThatBeganSoIsResumedWithTheSameModel) {
   const std::string saved = NewFolder("resumed");
   const Flags job = WithText(Job(Given("gpt2_tied"), {"--max_steps=4"}));
@@ -196,7 +255,7 @@ TEST(InitFromTest, WhatCannotBeExportedIsRefused) {
            {{"--output="}, "are both needed"}}) {
     const ProgramResult result =
         RunProgram(kExport, Joined(flags, refusal.flags));
-    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_EQ(result.exit_code, 2);
     EXPECT_THAT(result.err, HasSubstr(refusal.message));
   }
 }

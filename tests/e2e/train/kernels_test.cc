@@ -66,13 +66,18 @@ TEST(KernelsTest, RanksShareWhatOneHasMeasured) {
 }
 
 TEST(KernelsTest, ReproducibleJobsHaveARule) {
-  const std::string cache = NewFolder("rule") + "/kernels";
-  const Flags flags = {"--kernel_cache=" + cache};
+  ProgramOptions home;
+  home.environment["XDG_CACHE_HOME"] = NewFolder("rule");
+  const std::string cache =
+      home.environment["XDG_CACHE_HOME"] + "/tandem/kernels";
   const std::string by_rule =
-      Fingerprint(RunJobForEvents(Job({"--kernels=fixed", flags[0]})));
+      Fingerprint(RunJobForEvents(Job({"--kernels=fixed"}), nullptr, home));
   EXPECT_THAT(Read(cache), IsEmpty());
-  RunJobForEvents(Job({"--reproducible", "--microbatch_size=2", flags[0]}));
+  RunJobForEvents(Job({"--reproducible", "--microbatch_size=2"}), nullptr,
+                  home);
   EXPECT_THAT(Read(cache), IsEmpty());
+  RunJobForEvents(Job({}), nullptr, home);
+  EXPECT_THAT(Read(cache), HasSubstr("product 128 x 128 x 384"));
 
   const ProgramResult refused = RunProgram(
       kTrain,

@@ -49,6 +49,17 @@ TEST(ParameterServerTrainTest, SynchronousOnesHaveTheBitsOfDdp) {
   }
 }
 
+TEST(ParameterServerTrainTest, LinesShowWhatLossesAreMadeOf) {
+  const Flags more = {"--z_loss=0.01", "--intra_op_threads=1", "--log_every=1"};
+  const auto z_loss = [](const Events& events) {
+    return EventsOf(events, "step")
+        .back()["auxiliary_losses"]["z_loss"]
+        .get<double>();
+  };
+  EXPECT_NEAR(z_loss(RunJobForEvents(Served(3, 1, more))),
+              z_loss(RunJobForEvents(Replicated(2, more))), 1e-9);
+}
+
 // They talk through the host, whatever serves devices.
 TEST(ParameterServerTrainTest, WorkersOnDevicesOfNcclHaveTheBitsOfDdp) {
   const Flags devices = {"--device=sim", "--backend=sim_nccl",

@@ -223,7 +223,9 @@ TEST(LargeRehearsalTest, WhatDoesNotFitIsTold) {
   EXPECT_EQ(told.exit_code, 1) << told.err;
   EXPECT_EQ(TableIn(told.out).size(), 8) << told.out;
   EXPECT_THAT(told.err, AllOf(HasSubstr("it does not fit: sim:"),
-                              HasSubstr("of --device_memory=80GiB")));
+                              HasSubstr("of --device_memory=80GiB"),
+                              HasSubstr("take smaller microbatches, or cut the "
+                                        "model over more devices")));
   const ProgramResult fits =
       RunProgram(kTrain, Joined(job, {"--device_memory=300GiB"}));
   EXPECT_EQ(fits.exit_code, 0) << fits.err;

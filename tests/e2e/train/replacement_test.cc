@@ -249,6 +249,8 @@ TEST(ReplacementTest, WhatDoesNotGoTogetherIsRefused) {
            {{"--shard_optimizer=on"}, "--shard_optimizer=on"},
            {{"--average_parameters_every=2", "--check_replicas_every=0"},
             "--average_parameters_every=2"},
+           {{"--parameters_to_ignore=fc1.weight"},
+            "--parameters_to_ignore=fc1.weight was given"},
            {{"--uneven_inputs=join", "--nodrop_last"}, "--uneven_inputs=join"},
            {{"--nnodes=2", "--node_rank=0", "--master_addr=127.0.0.1"},
             "started by 2 launchers"}}) {
@@ -259,7 +261,7 @@ TEST(ReplacementTest, WhatDoesNotGoTogetherIsRefused) {
     ++cells;
   }
   std::cout << cells << " refusals\n";
-  EXPECT_EQ(cells, 9);
+  EXPECT_EQ(cells, 10);
 }
 
 }  // namespace

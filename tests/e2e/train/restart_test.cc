@@ -77,8 +77,8 @@ TEST(RestartTest, AnotherJobsFolderIsRefused) {
   const ProgramResult refused = RunProgram(
       kTrain, SmallJob({"--max_restarts=1", "--save_dir=" + folder}));
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("has checkpoints of an earlier job"),
-                                 HasSubstr("give --resume=auto")));
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("has checkpoints of another job"),
+                                 HasSubstr("Give --resume=auto")));
   RunJobForEvents(SmallJob({"--max_steps=4", "--max_restarts=1",
                             "--save_dir=" + folder, "--resume=" + folder}));
 }

@@ -3,6 +3,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <string>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/train/runs.h"
@@ -10,7 +13,9 @@
 namespace tandem {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct ResumeCase {
   std::string name;
@@ -86,6 +91,95 @@ TEST(ResumeFolderTest, SaysWhenNothingIsLeftToTrain) {
       SmallJob({"--max_steps=3", "--resume=" + folder}), &program);
   EXPECT_THAT(program.out, HasSubstr("nothing left to train"));
   EXPECT_EQ(Fingerprint(again), Fingerprint(first));
+}
+
+// Another length is another order of samples: in the midst of an epoch some
+// would be lost and others come twice.
+TEST(ResumeOtherDataTest, InTheMidstOfAnEpochItIsRefused) {
+  const std::string folder = NewFolder("data");
+  RunJobForEvents(SmallJob({"--max_steps=3", "--save_dir=" + folder}));
+  const ProgramResult refused = RunProgram(
+      kTrain, SmallJob({"--synthetic_samples=960", "--resume=" + folder}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err,
+              HasSubstr("in the midst of epoch 1 of another training set "
+                        "(training_samples 96 there, 960 here)"));
+  // Its weights are as good as ever.
+  RunJobForEvents(SmallJob(
+      {"--synthetic_samples=960", "--resume=" + folder, "--eval_only"}));
+}
+
+TEST(ResumeOtherDataTest, BehindAnEpochTheNextOneIsOfTheNewData) {
+  const std::string folder = NewFolder("data");
+  RunJobForEvents(SmallJob({"--save_dir=" + folder}));
+  const Events events = RunJobForEvents(SmallJob(
+      {"--synthetic_samples=192", "--max_steps=9", "--resume=" + folder}));
+  const Events steps = EventsOf(events, "step");
+  ASSERT_EQ(steps.size(), 3u);
+  EXPECT_EQ(steps.front()["step"], 7);
+  EXPECT_EQ(steps.front()["epoch"], 2);
+}
+
+TEST(ResumeWithOtherSettingsTest, ALineSaysWhatDiffers) {
+  const std::string folder = NewFolder("settings");
+  RunJobForEvents(SmallJob(
+      {"--max_steps=3", "--lr_schedule=cosine", "--save_dir=" + folder}));
+  ProgramResult program;
+  const Flags resumed = {"--max_steps=3", "--lr_schedule=cosine",
+                         "--resume=" + folder};
+  RunJobForEvents(SmallJob(resumed), &program);
+  EXPECT_THAT(program.out, Not(HasSubstr("note: ")));
+  RunJobForEvents(
+      SmallJob(Joined(
+          resumed, {"--max_steps=5", "--weight_decay=0.1", "--momentum=0.5"})),
+      &program);
+  EXPECT_THAT(program.out,
+              HasSubstr("note: other settings than those of the checkpoint: "
+                        "--momentum=0.5 (0.9 then), --weight_decay=0.1 (0 "
+                        "then)\n"));
+  EXPECT_THAT(program.out,
+              HasSubstr("note: --lr_schedule=cosine ends at step 5 now, and "
+                        "was to end at step 3: "));
+}
+
+TEST(ResumeWithOtherSettingsTest, WhatCannotBeSaysByWhichFlag) {
+  struct Refusal {
+    Flags saved;
+    Flags resumed;
+    std::string says;
+  };
+  const Flags gpt = {"--model=gpt_tiny", "--dataset=synthetic_tokens",
+                     "--synthetic_shape=8", "--layers=2"};
+  for (const Refusal& each : std::vector<Refusal>{
+           {{"--optimizer=adamw"},
+            {"--optimizer=adamw", "--amsgrad"},
+            "; this job has --amsgrad=true (false then): give what it was "
+            "saved with"},
+           {{}, {"--momentum=0"}, "this job has --momentum=0 (0.9 then)"},
+           {gpt, Joined(gpt, {"--layers=3"}),
+            "n_layer is 2 there and 3 here: give the same --model"}}) {
+    const std::string folder = NewFolder("other");
+    RunJobForEvents(SmallJob(
+        Joined(each.saved, {"--max_steps=1", "--save_dir=" + folder})));
+    const ProgramResult refused = RunProgram(
+        kTrain, SmallJob(Joined(each.resumed,
+                                {"--max_steps=2", "--resume=" + folder})));
+    EXPECT_EQ(refused.exit_code, 2) << refused.out;
+    EXPECT_THAT(refused.err,
+                AllOf(HasSubstr("--resume=" + folder), HasSubstr(each.says)));
+  }
+}
+
+// A checkpoint has the first replica's.
+TEST(ResumeFolderTest, SaysThatReplicasOwnParametersBecomeAlike) {
+  const std::string folder = NewFolder("own");
+  const Flags job =
+      SmallJob({"--nproc_per_node=2", "--parameters_to_ignore=fc1.weight"});
+  RunJobForEvents(Joined(job, {"--max_steps=2", "--save_dir=" + folder}));
+  ProgramResult program;
+  RunJobForEvents(Joined(job, {"--max_steps=3", "--resume=" + folder}),
+                  &program);
+  EXPECT_THAT(program.out, HasSubstr("--parameters_to_ignore"));
 }
 
 TEST(EvalOnlyTest, ScoresACheckpointAndChangesNothing) {

@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, OtherFlagTest,
     testing::Values(
         OtherFlag{"LearningRate", "--learning_rate=0.001",
-                  "--learning_rate is 0 on rank 0, 0.001 on rank 1"},
+                  "--learning_rate is (empty) on rank 0, 0.001 on rank 1"},
         OtherFlag{"Seed", "--seed=5", "--seed is 0 on rank 0, 5 on rank 1"},
         OtherFlag{"Backend", "--backend=gloo",
                   "--backend is shm on rank 0, gloo on rank 1"},

@@ -124,6 +124,31 @@ TEST_P(StopInEvaluationTest, AllRanksBreakItOffWithACheckpointOfTheEpoch) {
   EXPECT_EQ(StepOf(result.out), GetParam().step) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("saved in " + folder));
   EXPECT_EQ(RunProgram(kInspect, {folder}).exit_code, 0);
+  // The epoch is scored after all.
+  const Events events = RunJobForEvents(
+      LongJob(Joined({"--resume=" + folder,
+                      "--max_steps=" + std::to_string(GetParam().step + 1)},
+                     GetParam().flags)));
+  const Events scores = EventsOf(events, "eval");
+  ASSERT_EQ(scores.size(), 2u);
+  EXPECT_EQ(scores[0]["epoch"], 1);
+  EXPECT_EQ(scores[1]["epoch"], 2);
+}
+
+// With no checkpoint of each epoch, either.
+TEST(UnsavedEpochTest, IsSavedWhereItsEvaluationIsBrokenOff) {
+  const std::string folder = NewFolder("stop");
+  Program program(kTrain,
+                  LongJob({"--nproc_per_node=3", "--save_every_epochs=0",
+                           "--save_dir=" + folder}),
+                  FaultOf("point=evaluate:0,rank=1,action=delay:4"));
+  ASSERT_TRUE(program.WaitForOutput("TANDEM_FAULT acts at evaluate"))
+      << program.Wait().err;
+  program.Signal(SIGTERM);
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.err;
+  EXPECT_EQ(StepOf(result.out), 8) << result.out << result.err;
+  EXPECT_THAT(NamesIn(folder), testing::ElementsAre("step-000000008"));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -134,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
                         "Uneven",
                         SIGTERM,
                         {"--nproc_per_node=2", "--synthetic_samples=4104",
-                         "--batch_size=1026"},
+                         "--batch_size=1026", "--eval_batch_size=256"},
                         "1",
                         4},
                     EvaluationLayout{"Pipeline",

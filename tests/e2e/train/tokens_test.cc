@@ -16,7 +16,9 @@
 namespace tandem {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A text of few words, a byte a token, as nanoGPT's files are.
 void WriteText(const std::string& path, int words, uint32_t seed) {
@@ -78,6 +80,102 @@ TEST(TokensTest, ATextIsTokenizedAndLearnt) {
   ASSERT_EQ(EventsOf(events, "eval").size(), 1u);
 }
 
+// Nothing is held out, and so nothing is evaluated.
+TEST(TokensTest, WithoutATestSetAJobTrainsAndEvaluatesNothing) {
+  const std::string folder = NewFolder("no_test_set");
+  std::ofstream text(folder + "/text.txt");
+  for (int i = 0; i < 500; ++i) text << "in the beginning was word\r\n";
+  text.close();
+  const std::string data = folder + "/tokens";
+  const ProgramResult tokenized = RunProgram(
+      "tools/tokenize",
+      {"--tokenizer=bytes", "--input=" + folder + "/text.txt",
+       "--output=" + data, "--noend_of_text", "--validation_fraction=0"});
+  ASSERT_EQ(tokenized.exit_code, 0) << tokenized.err;
+  EXPECT_THAT(tokenized.out, HasSubstr("val.bin    0 tokens"));
+  const std::string saved = folder + "/saved";
+  const Flags job = Job(data, {"--vocabulary=0", "--max_steps=3"});
+  for (const Flags& layout : std::vector<Flags>{
+           {"--save_dir=" + saved},
+           {"--nproc_per_node=2"},
+           {"--nproc_per_node=2", "--pipe=2", "--document_masks"}}) {
+    ProgramResult said;
+    const Events events = RunJobForEvents(Joined(job, layout), &said);
+    EXPECT_EQ(EventsOf(events, "step").size(), 3u);
+    EXPECT_TRUE(EventsOf(events, "eval").empty());
+    EXPECT_FALSE(events.back().contains("test_accuracy"));
+    EXPECT_THAT(said.out, HasSubstr("the test set is empty"));
+    EXPECT_THAT(said.out, Not(HasSubstr("test accuracy")));
+  }
+  const Events done = RunJobForEvents(Joined(job, {"--resume=" + saved}));
+  EXPECT_TRUE(EventsOf(done, "eval").empty());
+  const ProgramResult refused =
+      RunProgram(kTrain, Joined(job, {"--resume=" + saved, "--eval_only"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("is empty: there is nothing to evaluate"));
+  const ProgramResult rehearsed =
+      RunProgram(kTrain, Joined(job, {"--device=sim", "--fake_weights"}));
+  EXPECT_EQ(rehearsed.exit_code, 0) << rehearsed.err;
+}
+
+// An epoch is not gone on with on other samples.
+TEST(TokensTest, AnEpochGoesOnWithTheDataThatItWasBegunWith) {
+  const std::string folder = NewText("same_data");
+  const std::string saved = NewFolder("same_data_saved");
+  const Flags job = Job(folder, {"--max_steps=2"});
+  RunJobForEvents(Joined(job, {"--save_dir=" + saved}));
+  const std::string moved = NewText("moved");  // the same text
+  const std::string another = NewFolder("another_text");
+  WriteText(another + "/train.bin", 2000, 1);
+  WriteText(another + "/val.bin", 200, 2);
+  std::fstream file(another + "/train.bin",
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.put('z');
+  file.close();
+  const std::string longer = NewFolder("longer");
+  WriteText(longer + "/train.bin", 6000, 1);
+  WriteText(longer + "/val.bin", 200, 2);
+  const Flags on = Joined(job, {"--resume=" + saved, "--max_steps=4"});
+  struct Refusal {
+    std::string flag;
+    std::string message;
+  };
+  for (const Refusal& refusal : std::vector<Refusal>{
+           {"--context=8", "sample_shape 16 there, 8 here"},
+           {"--data_dir=" + longer, "training_samples "},
+           {"--data_dir=" + another, "another training set (data_digest "}}) {
+    const ProgramResult result = RunProgram(kTrain, Joined(on, {refusal.flag}));
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("in the midst of epoch 1 of "),
+                                  HasSubstr(refusal.message)));
+  }
+  ProgramResult said;
+  const Events events = RunJobForEvents(
+      Joined(on, {"--data_dir=" + moved, "--nodrop_last"}), &said);
+  EXPECT_EQ(EventsOf(events, "step").size(), 2u);
+  EXPECT_THAT(said.out, HasSubstr("note: other settings than those of the "
+                                  "checkpoint: --drop_last=false (true then)"));
+}
+
+TEST(TokensTest, NumbersOf4BytesAreTakenWhereTheyAreSaid) {
+  const std::string folder = NewText("wide");
+  for (const char* name : {"/train.bin", "/val.bin"}) {
+    const std::string bytes = FileContents(folder + name);
+    std::string wide;
+    for (size_t i = 0; i < bytes.size(); i += 2) {
+      wide += bytes.substr(i, 2) + std::string(2, '\0');
+    }
+    std::ofstream(folder + name, std::ios::binary) << wide;
+  }
+  const Flags job = Job(folder, {"--max_steps=3"});
+  const ProgramResult refused = RunProgram(kTrain, job);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("give token_bytes 4"));
+  EXPECT_EQ(
+      Fingerprint(RunJobForEvents(Joined(job, {"--token_bytes=4"}))),
+      Fingerprint(RunJobForEvents(Job(NewText("narrow"), {"--max_steps=3"}))));
+}
+
 TEST(TokensTest, AnotherLayoutHasTheSameBits) {
   const std::string folder = NewText("layouts");
   const Flags job =
@@ -121,6 +219,16 @@ TEST(TokensTest, DocumentsAreLearntEachByItself) {
   EXPECT_LT(last_loss(apart) + 0.1, last_loss(mixed));
   const int64_t scored = EventsOf(apart, "eval").back()["count"];
   EXPECT_LT(scored, EventsOf(mixed, "eval").back()["count"].get<int64_t>());
+}
+
+// Workers have other numbers of targets in each step.
+TEST(TokensTest, DocumentsHaveTheBitsOfDdpOnAParameterServer) {
+  const Flags job = WordsJob(NewText("served_documents"),
+                             {"--max_steps=3", "--intra_op_threads=1"});
+  EXPECT_EQ(Fingerprint(RunJobForEvents(
+                Joined(job, {"--strategy=parameter_server",
+                             "--nproc_per_node=3", "--servers=1"}))),
+            Fingerprint(RunJobForEvents(Joined(job, {"--nproc_per_node=2"}))));
 }
 
 TEST(TokensTest, DocumentsHaveTheSameBitsInEveryLayout) {

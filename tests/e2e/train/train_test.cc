@@ -218,6 +218,12 @@ TEST(TrainTest, EveryModelTrains) {
   }
 }
 
+TEST(TrainTest, ALearningRateOfZeroLearnsNothing) {
+  const Flags job = SmallJob({"--learning_rate=0"});
+  EXPECT_EQ(Fingerprint(RunJobForEvents(job)),
+            Fingerprint(RunJobForEvents(Joined(job, {"--max_steps=1"}))));
+}
+
 TEST(TrainTest, LearningRateWarmsUpAndDecays) {
   const Events steps = EventsOf(
       RunJobForEvents(SmallJob({"--learning_rate=0.1", "--lr_warmup_steps=2",

@@ -93,6 +93,40 @@ TEST(UnevenBatchesTest, JoinedReplicasTrainOnEachSampleOnce) {
   }
 }
 
+// Fewer samples than ranks, in the whole set or in what a resumed epoch has
+// left: some replicas have none at all.
+TEST(UnevenBatchesTest, JoinedReplicasMayHaveNoSamplesAndGoOn) {
+  int cells = 0;
+  for (const int samples : {1, 3, 7, 65}) {
+    for (const Flags& layout : std::vector<Flags>{
+             {"--nproc_per_node=2"},
+             {"--nproc_per_node=4"},
+             {"--strategy=hybrid", "--nproc_per_node=2",
+              "--devices_per_rank=2"},
+             {"--strategy=hybrid", "--nproc_per_node=4", "--pipe=2"}}) {
+      SCOPED_TRACE(std::to_string(samples) + " " + layout.back());
+      const std::string folder = NewFolder("join");
+      const Flags job =
+          Joined(Job("mlp_small", samples, layout),
+                 {"--uneven_inputs=join", "--epochs=2", "--timeout=60"});
+      const Events straight = RunJobForEvents(
+          Joined(job, {"--save_dir=" + folder, "--save_every=1"}));
+      const int steps = (samples + 15) / 16;
+      ASSERT_EQ(EventsOf(straight, "step").size(), 2u * steps);
+      // Before the last step of the first epoch.
+      if (steps > 1) {
+        const Events rest = RunJobForEvents(
+            Joined(job, {"--resume=" + folder + "/step-00000000" +
+                         std::to_string(steps - 1)}));
+        EXPECT_EQ(Fingerprint(rest), Fingerprint(straight));
+      }
+      ++cells;
+    }
+  }
+  std::cout << cells << " cells\n";
+  EXPECT_EQ(cells, 16);
+}
+
 TEST(UnevenBatchesTest, EveryStrategyTakesTheLastSamples) {
   for (const Flags& layout : std::vector<Flags>{
            {},

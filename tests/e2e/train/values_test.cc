@@ -16,17 +16,19 @@ using ::testing::HasSubstr;
 struct Layout {
   std::string name;
   Flags flags;
+  bool has_replicas = false;
 };
 
 const auto kLayouts = testing::Values(
-    Layout{"Single", {}}, Layout{"Ddp", {"--nproc_per_node=2"}},
+    Layout{"Single", {}}, Layout{"Ddp", {"--nproc_per_node=2"}, true},
     Layout{
         "Devices",
         {"--devices_per_rank=2", "--strategy=pipeline", "--microbatch_size=4"}},
     Layout{"Pipeline",
            {"--nproc_per_node=2", "--pipe=2", "--microbatch_size=4"}},
     Layout{"Hybrid",
-           {"--nproc_per_node=4", "--pipe=2", "--microbatch_size=4"}});
+           {"--nproc_per_node=4", "--pipe=2", "--microbatch_size=4"},
+           true});
 
 class NonfiniteTest : public testing::TestWithParam<Layout> {};
 
@@ -50,6 +52,14 @@ TEST_P(NonfiniteTest, StepsAreSkippedOnAllRanksAlike) {
   EXPECT_EQ(Fingerprint(all), Fingerprint(one));
 }
 
+TEST(SkippedStepsTest, AJobThatHasSkippedAllHasFailed) {
+  const ProgramResult result =
+      RunProgram(kTrain, SmallJob({"--z_loss=1e60", "--skip_nonfinite"}));
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("all 6 steps were skipped"));
+  EXPECT_THAT(result.out, HasSubstr("skipped            6 steps"));
+}
+
 TEST_P(NonfiniteTest, FiniteStepsHaveTheSameBits) {
   const Flags job = Joined(SmallJob(), GetParam().flags);
   const std::string plain = Fingerprint(RunJobForEvents(job));
@@ -57,6 +67,7 @@ TEST_P(NonfiniteTest, FiniteStepsHaveTheSameBits) {
             plain);
   EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, {"--check_finite"}))),
             plain);
+  if (!GetParam().has_replicas) return;
   EXPECT_EQ(
       Fingerprint(RunJobForEvents(Joined(job, {"--check_replicas_every=1"}))),
       plain);
@@ -85,6 +96,24 @@ TEST(DriftTest, TheReplicaThatDriftedIsNamed) {
                                     "alike ("));
 }
 
+// What is each replica's own is no drift.
+TEST(DriftTest, ParametersThatAreEachReplicasOwnAreNotCompared) {
+  const ProgramResult result = RunProgram(
+      kTrain, SmallJob({"--nproc_per_node=2", "--check_replicas_every=1",
+                        "--parameters_to_ignore=fc1.weight,fc2.bias"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
+// Owners would make replicas alike before anybody looks.
+TEST(DriftTest, TheOptimizerIsNotSharedWhereReplicasAreCompared) {
+  const Events events = RunJobForEvents(
+      SmallJob({"--nproc_per_node=2", "--model=mlp_wide", "--optimizer=adamw",
+                "--max_steps=1", "--check_replicas_every=1"}));
+  const std::string state =
+      EventsOf(events, "settings").front()["optimizer_state"];
+  EXPECT_THAT(state, HasSubstr("whole on each replica (comparing replicas"));
+}
+
 // The checkpoint of step 2 is before it; the one of step 4 is not written.
 TEST(DriftTest, ARestartGoesBackToBeforeIt) {
   const Flags job = SmallJob({"--nproc_per_node=2"});
@@ -111,9 +140,21 @@ TEST(ValuesTest, WhatDoesNotGoTogetherIsRefused) {
            {{"--check_replicas_every=2", "--nproc_per_node=2",
              "--average_parameters_every=4"},
             "has train apart for a while"},
+           {{"--check_replicas_every=2", "--nproc_per_node=2",
+             "--average_parameters_every=1"},
+            "makes alike in each step"},
+           {{"--check_replicas_every=2", "--nproc_per_node=2",
+             "--shard_optimizer=on"},
+            "--shard_optimizer=on makes alike in each step"},
            {{"--check_replicas_every=2", "--nproc_per_node=3",
              "--strategy=parameter_server", "--servers=1"},
             "parameters of different ages"},
+           {{"--check_replicas_every=2"},
+            "--check_replicas_every=2 is about several replicas, but this job "
+            "has one"},
+           {{"--check_replicas_every=2", "--strategy=data_parallel",
+             "--devices_per_rank=2"},
+            "--check_replicas_every=2 is about several replicas"},
            {{"--skip_nonfinite", "--nproc_per_node=3",
              "--strategy=parameter_server", "--servers=1"},
             "--skip_nonfinite skips a step"},

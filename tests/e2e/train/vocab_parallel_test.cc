@@ -52,6 +52,26 @@ TEST(VocabParallelTest, IsThePlainLossWithTheBitsOfOneDevice) {
   }
 }
 
+// Whichever of the tied weight's names the pattern has, and in parts, too.
+TEST(VocabParallelTest, TheSameParametersDecay) {
+  const auto trained = [](const std::string& pattern, const Flags& parts = {}) {
+    return RunJobForEvents(Job(Joined(
+        {"--weight_decay=0.5", "--no_weight_decay_on=" + pattern}, parts)));
+  };
+  const auto exempt = [](const Events& events) -> std::string {
+    return EventsOf(events, "settings").front()["exempt_from_decay"];
+  };
+  const Events plain = trained("wte.weight$");
+  EXPECT_THAT(exempt(plain), HasSubstr("1 of "));
+  const Events by_alias = trained("lm_head.weight$");
+  EXPECT_EQ(Fingerprint(by_alias), Fingerprint(plain));
+  for (const char* pattern : {"wte.weight$", "lm_head.weight$"}) {
+    const Events parts = trained(pattern, {"--vocab_parallel=2"});
+    EXPECT_EQ(exempt(parts), exempt(plain)) << pattern;
+    ExpectSameLosses(parts, plain, 1e-5, pattern);
+  }
+}
+
 // The checkpoint of step 3 goes on with the vocabulary in parts, or not.
 TEST(VocabParallelTest, ACheckpointKnowsTheWholeWeight) {
   const Events plain = RunJobForEvents(Job());

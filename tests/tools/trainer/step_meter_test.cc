@@ -49,6 +49,14 @@ TEST(StepMeterTest, AuxiliaryLossesAreMeansOverSamples) {
   EXPECT_TRUE(meter.auxiliary_losses().empty());
 }
 
+// Of one that overflowed nothing is known.
+TEST(StepMeterTest, AStepWithoutALossDoesNotDiluteTheMean) {
+  StepMeter meter;
+  meter.Add(Score(), 3, StepMeter::Duration(1), {{"a", 2}});
+  meter.Add(Score(), 3, StepMeter::Duration(1));
+  EXPECT_EQ(meter.auxiliary_losses(), (StepMeter::Losses{{"a", 2}}));
+}
+
 TEST(StepMeterTest, NamedSumsAddUp) {
   StepMeter meter;
   meter.Add(Score(), 3, StepMeter::Duration(1), {}, {{"tokens", 20}});

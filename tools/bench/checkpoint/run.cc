@@ -56,7 +56,7 @@ absl::Status Save(const StatePart& part, const std::string& path) {
   FolderSave save;
   save.path = path;
   save.metadata = CheckpointMetadata(TrainingProgress());
-  return SaveFolder(save, part);
+  return SaveFolder(save, part).status();
 }
 
 // Into `tensors`, as a job's start does it: all is verified first.

@@ -30,6 +30,7 @@
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/comm/group_buffer.h"
+#include "core/program/exit_code.h"
 #include "core/store/store.h"
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/micro/spawned.h"
@@ -175,5 +176,5 @@ absl::Status Run() {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
-  return tandem::ExitCodeOf(tandem::Run());
+  return tandem::Conclude("collective_benchmark", tandem::Run());
 }

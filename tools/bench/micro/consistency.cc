@@ -32,6 +32,7 @@
 #include "core/base/text_table.h"
 #include "core/comm/communicator.h"
 #include "core/files/atomic_file.h"
+#include "core/program/exit_code.h"
 #include "core/program/process.h"
 #include "core/random/random.h"
 #include "core/testing/thread_ranks.h"
@@ -223,5 +224,5 @@ absl::Status Main() {
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
   google::InitGoogleLogging(argv[0]);
-  return tandem::ExitCodeOf(tandem::Main());
+  return tandem::Conclude("consistency", tandem::Main());
 }

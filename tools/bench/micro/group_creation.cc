@@ -36,6 +36,7 @@
 #include "core/base/text_table.h"
 #include "core/comm/communicator.h"
 #include "core/process/spawn.h"
+#include "core/program/exit_code.h"
 #include "core/store/store.h"
 #include "core/testing/counting_store.h"
 #include "tools/bench/micro/spawned.h"
@@ -176,5 +177,5 @@ absl::Status Main() {
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
   google::InitGoogleLogging(argv[0]);
-  return tandem::ExitCodeOf(tandem::Main());
+  return tandem::Conclude("group_creation", tandem::Main());
 }

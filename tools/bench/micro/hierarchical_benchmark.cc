@@ -43,6 +43,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
+#include "core/program/exit_code.h"
 #include "core/store/store.h"
 #include "tools/bench/micro/spawned.h"
 
@@ -228,5 +229,5 @@ absl::Status Run() {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
-  return tandem::ExitCodeOf(tandem::Run());
+  return tandem::Conclude("hierarchical_benchmark", tandem::Run());
 }

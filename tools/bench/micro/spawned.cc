@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -54,12 +53,6 @@ absl::StatusOr<std::vector<double>> MediansInTurns(
     medians.push_back(Median(each));
   }
   return medians;
-}
-
-int ExitCodeOf(const absl::Status& status) {
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  return 1;
 }
 
 }  // namespace tandem

@@ -27,9 +27,6 @@ absl::StatusOr<std::vector<double>> MediansInTurns(
     int rounds, size_t ways,
     absl::FunctionRef<absl::StatusOr<double>(size_t way)> time);
 
-// For main: writes an error to stderr, and gives the exit code.
-int ExitCodeOf(const absl::Status& status);
-
 }  // namespace tandem
 
 #endif  // TANDEM_TOOLS_BENCH_MICRO_SPAWNED_H_

@@ -26,6 +26,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
+#include "core/program/exit_code.h"
 #include "core/random/random.h"
 #include "core/store/store.h"
 #include "models/classification_loss.h"
@@ -170,5 +171,5 @@ absl::Status Run() {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
-  return tandem::ExitCodeOf(tandem::Run());
+  return tandem::Conclude("sync_batch_norm_benchmark", tandem::Run());
 }

@@ -156,7 +156,11 @@ class Pipeline:
             modules = [UnderPrecision(module, task.dtype) for module in modules]
         made = [
             pipelining.PipelineStage(
-                averaging.wrap(module),
+                # Its graph is the same in every microbatch. Else
+                # DistributedDataParallel of PyTorch 2.15 ends with an internal
+                # assertion where it rebuilds its buckets under an interleaved
+                # schedule.
+                averaging.wrap(module, static_graph=True),
                 s,
                 stages,
                 torch.device("cpu"),

@@ -2,8 +2,8 @@
 """Python's tokenizers, tiktoken and sentencepiece in tools/bench_tokenize, which starts it.
 
 Reads a line from the FIFO that --commands names, a JSON list of a command and its arguments, and answers with a line of
-JSON. Texts are those of --documents, a JSON string a line. What is timed gives lists of token numbers, text by text, on
-one thread.
+JSON. Texts are those of --documents, a JSON string a line. What is timed gives lists of token numbers, all texts in a
+call where the library is the faster for it, on one thread, by a tokenizer that has seen none of them yet.
 """
 
 import base64
@@ -29,6 +29,7 @@ class Peer:
     def __init__(self):
         with open(flags.documents, encoding="utf-8") as file:
             self.documents = [json.loads(line) for line in file]
+        self.opened = None
         self.encode = None
 
     def make(self, folder, vocabulary):
@@ -80,12 +81,15 @@ class Peer:
                 file.write("%s %d\n" % (base64.b64encode(raw).decode(), rank))
 
     def open(self, library, path):
+        self.opened = library, path
         if library == "tokenizers":
             import tokenizers
 
             tokenizer = tokenizers.Tokenizer.from_file(path)
             tokenizer.encode_special_tokens = True
-            self.encode = lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+            # Without offsets, which nobody asked for; of before 0.20.1 with them.
+            encode = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)
+            self.encode = lambda texts: [each.ids for each in encode(texts, add_special_tokens=False)]
             version = tokenizers.__version__
         elif library == "tiktoken":
             import tiktoken
@@ -93,29 +97,31 @@ class Peer:
             with open(path, encoding="ascii") as file:
                 ranks = {base64.b64decode(w): int(r) for w, r in (line.split() for line in file)}
             encoding = tiktoken.Encoding("made", pat_str=LLAMA3, mergeable_ranks=ranks, special_tokens={})
-            self.encode = encoding.encode_ordinary
+            self.encode = lambda texts: [encoding.encode_ordinary(text) for text in texts]
             version = tiktoken.__version__
         else:
             import sentencepiece
 
-            self.encode = sentencepiece.SentencePieceProcessor(model_file=path).encode
+            model = sentencepiece.SentencePieceProcessor(model_file=path)
+            self.encode = lambda texts: model.encode(texts, num_threads=1)
             version = sentencepiece.__version__
         return {"version": f"{library} {version}"}
 
     def tokens(self):
         digest, count = hashlib.sha256(), 0
-        for text in self.documents:
-            ids = self.encode(text)
+        for ids in self.encode(self.documents):
             count += len(ids)
             digest.update(struct.pack("<%dI" % len(ids), *ids))
         return {"count": count, "sha256": digest.hexdigest()}
 
     def time(self, repeats):
-        start = time.perf_counter()
+        taken = 0
         for _ in range(repeats):
-            for text in self.documents:
-                self.encode(text)
-        return {"ms": 1e3 * (time.perf_counter() - start) / repeats}
+            self.open(*self.opened)
+            start = time.perf_counter()
+            self.encode(self.documents)
+            taken += time.perf_counter() - start
+        return {"ms": 1e3 * taken / repeats}
 
 
 if __name__ == "__main__":

@@ -1,41 +1,68 @@
 #include "tools/bench/process/program.h"
 
-#include <cstdio>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/files/atomic_file.h"
 #include "core/files/user_path.h"
+#include "core/process/end_by_signal.h"
+#include "core/process/signal_thread.h"
 #include "core/program/command_line.h"
+#include "core/program/exit_code.h"
 #include "tools/bench/process/python.h"
 
 namespace tandem {
 namespace {
 
-// As every program of tandem's (docs/training.md): what the user can mend in
-// what they gave is refused.
-constexpr int kFailed = 1;
-constexpr int kRefused = 2;
+// Of the process: whoever takes it removes the folder.
+std::atomic<const std::string*> scratch_of_process{nullptr};
 
-// A temporary folder that goes with the object.
+// Ranks that still run may make another file meanwhile.
+void RemoveWhole(const std::string& folder) {
+  constexpr int kMostTries = 100;
+  std::error_code ignored;
+  for (int i = 0; i < kMostTries && std::filesystem::exists(folder, ignored);
+       ++i) {
+    std::filesystem::remove_all(folder, ignored);
+  }
+}
+
+// On the signal thread, which is in the middle of nothing: so this may do what
+// other handlers may not.
+void RemoveScratchAndEnd(int signal_number) {
+  const std::string* const folder = scratch_of_process.exchange(nullptr);
+  if (folder != nullptr) RemoveWhole(*folder);
+  EndBySignal(signal_number);
+}
+
+// A temporary folder that goes with the object, and with the process where
+// Ctrl-C or the like ends it. One in a process at a time.
 class ScratchFolder {
  public:
   // `name` is part of its path.
   explicit ScratchFolder(const std::string& name) {
     std::string pattern =
         (std::filesystem::temp_directory_path() / (name + ".XXXXXX")).string();
-    if (mkdtemp(pattern.data()) != nullptr) path_ = pattern;
+    if (mkdtemp(pattern.data()) == nullptr) return;
+    path_ = pattern;
+    scratch_of_process = &path_;
+    for (const int each : {SIGINT, SIGTERM, SIGHUP}) RemoveOn(each);
   }
   ~ScratchFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+    if (path_.empty()) return;
+    // A signal is about to end the process, and has the path.
+    while (scratch_of_process.exchange(nullptr) == nullptr) pause();
+    RemoveWhole(path_);
   }
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
@@ -44,6 +71,15 @@ class ScratchFolder {
   const std::string& path() const { return path_; }
 
  private:
+  static void RemoveOn(int signal_number) {
+    struct sigaction before = {};
+    sigaction(signal_number, nullptr, &before);
+    if (before.sa_handler == SIG_IGN) return;  // nohup
+    struct sigaction action = {};
+    action.sa_handler = RemoveScratchAndEnd;
+    sigaction(signal_number, &action, nullptr);
+  }
+
   std::string path_;
 };
 
@@ -106,12 +142,8 @@ absl::Status WriteJson(const std::string& path, const nlohmann::json& json) {
 int RunBenchProgram(
     const std::string& name, const std::string& usage, int argc, char** argv,
     absl::FunctionRef<absl::Status(const std::string& folder)> work) {
-  const absl::Status status = Run(name, usage, argc, argv, work);
-  if (status.ok()) return 0;
-  absl::FPrintF(stderr, "%s: %s\n", name, status.message());
-  const bool refused =
-      absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status);
-  return refused ? kRefused : kFailed;
+  StartSignalThread();
+  return Conclude(name, Run(name, usage, argc, argv, work));
 }
 
 }  // namespace tandem

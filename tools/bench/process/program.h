@@ -35,9 +35,9 @@ absl::StatusOr<std::string> FolderFor(const std::string& name,
 absl::Status WriteJson(const std::string& path, const nlohmann::json& json);
 
 // The program `name`: parses the command line, where all must be flags, and
-// runs `work`, with a scratch folder that goes when it is done. Gives the exit
-// code, 2 for InvalidArgument and FailedPrecondition; an error is written to
-// stderr.
+// runs `work`, with a scratch folder that goes when it is done, or when Ctrl-C,
+// SIGTERM or SIGHUP ends the process. Call it first in main. Gives the exit
+// code, and says what went wrong (core/program/exit_code.h).
 int RunBenchProgram(
     const std::string& name, const std::string& usage, int argc, char** argv,
     absl::FunctionRef<absl::Status(const std::string& folder)> work);

@@ -1,5 +1,8 @@
 #include "tools/trainer/job/data.h"
 
+#include <utility>
+
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
@@ -7,13 +10,19 @@
 #include "core/comm/group_agreement.h"
 #include "datasets/registry.h"
 #include "datasets/targets_as_inputs.h"
+#include "models/hugging_face/model_config.h"
 #include "models/vocab_parallel.h"
 
 namespace tandem {
 namespace {
 
+constexpr char kSampleShape[] = "sample_shape";
+constexpr char kClasses[] = "classes";
+constexpr char kDigest[] = "data_digest";
+
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenSplit(
-    const TrainOptions& options, Split split) {
+    const TrainOptions& options, const std::optional<Transformer>& transformer,
+    Split split) {
   DatasetOptions data;
   data.name = options.dataset;
   data.split = split;
@@ -24,6 +33,10 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSplit(
                                        : (options.synthetic_samples + 7) / 8;
   if (options.context > 0) data.context = options.context;
   data.vocabulary = options.vocabulary;
+  if (transformer.has_value() && transformer->from_folder) {
+    data.unsaid_vocabulary = VocabularyOf(transformer->model);
+  }
+  data.token_bytes = static_cast<int>(options.token_bytes);
   data.document_masks = options.document_masks;
   data.end_of_text = options.end_of_text;
   if (!options.synthetic_shape.empty()) {
@@ -43,22 +56,49 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSplit(
           options.data_dir.empty() ? "" : " --data_dir=" + options.data_dir));
 }
 
+std::map<std::string, std::string> IdentityOf(const Dataset& data) {
+  std::map<std::string, std::string> identity = {
+      {kTrainingSamples, absl::StrCat(data.size())},
+      {kSampleShape, absl::StrJoin(data.input_shape(), "x")},
+      {kClasses, absl::StrCat(data.classes())}};
+  const std::string digest = data.digest();
+  if (!digest.empty()) identity[kDigest] = digest;
+  return identity;
+}
+
 // What ranks can tell of their data sets, which may be files of their own.
 NamedValues DescribeData(const JobData& data) {
-  return {{"the training set's size", absl::StrCat(data.train->size())},
-          {"the test set's size", absl::StrCat(data.test->size())},
-          {"a sample's shape", absl::StrJoin(data.train->input_shape(), "x")},
-          {"the number of classes", absl::StrCat(data.train->classes())}};
+  const auto& its = data.identity;
+  const auto digest = its.find(kDigest);
+  return {
+      {"the training set's size", its.at(kTrainingSamples)},
+      {"the test set's size", absl::StrCat(data.test->size())},
+      {"a sample's shape", its.at(kSampleShape)},
+      {"the number of classes", its.at(kClasses)},
+      {"the training set's digest", digest == its.end() ? "" : digest->second}};
+}
+
+absl::Status CheckTestSet(const TrainOptions& options, const JobData& data) {
+  if (!options.eval_only || data.has_test()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--eval_only: the test set of --dataset=", options.dataset,
+      options.data_dir.empty() ? "" : " --data_dir=" + options.data_dir,
+      " is empty: there is nothing to evaluate"));
 }
 
 }  // namespace
 
 absl::StatusOr<JobData> OpenData(const TrainOptions& options,
+                                 const std::optional<Transformer>& transformer,
                                  Communicator& world) {
   JobData data;
-  TANDEM_ASSIGN_OR_RETURN(data.train, OpenSplit(options, Split::kTrain));
-  TANDEM_ASSIGN_OR_RETURN(data.test, OpenSplit(options, Split::kTest));
+  TANDEM_ASSIGN_OR_RETURN(data.train,
+                          OpenSplit(options, transformer, Split::kTrain));
+  TANDEM_ASSIGN_OR_RETURN(data.test,
+                          OpenSplit(options, transformer, Split::kTest));
+  data.identity = IdentityOf(*data.train);
   TANDEM_RETURN_IF_ERROR(AgreeInGroup(DescribeData(data), "data sets", world));
+  TANDEM_RETURN_IF_ERROR(CheckTestSet(options, data));
   return data;
 }
 

@@ -3,23 +3,38 @@
 #ifndef TANDEM_TOOLS_TRAINER_JOB_DATA_H_
 #define TANDEM_TOOLS_TRAINER_JOB_DATA_H_
 
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
 #include "datasets/dataset.h"
+#include "tools/trainer/job/transformer.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
 
 struct JobData {
   std::shared_ptr<const Dataset> train;
-  std::shared_ptr<const Dataset> test;
+  std::shared_ptr<const Dataset> test;  // maybe of size 0
+  // What tells the training set from another, by name: how many samples it has,
+  // of which shape and of how many classes, and its digest, if it has one.
+  std::map<std::string, std::string> identity;
+
+  // Whether there is anything to evaluate.
+  bool has_test() const { return test->size() > 0; }
 };
 
-// Opens both. Ranks compare what they have: hosts may have files of their own.
-// Collective.
+inline constexpr char kTrainingSamples[] = "training_samples";
+
+// Opens both. Token files that do not say their vocabulary have that of
+// `transformer`, the job's, where a folder says what it is. InvalidArgument for
+// --eval_only without a test set. Ranks compare what they have: hosts may have
+// files of their own. Collective.
 absl::StatusOr<JobData> OpenData(const TrainOptions& options,
+                                 const std::optional<Transformer>& transformer,
                                  Communicator& world);
 
 }  // namespace tandem

@@ -1,5 +1,6 @@
 #include "tools/trainer/job/job.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -34,6 +35,10 @@ absl::StatusOr<int64_t> BatchSizeOf(const TrainOptions& options, int replicas) {
   if (size.ok()) return size;
   return Annotate(size.status(),
                   absl::StrCat("--batch_size=", options.batch_size));
+}
+
+int64_t EvaluationBatchSize(const TrainOptions& options, int64_t training) {
+  return options.eval_batch_size > 0 ? options.eval_batch_size : training;
 }
 
 absl::StatusOr<Mesh> MeshOf(const TrainOptions& options, int world_size) {
@@ -80,6 +85,18 @@ void Append(const SettingValues& more, SettingValues* values) {
   }
 }
 
+// What an evaluation has no use for.
+void RemoveTraining(SettingValues* values) {
+  values->erase(std::remove_if(values->begin(), values->end(),
+                               [](const auto& each) {
+                                 return each.first == "optimizer" ||
+                                        each.first == "learning_rate" ||
+                                        each.first == "optimizer_state" ||
+                                        each.first == "training_samples";
+                               }),
+                values->end());
+}
+
 }  // namespace
 
 JobDescription DescribeJob(const Job& job) {
@@ -107,8 +124,12 @@ JobDescription DescribeJob(const Job& job) {
   if (job.mesh.data() > 1 && !sharding.empty()) {
     resolved.push_back({"optimizer_state", sharding});
   }
+  if (!job.exempt_from_decay.empty()) {
+    resolved.push_back({"exempt_from_decay", job.exempt_from_decay});
+  }
   const SettingValues given = Describe(job.options);
   JobDescription description = {resolved, resolved};
+  if (job.options.eval_only) RemoveTraining(&description.shown);
   description.all.push_back({"flops_per_sample", job.flops.per_sample()});
   Append(given, &description.all);
   Append(job.options.show_settings ? given

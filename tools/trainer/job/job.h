@@ -37,6 +37,9 @@ struct Roster {
 
 struct Job {
   TrainOptions options;
+  // Tells it from other jobs, through all restarts and resumes; the same on all
+  // ranks, once it is known where the job starts.
+  std::string id;
   Launch launch;
   RestartCount restarts;
   // With --replace_replicas: `launch` is then of those that are there.
@@ -49,10 +52,12 @@ struct Job {
   std::unique_ptr<JobKernels> kernels;  // null: by a fixed rule
   JobData data;
   std::optional<Transformer> transformer;  // none: another kind of model
-  RowParts row_parts;  // parameters that are rows of one weight
-  JobFlops flops;      // where it speaks
+  RowParts row_parts;         // parameters that are rows of one weight
+  int64_t planned_steps = 0;  // of all of it, where it trains
+  JobFlops flops;             // where it speaks
   std::unique_ptr<Strategy> strategy;
-  std::string partition;  // where the model was cut, for a person
+  std::string partition;          // where the model was cut, for a person
+  std::string exempt_from_decay;  // how many parameters are; empty: as usual
 
   bool speaks() const { return launch.rank == 0; }
   // A rank of it died, and its launcher has started all of them again.
@@ -85,6 +90,11 @@ absl::Status CheckLayout(const TrainOptions& options, int world_size);
 
 // What each replica has of a step.
 absl::StatusOr<int64_t> BatchSizeOf(const TrainOptions& options, int replicas);
+
+// What each replica evaluates at a time; `training`: what it has of a step. As
+// much unless the options say otherwise: kernels and messages are those of
+// training then, and memory is no more.
+int64_t EvaluationBatchSize(const TrainOptions& options, int64_t training);
 
 // The settings, resolved, for the report: all of them, and those that a person
 // is shown, which are not as usual or follow from several.

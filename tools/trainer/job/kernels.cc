@@ -9,18 +9,10 @@
 #include "core/base/environment.h"
 
 namespace tandem {
-namespace {
-
-bool AreMeasured(const TrainOptions& options) {
-  return options.kernels == "measured" ||
-         (options.kernels == "auto" && !options.pipeline.reproducible);
-}
-
-}  // namespace
 
 std::unique_ptr<JobKernels> KernelsOf(const TrainOptions& options,
                                       Communicator& world) {
-  if (!AreMeasured(options)) return nullptr;
+  if (!MeasuresKernels(options)) return nullptr;
   const std::string cache =
       options.kernel_cache.empty()
           ? ChoiceFile::DefaultPath(Environment::OfProcess())

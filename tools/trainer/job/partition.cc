@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -11,10 +12,11 @@
 #include "core/base/byte_size.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/comm/group_buffer.h"
 #include "core/loss/loss.h"
+#include "core/memory/state_bytes.h"
 #include "core/model/layer_list.h"
 #include "core/precision/autocast.h"
-#include "parallel/optim/make_optimizer.h"
 #include "parallel/partition/copy_cost.h"
 #include "parallel/partition/partition.h"
 #include "parallel/partition/table.h"
@@ -22,6 +24,8 @@
 #include "parallel/pipeline/model_parallel.h"
 #include "parallel/profile/layer_profile.h"
 #include "parallel/schedule/sequential.h"
+#include "parallel/strategy/state_per_parameter.h"
+#include "tools/trainer/job/mesh_options.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/job/optimizer.h"
 #include "tools/trainer/settings/pipeline_layout.h"
@@ -60,14 +64,32 @@ absl::StatusOr<PipelineDevices> DescribeDevices(
   return described;
 }
 
+// A parameter server has the only optimizer.
+StatePerParameter KeptBy(const TrainOptions& options, const PartitionTask& task,
+                         const Communicator& world) {
+  if (ServersOf(options) > 0) return {/*optimizer_states=*/0};
+  MeshStrategyOptions mesh = ReplicaOptionsOf(options, task.schedule);
+  AddReplicas(options, &mesh);
+  mesh.optimizer = OptimizerOptionsOf(options, options.weight_decay);
+  StatePerParameter kept = StatePerParameterOf(
+      mesh, static_cast<int>(world.size() / options.pipeline.pipe),
+      SharesMemory(world));
+  if (absl::StartsWith(options.ddp.comm_hook, "powersgd") &&
+      options.ddp.power_sgd_use_error_feedback) {
+    ++kept.further;
+  }
+  return kept;
+}
+
 absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
                                      const PartitionTask& task,
-                                     c10::Device device, const Dataset& data) {
+                                     c10::Device device, const Dataset& data,
+                                     const StatePerParameter& kept) {
   TANDEM_ASSIGN_OR_RETURN(const Batch sample, Sample(data, task.microbatch));
   ProfileOptions profile;
   profile.device = device;
-  profile.optimizer_states =
-      StateNumbers(OptimizerOptionsOf(options, options.weight_decay));
+  profile.splits_backward = SplitsBackward(task.schedule);
+  profile.kept = kept;
   profile.further_inputs = sample.further_inputs;
   profile.loss_takes = task.loss.names().outputs;
   if (options.vocab_parallel <= 1) {  // else layers compute all of it
@@ -80,14 +102,21 @@ absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
   }
   const AutocastGuard precision(device.type(),
                                 PrecisionOf(options).param_dtype);
-  return ProfileLayers(MakeLayers(task.specs, options.seed), sample.inputs,
-                       profile);
+  TANDEM_ASSIGN_OR_RETURN(ModelProfile model,
+                          ProfileLayers(MakeLayers(task.specs, options.seed),
+                                        sample.inputs, profile));
+  if (options.pipeline.reproducible) {
+    // Tied weights are copies within a stage, too.
+    for (LayerProfile& each : model.layers) each.shared_state.clear();
+  }
+  return model;
 }
 
 absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
                                        const PartitionTask& task,
                                        const std::vector<c10::Device>& devices,
-                                       const Dataset& data) {
+                                       const Dataset& data,
+                                       const Communicator& world) {
   const std::string flag = BalanceFor(options.pipeline, options.devices.cut);
   TANDEM_ASSIGN_OR_RETURN(const BalanceRule rule, ParseBalance(flag));
   ModelOutline outline = OutlineOf(task.specs);
@@ -96,7 +125,8 @@ absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
     TANDEM_ASSIGN_OR_RETURN(described, DescribeDevices(options, devices));
     described.checkpointing = task.checkpointing;
     TANDEM_ASSIGN_OR_RETURN(outline.profile,
-                            Profile(options, task, devices.front(), data));
+                            Profile(options, task, devices.front(), data,
+                                    KeptBy(options, task, world)));
   }
   JobPartition partition;
   TANDEM_ASSIGN_OR_RETURN(
@@ -157,7 +187,7 @@ absl::StatusOr<JobPartition> PartitionJob(
     Communicator& world) {
   absl::StatusOr<JobPartition> mine = JobPartition();
   if (world.rank() == 0) {
-    mine = Partition(options, task, devices, data);
+    mine = Partition(options, task, devices, data, world);
     if (!mine.ok()) mine = AsAsked(options, mine.status());
   }
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
@@ -169,15 +199,6 @@ absl::StatusOr<JobPartition> PartitionJob(
   partition.schedule = task.schedule;
   TANDEM_ASSIGN_OR_RETURN(partition.cuts, CutsOf(all[0]));
   return partition;
-}
-
-ActivationCheckpointing CheckpointingOf(const PipelineSettings& settings) {
-  if (settings.checkpoint_activations == "always") {
-    return ActivationCheckpointing::kAlways;
-  }
-  return settings.checkpoint_activations == "except_last"
-             ? ActivationCheckpointing::kExceptLast
-             : ActivationCheckpointing::kNever;
 }
 
 absl::StatusOr<JobPartition> PartitionOf(

@@ -57,9 +57,6 @@ absl::StatusOr<JobPartition> PartitionOf(
     const std::vector<c10::Device>& devices, const Dataset& data,
     Communicator& world);
 
-// --checkpoint_activations.
-ActivationCheckpointing CheckpointingOf(const PipelineSettings& settings);
-
 }  // namespace tandem
 
 #endif  // TANDEM_TOOLS_TRAINER_JOB_PARTITION_H_

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/checkpoint/row_parts.h"
 #include "core/comm/communicator.h"
 #include "core/model/layer.h"
 #include "parallel/strategy/strategy.h"
@@ -17,11 +18,12 @@
 
 namespace tandem {
 
-// `devices` are this rank's. `world` must outlive the strategy. Collective.
+// `devices` are this rank's, `parts` those of the layers that RowPartsOf says.
+// `world` must outlive the strategy. Collective.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
     const TrainOptions& options, const LayerSpecs& layers,
-    const JobPartition& partition, const std::vector<c10::Device>& devices,
-    Communicator& world);
+    const RowParts& parts, const JobPartition& partition,
+    const std::vector<c10::Device>& devices, Communicator& world);
 
 }  // namespace tandem
 

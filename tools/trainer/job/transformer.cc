@@ -2,7 +2,9 @@
 
 #include <filesystem>
 #include <system_error>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -10,6 +12,8 @@
 #include "core/base/torch_status.h"
 #include "core/checkpoint/folder/step_folders.h"
 #include "core/files/regular_file.h"
+#include "datasets/tokens/token_file.h"
+#include "models/hugging_face/hub_cache.h"
 
 namespace tandem {
 namespace {
@@ -19,14 +23,48 @@ bool IsFolder(const std::string& path) {
   return !path.empty() && std::filesystem::is_directory(path, error);
 }
 
+// The tokens that end a document of the training set; nothing: who knows.
+std::optional<std::vector<int64_t>> DocumentEndsOf(
+    const TrainOptions& options) {
+  using Ends = std::vector<int64_t>;
+  if (options.dataset != "tokens" || options.data_dir.empty()) {
+    return std::nullopt;
+  }
+  if (options.end_of_text >= 0) return Ends{options.end_of_text};
+  const auto file =
+      TokenFile::Open(absl::StrCat(options.data_dir, "/train.bin"),
+                      static_cast<int>(options.token_bytes));
+  // Whoever opens the data says what is wrong with it.
+  if (!file.ok() || !file->says_vocabulary()) return std::nullopt;
+  return file->end_of_text() ? Ends{*file->end_of_text()} : Ends();
+}
+
 std::optional<Transformer> SizedTransformer(const TrainOptions& options) {
   auto named = NamedTransformer(options.model);
   if (!named.has_value()) return named;
   // The registry has found that they suit the model.
   const TransformerSizes sizes = SizesOf(options);
   std::visit([&](auto& its) { its = WithSizes(its, sizes); }, named->model);
-  named->config = WriteModelConfig(named->model);
+  named->config = WriteModelConfig(named->model, DocumentEndsOf(options));
   return named;
+}
+
+// A dropout that is not given leaves a folder's as it is.
+std::string ConfigToTrain(const Transformer& transformer,
+                          const TrainOptions& options) {
+  const bool drops = std::holds_alternative<GptOptions>(transformer.model) &&
+                     options.dropout > 0;
+  return drops ? WithDropout(transformer.config, options.dropout)
+               : transformer.config;
+}
+
+// "": there is none, or none that says anything.
+std::string GenerationConfigBeside(const std::string& config_file) {
+  const std::string path =
+      (std::filesystem::path(config_file).parent_path() / kGenerationConfigFile)
+          .string();
+  const auto text = ReadShortFile(path, kMaxConfigBytes);
+  return text.ok() && EndTokensOf(*text).ok() ? *text : "";
 }
 
 // A folder's model has sizes of its own.
@@ -65,7 +103,8 @@ absl::StatusOr<Transformer> ReadTransformer(const std::string& config_file) {
                           ReadShortFile(config_file, kMaxConfigBytes));
   const auto config = ReadModelConfig(text);
   if (!config.ok()) return Annotate(config.status(), config_file);
-  return Transformer{config->model, text, config->note, /*from_folder=*/true};
+  return Transformer{config->model, text, config->note, /*from_folder=*/true,
+                     GenerationConfigBeside(config_file)};
 }
 
 std::optional<Transformer> NamedTransformer(absl::string_view name) {
@@ -73,7 +112,7 @@ std::optional<Transformer> NamedTransformer(absl::string_view name) {
   if (const auto gpt = GptSize(name)) model = *gpt;
   if (const auto llama = LlamaSize(name)) model = *llama;
   if (!model.has_value()) return std::nullopt;
-  return Transformer{*model, WriteModelConfig(*model), "", false};
+  return Transformer{*model, WriteModelConfig(*model), "", false, ""};
 }
 
 absl::StatusOr<std::optional<Transformer>> TransformerOf(
@@ -85,17 +124,21 @@ absl::StatusOr<std::optional<Transformer>> TransformerOf(
         "--init_from=", path, ": there is no such folder or file"));
   }
   // A checkpoint is of the model that is named, like a file.
+  std::optional<Transformer> found;
   if (!IsFolder(path) || CheckpointFolderAt(path)) {
-    return SizedTransformer(options);
+    found = SizedTransformer(options);
+  } else {
+    TANDEM_RETURN_IF_ERROR(CheckSizes(options));
+    auto read = ReadTransformer(absl::StrCat(path, "/", kConfigFile));
+    if (!read.ok()) {
+      return Annotate(read.status(),
+                      absl::StrCat("--init_from=", path, HintOfHubCache(path)));
+    }
+    TANDEM_RETURN_IF_ERROR(CheckNamed(options, *read));
+    found = *std::move(read);
   }
-  TANDEM_RETURN_IF_ERROR(CheckSizes(options));
-  const auto transformer =
-      ReadTransformer(absl::StrCat(path, "/", kConfigFile));
-  if (!transformer.ok()) {
-    return Annotate(transformer.status(), absl::StrCat("--init_from=", path));
-  }
-  TANDEM_RETURN_IF_ERROR(CheckNamed(options, *transformer));
-  return std::optional<Transformer>(*transformer);
+  if (found) found->config = ConfigToTrain(*found, options);
+  return found;
 }
 
 }  // namespace tandem

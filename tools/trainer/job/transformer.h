@@ -17,15 +17,20 @@ namespace tandem {
 
 struct Transformer {
   TransformerOptions model;
-  std::string config;        // config.json, as it was, or as it would be
+  // config.json, as it was, or as it would be, with --dropout where that is
+  // given.
+  std::string config;
   std::string note;          // see ModelConfig
   bool from_folder = false;  // of --init_from; else --model's name says it
+  // generation_config.json beside it; empty: there is none.
+  std::string generation_config = "";
 };
 
 // --layers, --width and so on.
 TransformerSizes SizesOf(const TrainOptions& options);
 
-// That of a folder's config.json. Errors name the file.
+// That of a folder's config.json, with the generation_config.json beside it.
+// Errors name the file.
 absl::StatusOr<Transformer> ReadTransformer(const std::string& config_file);
 
 // Of a --model that has one; nothing for another.
@@ -33,7 +38,8 @@ std::optional<Transformer> NamedTransformer(absl::string_view name);
 
 // What the job trains: the model of --init_from where that is a folder
 // (InvalidArgument for a --model beside it that is another one), else --model,
-// of which there is nothing to say unless it is a transformer.
+// of which there is nothing to say unless it is a transformer: what ends a text
+// is then what ends the documents of --dataset=tokens.
 absl::StatusOr<std::optional<Transformer>> TransformerOf(
     const TrainOptions& options);
 

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/checkpoint/row_parts.h"
 #include "core/comm/communicator.h"
 #include "core/device/device.h"
 #include "core/mesh/mesh.h"
@@ -93,18 +94,20 @@ absl::StatusOr<SetUpJob> SetUp(const RehearsalSettings& settings,
   TANDEM_RETURN_IF_ERROR(TakeThreads(options, launch).status());
   TANDEM_ASSIGN_OR_RETURN(job.devices, MakeDevices(settings, options));
   TANDEM_ASSIGN_OR_RETURN(job.world, ConnectImagined(options, launch));
-  TANDEM_ASSIGN_OR_RETURN(job.data, OpenData(options, *job.world));
   TANDEM_ASSIGN_OR_RETURN(const std::optional<Transformer> transformer,
                           TransformerOf(options));
+  TANDEM_ASSIGN_OR_RETURN(job.data, OpenData(options, transformer, *job.world));
   TANDEM_ASSIGN_OR_RETURN(LayerSpecs layers,
                           LayersOf(options, transformer, *job.data.train));
+  TANDEM_ASSIGN_OR_RETURN(const RowParts parts,
+                          RowPartsOf(options, transformer, *job.data.train));
   layers = WithoutValues(std::move(layers));
   TANDEM_ASSIGN_OR_RETURN(
       job.partition,
       PartitionOf(options, layers, job.devices, *job.data.train, *job.world));
-  TANDEM_ASSIGN_OR_RETURN(
-      job.strategy,
-      MakeStrategy(options, layers, job.partition, job.devices, *job.world));
+  TANDEM_ASSIGN_OR_RETURN(job.strategy,
+                          MakeStrategy(options, layers, parts, job.partition,
+                                       job.devices, *job.world));
   return job;
 }
 
@@ -154,9 +157,13 @@ absl::StatusOr<std::vector<RehearsedDevice>> Run(const SetUpJob& job,
   TANDEM_RETURN_IF_ERROR(TrainStep(*job.strategy, batch, options));
   std::vector<RehearsedDevice> devices =
       OwnDevices(job.devices, job.world->rank());
-  TANDEM_ASSIGN_OR_RETURN(const Batch test,
-                          FirstBatch(*job.data.test, job.batch_size));
-  TANDEM_RETURN_IF_ERROR(job.strategy->Evaluate(test).status());
+  if (job.data.has_test()) {
+    TANDEM_ASSIGN_OR_RETURN(
+        const Batch test,
+        FirstBatch(*job.data.test,
+                   EvaluationBatchSize(options, job.batch_size)));
+    TANDEM_RETURN_IF_ERROR(job.strategy->Evaluate(test).status());
+  }
   for (size_t i = 0; i < devices.size(); ++i) {
     devices[i].peak = sim::BooksOf(job.devices[i].index()).peak;
   }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -156,6 +157,27 @@ const RehearsedDevice& FullestOf(const RehearsedJob& job) {
       [](const auto& a, const auto& b) { return a.peak.total < b.peak.total; });
 }
 
+// The ways that this job does not go yet, the cheapest first.
+std::string WaysToFit(const TrainOptions& options) {
+  const bool is_text =
+      options.dataset == "tokens" || options.dataset == "synthetic_tokens";
+  const bool keeps_all = options.checkpoint_every == 0 &&
+                         options.checkpoint_layers.empty() &&
+                         options.pipeline.checkpoint_activations == "never";
+  std::vector<std::string> ways;
+  if (keeps_all) {
+    ways.emplace_back("compute activations again (--checkpoint_every=1)");
+  }
+  if (is_text && options.loss_chunk == 0) {
+    ways.emplace_back("make the loss of fewer tokens at once (--loss_chunk)");
+  }
+  ways.emplace_back("take smaller microbatches");
+  ways.emplace_back("cut the model over more devices");
+  const std::string last = ways.back();
+  ways.pop_back();
+  return absl::StrCat(absl::StrJoin(ways, ", "), ", or ", last);
+}
+
 }  // namespace
 
 std::string DescribeRehearsal(const RehearsedJob& job,
@@ -177,8 +199,7 @@ absl::Status CheckFits(const RehearsedJob& job, const TrainOptions& options) {
   return absl::ResourceExhaustedError(absl::StrCat(
       "it does not fit: ", fullest.name, " would hold ",
       FormatBytes(fullest.peak.total), " (", DescribeUse(fullest.peak),
-      "), of --device_memory=", memory,
-      "; cut the model over more devices, or take smaller microbatches"));
+      "), of --device_memory=", memory, "; ", WaysToFit(options)));
 }
 
 absl::Status Rehearse(const RehearsalSettings& settings,

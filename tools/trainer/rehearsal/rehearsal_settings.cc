@@ -52,6 +52,8 @@ std::vector<Misfit> MisfitsOf(const TrainOptions& options) {
       {options.save_dir != usual_save_dir && !options.save_dir.empty(),
        "saves nothing: leave out --save_dir"},
       {options.save_every > 0, "saves nothing: leave out --save_every"},
+      {options.save_every_epochs != TrainOptions().save_every_epochs,
+       "saves nothing: leave out --save_every_epochs"},
       {!options.metrics_file.empty(),
        "has no metrics: leave out --metrics_file"},
       {!options.trace_file.empty(),

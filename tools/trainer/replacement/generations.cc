@@ -3,6 +3,7 @@
 #include <c10/core/Device.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/base/status_macros.h"
@@ -14,6 +15,7 @@ namespace {
 struct Host {
   std::vector<c10::Device> devices;
   int intra_op_threads = 1;
+  std::string job;  // its id
 };
 
 // Nothing of the job lives when this returns.
@@ -28,8 +30,9 @@ absl::Status RunOne(const Job& first, const RunGeneration& run,
   job.roster = replacement.RosterNow();
   job.devices = host->devices;
   job.intra_op_threads = host->intra_op_threads;
+  job.id = host->job;
   absl::Status done = run(job, &replacement);
-  *host = {job.devices, job.intra_op_threads};
+  *host = {job.devices, job.intra_op_threads, job.id};
   return done;
 }
 

@@ -14,8 +14,10 @@
 namespace tandem {
 
 struct EvaluationReport {
-  int64_t epoch = 0;  // from 1
+  int64_t epoch = 0;      // from 1
+  bool is_alone = false;  // nothing is trained: a line says no epoch
   Score score;
+  bool is_text = false;  // predictions are tokens, of which perplexity is told
   std::map<std::string, double> sums;  // Strategy::TakeEvaluationSums
 };
 

@@ -17,11 +17,15 @@ namespace tandem {
 // reader can follow. Not thread-safe.
 class MetricsFile {
  public:
-  // Replaces what the file at `path` holds, or writes behind it; a device or a
+  // A new file at `path`, or behind what one there holds. A file of another job
+  // is not lost: it is called PATH.1, PATH.2, ... from then on. A device or a
   // pipe is written to as it is. An empty path gives a file that swallows
   // everything.
   static absl::StatusOr<MetricsFile> Open(const std::string& path,
                                           bool append = false);
+
+  // What an earlier job's file is called now; empty: there was none.
+  const std::string& earlier() const { return earlier_; }
 
   // A number that is not finite becomes null: JSON has no other word for it.
   absl::Status Write(const nlohmann::ordered_json& event);
@@ -34,6 +38,7 @@ class MetricsFile {
   explicit MetricsFile(std::string path) : path_(std::move(path)) {}
 
   std::string path_;
+  std::string earlier_;
   std::unique_ptr<std::FILE, Close> file_;
 };
 

@@ -7,10 +7,15 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <variant>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "core/base/printable.h"
+#include "tools/trainer/report/shown.h"
 
 namespace tandem {
 
@@ -47,13 +52,22 @@ void Report::Say(const std::string& line) {
   // A launcher forwards stderr, so that Clear may come after this line: a
   // terminal is told on stdout too to take the bar away.
   const bool terminal = isatty(STDOUT_FILENO) != 0;
-  absl::PrintF("%s%s\n", terminal ? "\r\x1b[K" : "", line);
+  // It may hold what others wrote: names of tensors, say.
+  absl::PrintF("%s%s\n", terminal ? "\r\x1b[K" : "", PrintableLines(line));
   std::fflush(stdout);
 }
 
-absl::Status Report::ShowSettings(const SettingValues& shown,
-                                  const SettingValues& all) {
-  if (silent()) return absl::OkStatus();
+void Report::WriteEvent(const Json& event) {
+  const absl::Status written = metrics_->Write(event);
+  if (!written.ok() && !std::exchange(misses_events_, true)) {
+    Say(absl::StrCat("warning: ", written.message(),
+                     "; training goes on, and events are missing there"));
+  }
+}
+
+void Report::ShowSettings(const SettingValues& shown,
+                          const SettingValues& all) {
+  if (silent()) return;
   Say("settings");
   size_t width = 0;
   for (const auto& [name, value] : shown) width = std::max(width, name.size());
@@ -66,7 +80,15 @@ absl::Status Report::ShowSettings(const SettingValues& shown,
     std::visit([&, key = name](const auto& typed) { event[key] = typed; },
                value);
   }
-  return metrics_->Write(event);
+  WriteEvent(event);
+}
+
+void Report::ShowStart(const Start& start) {
+  if (silent()) return;
+  Json event = EventOf("start");
+  event.update({{"job", start.job}, {"step", start.step}});
+  if (!start.checkpoint.empty()) event["checkpoint"] = start.checkpoint;
+  WriteEvent(event);
 }
 
 void Report::StartProgress(const std::string& what, int64_t total) {
@@ -83,16 +105,16 @@ void Report::ShowProgress(int64_t done, const std::string& note) {
 
 void Report::EndProgress() { progress_.reset(); }
 
-absl::Status Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
-  if (silent()) return absl::OkStatus();
+void Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
+  if (silent()) return;
   Say(LineOf(step, steps_in_all));
   Json event = EventOf("step");
   event.update(FieldsOf(step));
-  return metrics_->Write(event);
+  WriteEvent(event);
 }
 
-absl::Status Report::ShowSkippedStep(const SkippedStepReport& skipped) {
-  if (silent()) return absl::OkStatus();
+void Report::ShowSkippedStep(const SkippedStepReport& skipped) {
+  if (silent()) return;
   const bool is_scaled = skipped.loss_scale > 0;
   Say(absl::StrFormat(
       "step %d was skipped: its gradients are not finite%s (%d skipped in all)",
@@ -105,23 +127,26 @@ absl::Status Report::ShowSkippedStep(const SkippedStepReport& skipped) {
   event.update(
       {{"step", skipped.step}, {"skipped_steps", skipped.skipped_steps}});
   if (is_scaled) event["loss_scale"] = skipped.loss_scale;
-  return metrics_->Write(event);
+  WriteEvent(event);
 }
 
-absl::Status Report::ShowEvaluation(const EvaluationReport& evaluation) {
-  if (silent()) return absl::OkStatus();
+void Report::ShowEvaluation(const EvaluationReport& evaluation) {
+  if (silent()) return;
   Say(LineOf(evaluation));
   Json event = EventOf("eval");
   event.update(FieldsOf(evaluation));
-  return metrics_->Write(event);
+  WriteEvent(event);
 }
 
-absl::Status Report::ShowSummary(const SummaryReport& summary) {
-  if (silent()) return absl::OkStatus();
+void Report::ShowSummary(const SummaryReport& summary) {
+  if (silent()) return;
   EndProgress();
   Say("summary");
-  Say(absl::StrFormat("  test accuracy      %.2f %%",
-                      100 * summary.test.accuracy()));
+  if (summary.test.count > 0) {
+    Say(absl::StrFormat("  test accuracy      %.2f %%, loss %.4f",
+                        100 * summary.test.accuracy(),
+                        Shown(summary.test.loss())));
+  }
   if (summary.steps > 0) {
     Say(absl::StrFormat(
         "  training           %d steps, %.0f samples/s, "
@@ -153,14 +178,11 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
   }
   if (!summary.checkpoint.empty()) {
     Say(absl::StrFormat("  checkpoint         %s", summary.checkpoint));
-    Say("what to try next");
-    Say(absl::StrFormat("  go on training     --epochs=3 --resume=%s",
-                        summary.checkpoint));
-  } else {
-    Say("what to try next");
   }
-  if (summary.ranks == 1) Say("  on two ranks       --nproc_per_node=2");
-  Say("  another network    --model=resnet18 (--help lists all)");
+  if (!summary.advice.empty()) Say("what to try next");
+  for (const auto& [what, flags] : summary.advice) {
+    Say(absl::StrFormat("  %-18s %s", what, flags));
+  }
   Json memory = Json::object();
   for (const auto& [device, peak] : summary.device_memory) {
     memory[device] = peak;
@@ -170,9 +192,12 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
     measurements[name] = value;
   }
   Json event = EventOf("summary");
+  if (summary.test.count > 0) {
+    event.update({{"test_accuracy", summary.test.accuracy()},
+                  {"test_loss", summary.test.loss()}});
+  }
   event.update(
       {{"loss", summary.last_steps.loss()},
-       {"test_accuracy", summary.test.accuracy()},
        {"samples_per_s", summary.samples_per_s},
        {"step_ms_median", summary.step_ms_median},
        {"skipped_steps", summary.skipped_steps},
@@ -185,7 +210,7 @@ absl::Status Report::ShowSummary(const SummaryReport& summary) {
        {"flight_entries", summary.flight_entries},
        {"weights_sha256", summary.weights_sha256},
        {"measurements", measurements}});
-  return metrics_->Write(event);
+  WriteEvent(event);
 }
 
 }  // namespace tandem

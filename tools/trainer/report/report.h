@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "core/model/batch.h"
 #include "tools/trainer/report/evaluation_report.h"
 #include "tools/trainer/report/metrics.h"
@@ -30,11 +29,10 @@ struct SkippedStepReport {
 };
 
 struct SummaryReport {
-  int ranks = 1;
   int64_t steps = 0;
   int64_t skipped_steps = 0;  // of them
   Score last_steps;           // of the last step report
-  Score test;
+  Score test;                 // of no predictions: nothing was evaluated
   double samples_per_s = 0;
   double step_ms_median = 0;
   double peak_rss_mib = 0;
@@ -51,6 +49,8 @@ struct SummaryReport {
   int64_t flight_entries = 0;  // that rank 0 has noted for --flight_dir
   // See Strategy::Measurements.
   std::vector<std::pair<std::string, double>> measurements;
+  // What to try next, and the flags for it.
+  std::vector<std::pair<std::string, std::string>> advice;
 };
 
 // Speaks for the job on rank 0, and is silent on the others. Not thread-safe.
@@ -60,8 +60,14 @@ class Report {
   static Report Speaking(MetricsFile metrics);
 
   // `shown` to a person, `all` to the metrics file.
-  absl::Status ShowSettings(const SettingValues& shown,
-                            const SettingValues& all);
+  void ShowSettings(const SettingValues& shown, const SettingValues& all);
+  struct Start {
+    std::string job;         // which one it is (Job::id)
+    int64_t step = 0;        // done before
+    std::string checkpoint;  // that it goes on from; empty: it begins anew
+  };
+  // To the metrics file alone.
+  void ShowStart(const Start& start);
   // Lines of text that are no event.
   void Say(const std::string& line);
 
@@ -70,19 +76,22 @@ class Report {
   void ShowProgress(int64_t done, const std::string& note);
   void EndProgress();
 
-  absl::Status ShowStep(const StepReport& step, int64_t steps_in_all);
-  absl::Status ShowSkippedStep(const SkippedStepReport& skipped);
-  absl::Status ShowEvaluation(const EvaluationReport& evaluation);
-  absl::Status ShowSummary(const SummaryReport& summary);
+  void ShowStep(const StepReport& step, int64_t steps_in_all);
+  void ShowSkippedStep(const SkippedStepReport& skipped);
+  void ShowEvaluation(const EvaluationReport& evaluation);
+  void ShowSummary(const SummaryReport& summary);
 
  private:
   explicit Report(std::unique_ptr<MetricsFile> metrics)
       : metrics_(std::move(metrics)) {}
 
   bool silent() const { return metrics_ == nullptr; }
+  // A file that cannot be written costs no training: a line says so, once.
+  void WriteEvent(const nlohmann::ordered_json& event);
 
   std::unique_ptr<MetricsFile> metrics_;  // null: silent
   std::unique_ptr<Progress> progress_;
+  bool misses_events_ = false;
 };
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/trainer/report/shown.h"
 
 namespace tandem {
 namespace {
@@ -44,12 +45,12 @@ bool IsText(const StepReport& step) { return step.tokens_per_s > 0; }
 std::string DescribeLosses(const StepReport& step) {
   std::string added;
   for (const auto& [name, mean] : step.auxiliary_losses) {
-    absl::StrAppendFormat(&added, "  %s %.4g", name, mean);
+    absl::StrAppendFormat(&added, "  %s %.4g", name, Shown(mean));
   }
   added += DescribeSums(step.sums);
   if (IsText(step)) {
     absl::StrAppendFormat(&added, "  perplexity %.4g",
-                          std::exp(step.score.loss()));
+                          Shown(std::exp(step.score.loss())));
   }
   return added;
 }
@@ -59,21 +60,21 @@ std::string DescribeLosses(const StepReport& step) {
 std::string DescribeSums(const std::map<std::string, double>& sums) {
   std::string text;
   for (const auto& [name, sum] : sums) {
-    absl::StrAppendFormat(&text, "  %s %.6g", name, sum);
+    absl::StrAppendFormat(&text, "  %s %.6g", name, Shown(sum));
   }
   return text;
 }
 
 std::string LineOf(const StepReport& step, int64_t steps_in_all) {
   const std::string norm =
-      step.gradient_norm ?  // A NaN may have a sign.
-          absl::StrFormat("  gradient norm %.4g", std::abs(*step.gradient_norm))
-                         : "";
+      step.gradient_norm
+          ? absl::StrFormat("  gradient norm %.4g", Shown(*step.gradient_norm))
+          : "";
   return absl::StrFormat(
       "epoch %d  step %*d/%d  loss %.4f%s  accuracy %5.2f %%  lr %.3g%s  "
       "%.0f %s/s%s  %.1f ms  %s left  %.0f MiB",
       step.epoch, static_cast<int>(absl::StrCat(steps_in_all).size()),
-      step.step, steps_in_all, step.score.loss(), DescribeLosses(step),
+      step.step, steps_in_all, Shown(step.score.loss()), DescribeLosses(step),
       100 * step.score.accuracy(), step.learning_rate, norm,
       IsText(step) ? step.tokens_per_s : step.samples_per_s,
       IsText(step) ? "tokens" : "samples", DescribeUse(step), step.step_ms,

@@ -47,6 +47,11 @@ absl::Status CheckTogether(const DdpSettings& settings) {
         "--gradient_as_bucket_view=false: gradients always are views of the "
         "buffers that are reduced");
   }
+  if (settings.bucket_cap_mb > 0 && !settings.bucket_cap_mb_list.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--bucket_cap_mb=", settings.bucket_cap_mb,
+        " and --bucket_cap_mb_list both say how large buckets are: give one"));
+  }
   if (settings.delay_all_reduce_named_params.empty() !=
       settings.param_to_hook_all_reduce.empty()) {
     return absl::InvalidArgumentError(

@@ -38,6 +38,11 @@ absl::Status CheckTogether(const DeviceSettings& settings) {
     return absl::InvalidArgumentError(
         "--sim_delay_us and --sim_delay_seed need --sim_async");
   }
+  if (settings.sim_delay_seed > 0 && settings.sim_delay_us == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--sim_delay_seed=", settings.sim_delay_seed,
+                     " is of --sim_delay_us, which is 0: give both"));
+  }
   return absl::OkStatus();
 }
 

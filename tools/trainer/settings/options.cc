@@ -29,6 +29,13 @@ absl::Status CheckData(const TrainOptions& options) {
         "and synthetic_tokens, but --dataset=",
         options.dataset, " was given"));
   }
+  if (options.synthetic_classes != TrainOptions().synthetic_classes &&
+      (from_files || options.dataset == "synthetic_tokens")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--synthetic_classes=", options.synthetic_classes,
+        " is for --dataset=synthetic, but --dataset=", options.dataset,
+        " was given"));
+  }
   if (!options.data_dir.empty() && IsSynthetic(options)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--data_dir=", options.data_dir, " was given, but --dataset=",
@@ -59,6 +66,20 @@ absl::Status CheckData(const TrainOptions& options) {
         ": --dataset=synthetic_tokens takes one number, the context length"));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckTokenBytes(const TrainOptions& options) {
+  const int64_t given = options.token_bytes;
+  if (given == 0) return absl::OkStatus();
+  if (given != 2 && given != 4) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--token_bytes=", given,
+                     ": expected 2 or 4, or 0 for what the files say"));
+  }
+  if (options.dataset == "tokens") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--token_bytes=", given, " is for --dataset=tokens, but --dataset=",
+      options.dataset, " was given"));
 }
 
 absl::Status CheckDocuments(const TrainOptions& options) {
@@ -99,7 +120,8 @@ absl::Status CheckVocabParallel(const TrainOptions& options) {
   } else if (options.strategy == "data_parallel") {
     why = " needs a pipeline, or one device, not --strategy=data_parallel";
   } else if (ServersOf(options) > 0) {
-    why = " is for replicas that have no servers, but --servers was given";
+    why = absl::StrCat(" is for replicas that have no servers, but --strategy=",
+                       options.strategy, " was given");
   }
   if (why.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -171,6 +193,7 @@ absl::Status CheckTogether(const TrainOptions& options) {
         "--strategy=data_parallel has on each: use --strategy=ddp with a rank "
         "a device");
   }
+  TANDEM_RETURN_IF_ERROR(CheckTracing(options));
   TANDEM_RETURN_IF_ERROR(CheckReplacedReplicas(options));
   TANDEM_RETURN_IF_ERROR(CheckInitialWeights(options));
   return CheckSaving(options);
@@ -193,31 +216,10 @@ absl::Status Validate(const TrainOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckVocabParallel(options));
   TANDEM_RETURN_IF_ERROR(CheckCheckpointing(options));
   TANDEM_RETURN_IF_ERROR(CheckData(options));
+  TANDEM_RETURN_IF_ERROR(CheckTokenBytes(options));
   TANDEM_RETURN_IF_ERROR(CheckDocuments(options));
   TANDEM_RETURN_IF_ERROR(CheckParameterServer(options));
   return CheckTogether(options);
-}
-
-absl::Status CheckReplicas(const TrainOptions& options, int64_t replicas) {
-  if (!IsPipeline(options.pipeline, SurroundingsOf(options))) {
-    return absl::OkStatus();
-  }
-  const bool is_hybrid = options.strategy == "hybrid" ||
-                         options.pipeline.reproducible || replicas > 1;
-  for (const auto& [flag, value] :
-       Differing(Describe(options.ddp), Describe(DdpSettings()))) {
-    const bool accumulates = flag == "gradient_accumulation_steps";
-    if (is_hybrid && !accumulates) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--", flag, "=", ToText(value),
-        accumulates
-            ? " is for replicas in one piece, but a pipeline accumulates over "
-              "its microbatches: leave it out, and give a larger --batch_size "
-              "with more --microbatches"
-            : " is for replicas, but a pipeline is one replica and averages "
-              "nothing: leave it out"));
-  }
-  return absl::OkStatus();
 }
 
 PipelineSurroundings SurroundingsOf(const TrainOptions& options) {

@@ -47,6 +47,17 @@ absl::Status Validate(const TrainOptions& options);
 // side by side take less of it than replicas in one piece.
 absl::Status CheckReplicas(const TrainOptions& options, int64_t replicas);
 
+// Whether one replica alone does something by all that was given. Not for a job
+// whose number of replicas may change.
+absl::Status CheckForOneReplica(const TrainOptions& options);
+
+// --trace_file and --trace_step.
+absl::Status CheckTracing(const TrainOptions& options);
+// Whether the step to be traced is still to come, of a job that has done `done`
+// of `in_all` steps; OK where none is to be traced.
+absl::Status CheckStepToTrace(const TrainOptions& options, int64_t done,
+                              int64_t in_all);
+
 // How many ranks are parameter servers: 0 unless --strategy=parameter_server.
 int ServersOf(const TrainOptions& options);
 
@@ -54,8 +65,8 @@ int ServersOf(const TrainOptions& options);
 // that nothing was given that is its alone.
 absl::Status CheckParameterServer(const TrainOptions& options);
 
-// The learning rate that will be used: --learning_rate, or the optimizer's
-// usual one (sgd 0.05, adam and adamw 0.001).
+// The learning rate that will be used: --learning_rate, or where that is not
+// given the optimizer's usual one (sgd 0.05, adam and adamw 0.001).
 double ResolvedLearningRate(const TrainOptions& options);
 
 // Whether what was given suits the optimizer, the schedule of its learning
@@ -74,6 +85,10 @@ std::optional<GradScalerOptions> GradScalerOf(const TrainOptions& options);
 
 // Whether all these fit each other, and what else says how gradients travel.
 absl::Status CheckPrecision(const TrainOptions& options);
+
+// Whether kernels are chosen by timing them, by --kernels.
+bool MeasuresKernels(const TrainOptions& options);
+// --backend, --kernels, --kernel_cache, and how GPUs compute.
 absl::Status CheckBackend(const TrainOptions& options);
 
 // --check_finite and --check_replicas_every.
@@ -83,8 +98,8 @@ absl::Status CheckValues(const TrainOptions& options);
 // all of the job's state after every step.
 absl::Status CheckReplacedReplicas(const TrainOptions& options);
 
-// Whether --eval_only has weights, and --allow_missing and --allow_unexpected
-// have a use.
+// Whether --eval_only has weights, --allow_missing and --allow_unexpected have
+// a use, and checkpoints do not come to lie beside --init_from's weights.
 absl::Status CheckInitialWeights(const TrainOptions& options);
 absl::Status CheckSaving(const TrainOptions& options);
 

@@ -30,6 +30,18 @@ absl::Status CheckNumerics(const TrainOptions& options) {
       ", which --reproducible cannot have: leave one out"));
 }
 
+// Of a file of choices where nothing is chosen.
+absl::Status CheckKernels(const TrainOptions& options) {
+  if (options.kernel_cache.empty() || MeasuresKernels(options)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--kernel_cache=", options.kernel_cache,
+      " keeps kernels that are measured, but ",
+      options.kernels == "fixed" ? "--kernels=fixed" : "--reproducible",
+      " has a rule choose them: leave it out"));
+}
+
 // What is no mesh of replicas in one piece or cut: a graph would be of a part.
 absl::Status CheckGraphs(const TrainOptions& options) {
   if (!options.devices.cuda_graphs) return absl::OkStatus();
@@ -45,8 +57,14 @@ absl::Status CheckGraphs(const TrainOptions& options) {
 
 }  // namespace
 
+bool MeasuresKernels(const TrainOptions& options) {
+  return options.kernels == "measured" ||
+         (options.kernels == "auto" && !options.pipeline.reproducible);
+}
+
 absl::Status CheckBackend(const TrainOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckNumerics(options));
+  TANDEM_RETURN_IF_ERROR(CheckKernels(options));
   TANDEM_RETURN_IF_ERROR(CheckGraphs(options));
   const std::string& device = options.devices.device;
   if (options.backend == "sim_nccl" && device != "sim") {

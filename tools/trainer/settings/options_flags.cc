@@ -1,7 +1,10 @@
 // Flags stand apart from whatever includes glog, whose own flags have some of
 // the same names.
 
+#include <string>
+
 #include "absl/flags/flag.h"
+#include "core/base/dtype_names.h"
 #include "core/base/status_macros.h"
 #include "tools/trainer/settings/options.h"
 
@@ -20,6 +23,11 @@ absl::StatusOr<TrainOptions> TrainOptionsFromFlags() {
   TANDEM_ASSIGN_OR_RETURN(options.devices, DeviceSettingsFromFlags());
   TANDEM_ASSIGN_OR_RETURN(options.pipeline, PipelineSettingsFromFlags());
   TANDEM_ASSIGN_OR_RETURN(options.ddp, DdpSettingsFromFlags());
+  for (std::string* const each :
+       {&options.dtype, &options.param_dtype, &options.reduce_dtype,
+        &options.buffer_dtype}) {
+    *each = ShortDtypeName(*each);
+  }
   // NCCL's work runs on streams.
   if (options.backend == "sim_nccl" && options.devices.device == "sim") {
     options.devices.sim_async = true;

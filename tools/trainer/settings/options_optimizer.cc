@@ -67,18 +67,39 @@ absl::Status CheckSgd(const TrainOptions& options) {
 }
 
 absl::Status CheckAdam(const TrainOptions& options) {
-  if (!options.nesterov) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--nesterov is sgd's, but --optimizer=", options.optimizer,
-                   " was given"));
+  std::string given;
+  if (options.nesterov) given = "--nesterov";
+  if (options.momentum != TrainOptions().momentum) {
+    given = absl::StrCat("--momentum=", options.momentum);
+  }
+  if (given.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      given, " is sgd's, but --optimizer=", options.optimizer, " was given"));
 }
 
-absl::Status CheckLearningRates(const TrainOptions& options) {
-  if (options.lr_schedule == "step" && options.lr_step_size == 0) {
+// What the steps of --lr_schedule=step are made of.
+absl::Status CheckDecaySteps(const TrainOptions& options) {
+  if (options.lr_schedule == "step") {
+    if (options.lr_step_size > 0) return absl::OkStatus();
     return absl::InvalidArgumentError(
         "--lr_schedule=step needs --lr_step_size=STEPS, the steps between two "
         "decays");
   }
+  std::string given;
+  if (options.lr_gamma != TrainOptions().lr_gamma) {
+    given = absl::StrCat("--lr_gamma=", options.lr_gamma);
+  }
+  if (options.lr_step_size > 0) {
+    given = absl::StrCat("--lr_step_size=", options.lr_step_size);
+  }
+  if (given.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(given, " is of --lr_schedule=step, but --lr_schedule=",
+                   options.lr_schedule, " was given"));
+}
+
+absl::Status CheckLearningRates(const TrainOptions& options) {
+  TANDEM_RETURN_IF_ERROR(CheckDecaySteps(options));
   if (options.min_learning_rate > 0 && options.lr_schedule != "cosine") {
     return absl::InvalidArgumentError(
         absl::StrCat("--min_learning_rate=", options.min_learning_rate,
@@ -97,8 +118,8 @@ absl::Status CheckLearningRates(const TrainOptions& options) {
 }  // namespace
 
 double ResolvedLearningRate(const TrainOptions& options) {
-  if (options.learning_rate > 0) return options.learning_rate;
-  return options.optimizer == "sgd" ? 0.05 : 0.001;
+  return options.learning_rate.value_or(options.optimizer == "sgd" ? 0.05
+                                                                   : 0.001);
 }
 
 absl::Status CheckOptimizer(const TrainOptions& options) {

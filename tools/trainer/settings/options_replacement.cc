@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
@@ -37,6 +38,10 @@ absl::Status CheckReplacedReplicas(const TrainOptions& options) {
        absl::StrCat("--average_parameters_every=",
                     ddp.average_parameters_every),
        "goes on from any replica's parameters, which must be alike"},
+      {!ddp.parameters_to_ignore.empty(),
+       absl::StrCat("--parameters_to_ignore=",
+                    absl::StrJoin(ddp.parameters_to_ignore, ",")),
+       "takes a lost rank's state from a neighbour, who has others of these"},
       {ddp.uneven_inputs == "join", "--uneven_inputs=join",
        "deals the samples that are left anew, as many to each"},
       {options.eval_only, "--eval_only", "is for training"},

@@ -10,6 +10,8 @@ absl::Status CheckSaving(const TrainOptions& options) {
     const std::pair<bool, std::string> given[] = {
         {options.save_every > 0,
          absl::StrCat("--save_every=", options.save_every)},
+        {options.save_every_epochs != TrainOptions().save_every_epochs,
+         absl::StrCat("--save_every_epochs=", options.save_every_epochs)},
         {options.keep_last > 0,
          absl::StrCat("--keep_last=", options.keep_last)},
         {options.async_save, "--async_save"},

@@ -50,6 +50,12 @@ int ServersOf(const TrainOptions& options) {
 absl::Status CheckParameterServer(const TrainOptions& options) {
   if (ServersOf(options) == 0) return CheckWithout(options);
   TANDEM_RETURN_IF_ERROR(CheckReplicaSettings(options));
+  if (options.reduce_dtype != TrainOptions().reduce_dtype) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--reduce_dtype=", options.reduce_dtype,
+        " is of gradients between replicas, but with --strategy=",
+        kParameterServer, " they go to servers, as they are: leave it out"));
+  }
   if (options.pipeline.reproducible) {
     return absl::InvalidArgumentError(
         absl::StrCat("--reproducible needs one order for every sum, which "

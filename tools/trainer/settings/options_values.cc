@@ -1,6 +1,7 @@
 // Which checks of values a job is asked for, and whether they fit what else is
 // asked.
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -29,11 +30,20 @@ absl::Status CheckReplicaChecks(const TrainOptions& options) {
         given, " compares replicas, but workers of --strategy=",
         options.strategy, " have parameters of different ages: leave one out"));
   }
-  if (options.ddp.average_parameters_every <= 1) return absl::OkStatus();
+  if (options.ddp.shard_optimizer == "on") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        given,
+        " compares replicas, which --shard_optimizer=on makes alike in "
+        "each step, for the owner of a parameter sends its values, "
+        "corrupted or not: leave one out"));
+  }
+  const int64_t every = options.ddp.average_parameters_every;
+  if (every == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      given, " compares replicas, which --average_parameters_every=",
-      options.ddp.average_parameters_every,
-      " has train apart for a while: leave one out"));
+      given, " compares replicas, which --average_parameters_every=", every,
+      every == 1 ? " makes alike in each step, corrupted or not"
+                 : " has train apart for a while",
+      ": leave one out"));
 }
 
 }  // namespace

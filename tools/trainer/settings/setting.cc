@@ -66,6 +66,11 @@ SettingValues Differing(const SettingValues& given,
 
 namespace setting {
 
+SettingValue NumberIfGiven::ValueOf(const std::optional<double>& field) {
+  if (field.has_value()) return *field;
+  return std::string();
+}
+
 // JSON's integers are signed.
 SettingValue Seed::ValueOf(uint64_t field) {
   if (field <= INT64_MAX) return static_cast<int64_t>(field);
@@ -115,6 +120,11 @@ template struct List<int64_t>;
 absl::Status AtLeast::Check(const char* name, double given) const {
   if (given >= least_) return absl::OkStatus();
   return Refused(name, given, absl::StrCat("at least ", AllDigits(least_)));
+}
+
+absl::Status AtLeast::Check(const char* name,
+                            const std::optional<double>& given) const {
+  return given.has_value() ? Check(name, *given) : absl::OkStatus();
 }
 
 absl::Status Between::Check(const char* name, double given) const {

@@ -10,6 +10,7 @@
 #define TANDEM_TOOLS_TRAINER_SETTINGS_SETTING_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -52,6 +53,11 @@ using Switch = Plain<bool>;
 using Integer = Plain<int64_t>;
 using Number = Plain<double>;
 using Word = Plain<std::string>;
+
+// Or none, where something else says which.
+struct NumberIfGiven : Plain<std::optional<double>> {
+  static SettingValue ValueOf(const std::optional<double>& field);
+};
 
 struct Seed : Plain<uint64_t> {
   static SettingValue ValueOf(uint64_t field);
@@ -97,6 +103,8 @@ class AtLeast {
  public:
   explicit AtLeast(double least) : least_(least) {}
   absl::Status Check(const char* name, double given) const;
+  absl::Status Check(const char* name,
+                     const std::optional<double>& given) const;
 
  private:
   const double least_;

@@ -49,6 +49,7 @@ std::vector<Misfit> Misfits() {
       {"--check_replicas_every", [](auto& o) { o.check_replicas_every = 1; }},
       {"--save_dir", [](auto& o) { o.save_dir = "/folder"; }},
       {"--save_every", [](auto& o) { o.save_every = 5; }},
+      {"--save_every_epochs", [](auto& o) { o.save_every_epochs = 0; }},
       {"--metrics_file", [](auto& o) { o.metrics_file = "/metrics"; }},
       {"--trace_file", [](auto& o) { o.trace_file = "/trace"; }},
       {"--kernels=measured", [](auto& o) { o.kernels = "measured"; }},

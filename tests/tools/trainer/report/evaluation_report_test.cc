@@ -1,5 +1,8 @@
 #include "tools/trainer/report/evaluation_report.h"
 
+#include <cmath>
+#include <limits>
+
 #include "gtest/gtest.h"
 
 namespace tandem::evaluation_report_test {
@@ -16,6 +19,20 @@ TEST(EvaluationReportTest, ALineSaysWhatIsKnown) {
   EXPECT_EQ(LineOf(Report()),
             "epoch 3  test: loss 1.5000  accuracy 25.00 %  (4 predictions)");
   EXPECT_EQ(FieldsOf(Report()).count("sums"), 0u);
+  EvaluationReport alone = Report();
+  alone.is_alone = true;
+  EXPECT_EQ(LineOf(alone),
+            "test: loss 1.5000  accuracy 25.00 %  (4 predictions)");
+}
+
+TEST(EvaluationReportTest, ALossThatIsNoNumberHasNoSign) {
+  EvaluationReport report = Report();
+  report.is_text = true;
+  report.score.loss_sum =
+      std::copysign(std::numeric_limits<double>::quiet_NaN(), -1);
+  EXPECT_EQ(LineOf(report),
+            "epoch 3  test: loss nan  perplexity nan  accuracy 25.00 %  (4 "
+            "predictions)");
 }
 
 TEST(EvaluationReportTest, NamedSumsStandBehindTheLoss) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <sstream>
 
@@ -34,6 +35,32 @@ TEST(MetricsFileTest, WritesOneObjectALineInTheGivenOrder) {
   EXPECT_EQ(Contents(path),
             "{\"event\":\"step\",\"step\":25}\n"
             "{\"event\":\"eval\",\"loss\":0.5}\n");
+}
+
+TEST(MetricsFileTest, KeepsWhatAnEarlierJobWrote) {
+  const std::string path = testing::TempDir() + "/kept.jsonl";
+  for (const char* name : {"", ".1", ".2"}) std::remove((path + name).c_str());
+  const auto write = [&](int number, bool append) {
+    absl::StatusOr<MetricsFile> metrics = MetricsFile::Open(path, append);
+    EXPECT_TRUE(metrics.ok()) << metrics.status();
+    EXPECT_TRUE(metrics->Write({{"n", number}}).ok());
+    return metrics->earlier();
+  };
+  EXPECT_EQ(write(1, false), "");
+  EXPECT_EQ(write(2, true), "");
+  EXPECT_EQ(write(3, false), path + ".1");
+  EXPECT_EQ(write(4, false), path + ".2");
+  EXPECT_EQ(Contents(path + ".1"), "{\"n\":1}\n{\"n\":2}\n");
+  EXPECT_EQ(Contents(path + ".2"), "{\"n\":3}\n");
+  EXPECT_EQ(Contents(path), "{\"n\":4}\n");
+}
+
+TEST(MetricsFileTest, TakesATextThatIsNoUtf8) {
+  const std::string path = testing::TempDir() + "/latin1.jsonl";
+  absl::StatusOr<MetricsFile> metrics = MetricsFile::Open(path);
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  EXPECT_TRUE(metrics->Write({{"save_dir", "caf\xe9"}}).ok());
+  EXPECT_THAT(Contents(path), HasSubstr("caf"));
 }
 
 TEST(MetricsFileTest, WritesNullForWhatIsNotFinite) {

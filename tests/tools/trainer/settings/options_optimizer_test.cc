@@ -47,6 +47,10 @@ TEST(OptimizerSettings, LearningRateFollowsTheOptimizerUnlessGiven) {
   EXPECT_EQ(ResolvedLearningRate(options), 0.001);
   options.learning_rate = 0.3;
   EXPECT_EQ(ResolvedLearningRate(options), 0.3);
+  // Which is a rate, too: nothing is learned.
+  options.learning_rate = 0;
+  EXPECT_EQ(ResolvedLearningRate(options), 0);
+  EXPECT_TRUE(Validate(options).ok()) << Validate(options);
 }
 
 struct BadOption {
@@ -78,6 +82,20 @@ INSTANTIATE_TEST_SUITE_P(
                     o.optimizer = "adam";
                   },
                   "--nesterov is sgd's"},
+        BadOption{[](TrainOptions& o) {
+                    o.momentum = 0.99;
+                    o.optimizer = "adamw";
+                  },
+                  "--momentum=0.99 is sgd's, but --optimizer=adamw"},
+        BadOption{[](TrainOptions& o) { o.lr_step_size = 1000; },
+                  "--lr_step_size=1000 is of --lr_schedule=step, but "
+                  "--lr_schedule=constant"},
+        BadOption{[](TrainOptions& o) {
+                    o.lr_gamma = 0.5;
+                    o.lr_schedule = "cosine";
+                  },
+                  "--lr_gamma=0.5 is of --lr_schedule=step, but "
+                  "--lr_schedule=cosine"},
         BadOption{[](TrainOptions& o) {
                     o.amsgrad = true;
                     o.optimizer = "sgd";
@@ -116,7 +134,13 @@ INSTANTIATE_TEST_SUITE_P(
                     o.lr_schedule = "cosine";
                     o.min_learning_rate = 0.5;
                   },
-                  "is greater than the peak, --learning_rate=0.05"}));
+                  "is greater than the peak, --learning_rate=0.05"},
+        BadOption{[](TrainOptions& o) {
+                    o.lr_schedule = "cosine";
+                    o.learning_rate = 0;
+                    o.min_learning_rate = 1e-4;
+                  },
+                  "is greater than the peak, --learning_rate=0"}));
 
 }  // namespace
 }  // namespace tandem::options_optimizer_test

@@ -168,6 +168,13 @@ INSTANTIATE_TEST_SUITE_P(
                   "--vocab_parallel"},
         BadOption{[](TrainOptions& o) { o.vocabulary = 9; },
                   "--vocabulary=9 is for --dataset=tokens"},
+        BadOption{[](TrainOptions& o) { o.token_bytes = 4; },
+                  "--token_bytes=4 is for --dataset=tokens"},
+        BadOption{[](TrainOptions& o) {
+                    o.dataset = "tokens";
+                    o.token_bytes = 3;
+                  },
+                  "--token_bytes=3: expected 2 or 4"},
         BadOption{[](TrainOptions& o) { o.context = 9; },
                   "--context=9 is for --dataset=tokens"},
         BadOption{[](TrainOptions& o) { o.document_masks = true; },

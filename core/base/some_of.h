@@ -1,0 +1,38 @@
+// Some of a list in a message: the first few, and how many more there are.
+
+#ifndef TANDEM_CORE_BASE_SOME_OF_H_
+#define TANDEM_CORE_BASE_SOME_OF_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+
+namespace tandem {
+
+// "a, b, c, d, e, f, g, h and 52 more". `list`: a container of what can be
+// joined. Whatever separates them also stands before the "and", unless it is a
+// comma: "a; b; and 3 more".
+template <typename List>
+std::string SomeOf(const List& list, size_t most = 8,
+                   absl::string_view separator = ", ") {
+  const auto count =
+      static_cast<size_t>(std::distance(std::begin(list), std::end(list)));
+  const size_t shown = std::min(count, most);
+  std::string text = absl::StrJoin(
+      std::begin(list),
+      std::next(std::begin(list), static_cast<std::ptrdiff_t>(shown)),
+      separator);
+  if (shown == count) return text;
+  absl::StrAppend(&text, separator == ", " ? " " : separator, "and ",
+                  count - shown, " more");
+  return text;
+}
+
+}  // namespace tandem
+
+#endif  // TANDEM_CORE_BASE_SOME_OF_H_

@@ -1,0 +1,27 @@
+// Options of MeshStrategy that a job's settings ask for.
+
+#ifndef TANDEM_TOOLS_TRAINER_JOB_MESH_OPTIONS_H_
+#define TANDEM_TOOLS_TRAINER_JOB_MESH_OPTIONS_H_
+
+#include "parallel/schedule/activation_checkpointing.h"
+#include "parallel/schedule/schedule.h"
+#include "parallel/strategy/mesh_strategy_options.h"
+#include "tools/trainer/settings/options.h"
+#include "tools/trainer/settings/pipeline_settings.h"
+
+namespace tandem {
+
+// Of a replica, whoever updates it: all but its cuts, its devices, and the
+// update.
+MeshStrategyOptions ReplicaOptionsOf(const TrainOptions& options,
+                                     const Schedule& schedule);
+
+// Of replicas that average their gradients, or their parameters, in addition.
+void AddReplicas(const TrainOptions& options, MeshStrategyOptions* mesh);
+
+// --checkpoint_activations.
+ActivationCheckpointing CheckpointingOf(const PipelineSettings& settings);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_JOB_MESH_OPTIONS_H_
