@@ -37,13 +37,19 @@ std::string DescribeChange(const std::vector<int>& from,
 
 void NodeCoordinator::Note(const std::map<int, NodeState>& states,
                            TimePoint now) {
-  now_ = now;
+  // While this node itself did not look (it was stopped, or its host slept) it
+  // could hear of nobody.
+  if (looked_at_) {
+    now_ += std::min<TimePoint::duration>(now - *looked_at_,
+                                          options_.gone_after / 2);
+  }
+  looked_at_ = now;
   for (const auto& [node, state] : states) {
     const auto known = seen_.find(node);
     const bool is_new = known == seen_.end() ||
                         known->second.state.launcher != state.launcher ||
                         known->second.state.beat != state.beat;
-    if (is_new) seen_[node] = {state, now};
+    if (is_new) seen_[node] = {state, now_};
   }
 }
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -83,7 +84,8 @@ class NodeCoordinator {
   const CoordinatorOptions options_;
   std::map<int, Seen> seen_;
   std::map<int, int64_t> launchers_;  // of the group
-  TimePoint now_;
+  std::optional<TimePoint> looked_at_;
+  TimePoint now_;  // of a clock that stands while nobody looks
   std::optional<TimePoint> forming_since_;
   std::optional<TimePoint> enough_since_;
   NodeGroup group_;

@@ -1,7 +1,12 @@
 #include "core/elastic/store_rendezvous.h"
 
+#include <glog/logging.h>
+
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
+#include <future>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -11,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "core/base/call_within.h"
 #include "core/base/status_macros.h"
 #include "core/store/store.h"
@@ -63,10 +69,19 @@ class StoreRendezvous : public NodeRendezvous {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  // May be called again, also after it has been done.
+  template <typename T>
+  using Question = std::function<absl::StatusOr<T>(c10d::Store&)>;
 
   void Say(Phase phase, int attempt);
   void Meet();
-  absl::Status Connect();
+  absl::Status Connect(milliseconds limit);
+  template <typename T>
+  absl::StatusOr<T> Ask(const Question<T>& question);
+  absl::Status CountSilence(Clock::time_point* since, milliseconds* silence);
+  std::string NodeZero() const;
+  void Tell(const std::string& line) const;
+  bool Ends() const;
   absl::Status Beat();
   absl::StatusOr<std::string> Exchange(const NodeState& state);
   absl::Status Decide(const std::optional<std::string>& end);
@@ -118,7 +133,8 @@ void StoreRendezvous::Leave(bool done, const std::string& why) {
 }
 
 void StoreRendezvous::Meet() {
-  absl::Status status = Connect();
+  absl::Status status = Connect(options_.coordinator.form_timeout);
+  if (status.ok()) status = Beat();
   while (status.ok()) {
     Lock lock(mutex_);
     const int64_t said = state_.beat;
@@ -135,40 +151,114 @@ void StoreRendezvous::Meet() {
   changed_.notify_all();
 }
 
-absl::Status StoreRendezvous::Connect() {
-  const auto until = Clock::now() + options_.coordinator.form_timeout;
+bool StoreRendezvous::Ends() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return ends_;
+}
+
+std::string StoreRendezvous::NodeZero() const {
+  return absl::StrCat("node 0's launcher, which serves the store at ",
+                      options_.host, ":", options_.port);
+}
+
+void StoreRendezvous::Tell(const std::string& line) const {
+  if (options_.say != nullptr) {
+    options_.say(line);
+  } else {
+    LOG(WARNING) << line;
+  }
+}
+
+absl::Status StoreRendezvous::Connect(milliseconds limit) {
+  const auto until = Clock::now() + limit;
   for (;;) {
     // In pieces: a launcher that is to end does not wait for a store.
-    absl::StatusOr<StorePtr> store =
-        ConnectTcpStore(options_.host, options_.port, 2 * options_.beat);
+    const auto left =
+        std::chrono::duration_cast<milliseconds>(until - Clock::now());
+    absl::StatusOr<StorePtr> store = ConnectTcpStore(
+        options_.host, options_.port,
+        std::clamp(left, options_.one_try / 20, options_.one_try));
     if (store.ok()) {
       store_ = *std::move(store);
-      return Beat();
+      store_->setTimeout(options_.one_try);  // not what was left
+      return absl::OkStatus();
     }
     const bool may_come = absl::IsDeadlineExceeded(store.status()) ||
                           absl::IsUnavailable(store.status());
     if (!may_come || Clock::now() >= until) return store.status();
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (ends_) return absl::CancelledError("this launcher ends");
+    if (Ends()) return absl::CancelledError("this launcher ends");
   }
 }
 
+// What the store answers.
+template <typename T>
+absl::StatusOr<T> StoreRendezvous::Ask(const Question<T>& question) {
+  milliseconds silence(0);
+  bool has_connected = false;
+  for (;;) {
+    std::future<absl::StatusOr<T>> answer = calls_.Start<T>(
+        [question, store = store_] { return question(*store); });
+    Clock::time_point since = Clock::now();
+    while (answer.wait_for(options_.beat) != std::future_status::ready) {
+      TANDEM_RETURN_IF_ERROR(CountSilence(&since, &silence));
+    }
+    absl::StatusOr<T> result = answer.get();
+    if (absl::IsDeadlineExceeded(result.status())) {
+      TANDEM_RETURN_IF_ERROR(CountSilence(&since, &silence));
+    } else if (absl::IsUnavailable(result.status()) && !has_connected) {
+      TANDEM_RETURN_IF_ERROR(Connect(options_.patience));
+      has_connected = true;
+    } else {
+      if (result.ok() && silence >= options_.patience) {
+        Tell(absl::StrCat(NodeZero(), ", answers again"));
+      }
+      return result;
+    }
+  }
+}
+
+// Adds the time since `since`, which becomes now, but a beat at most: the
+// silence is what this process has waited, and not what the clock says, as it
+// may have been stopped itself.
+absl::Status StoreRendezvous::CountSilence(Clock::time_point* since,
+                                           milliseconds* silence) {
+  const Clock::time_point now = Clock::now();
+  const bool was_told = *silence >= options_.patience;
+  *silence +=
+      std::min(std::chrono::ceil<milliseconds>(now - *since), options_.beat);
+  *since = now;
+  if (Ends()) return absl::CancelledError("this launcher ends");
+  const std::string time = absl::FormatDuration(absl::FromChrono(*silence));
+  if (*silence >= options_.lost_after) {
+    return absl::DeadlineExceededError(absl::StrCat("no answer for ", time));
+  }
+  if (was_told || *silence < options_.patience) return absl::OkStatus();
+  Tell(absl::StrCat(
+      NodeZero(), ", has not answered for ", time,
+      "; tandem waits for it, for up to ",
+      absl::FormatDuration(absl::FromChrono(options_.lost_after))));
+  return absl::OkStatus();
+}
+
 // Writes what this node says; what node 0 says of the group. AlreadyExists,
-// and nothing is written, where another launcher has taken this one's place.
+// and nothing is written, where another launcher has taken this one's place;
+// Aborted where the store is another one.
 absl::StatusOr<std::string> StoreRendezvous::Exchange(const NodeState& state) {
   const std::string text = state.Encode();
-  return calls_.Within<std::string>(
-      options_.patience,
-      [store = store_, key = KeyOf(options_.node), text,
-       before = std::exchange(told_, text)]() -> absl::StatusOr<std::string> {
+  return Ask<std::string>(
+      [key = KeyOf(options_.node), text, before = std::exchange(told_, text)](
+          c10d::Store& store) -> absl::StatusOr<std::string> {
         // The first takes the place. In one step, or the earlier of two
         // launchers would look, and write after the later has come.
         if (before.empty()) {
-          store->set(key, text);
-        } else if (store->compareSet(key, before, text) != text) {
-          return absl::AlreadyExistsError("another launcher of this node");
+          store.set(key, text);
+          return TextAt(store, kGroupKey);
         }
-        return TextAt(*store, kGroupKey);
+        const std::string now = store.compareSet(key, before, text);
+        if (now == text) return TextAt(store, kGroupKey);
+        // So a store answers that has nothing there.
+        if (now == before) return absl::AbortedError("it was started anew");
+        return absl::AlreadyExistsError("another launcher of this node");
       });
 }
 
@@ -189,8 +279,7 @@ absl::Status StoreRendezvous::Beat() {
   }
   if (!group.ok()) {
     return absl::UnavailableError(absl::StrCat(
-        "node 0's launcher, which serves the store at ", options_.host, ":",
-        options_.port, ", is not heard of (", group.status().message(), ")"));
+        NodeZero(), ", is not heard of (", group.status().message(), ")"));
   }
   TANDEM_RETURN_IF_ERROR(Take(*group));
   if (options_.node == 0) TANDEM_RETURN_IF_ERROR(Decide(end));
@@ -220,22 +309,19 @@ absl::Status StoreRendezvous::Take(const std::string& text) {
 }
 
 absl::Status StoreRendezvous::Decide(const std::optional<std::string>& end) {
+  using States = std::map<int, NodeState>;
   TANDEM_ASSIGN_OR_RETURN(
-      const auto states,
-      (calls_.Within<std::map<int, NodeState>>(
-          options_.patience, [store = store_, nnodes = options_.nnodes] {
-            return ReadStates(*store, nnodes);
-          })));
+      const States states,
+      Ask<States>([nnodes = options_.nnodes](c10d::Store& store) {
+        return ReadStates(store, nnodes);
+      }));
   const NodeGroup& group =
       end ? coordinator_.End(*end) : coordinator_.Decide(states, Clock::now());
   // This node reads it with its next beat: no sooner than the others.
-  const std::string text = group.Encode();
-  return calls_
-      .Within<bool>(options_.patience,
-                    [store = store_, text] {
-                      store->set(kGroupKey, text);
-                      return true;
-                    })
+  return Ask<bool>([text = group.Encode()](c10d::Store& store) {
+           store.set(kGroupKey, text);
+           return true;
+         })
       .status();
 }
 

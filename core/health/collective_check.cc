@@ -1,6 +1,11 @@
 #include "core/health/collective_check.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -45,6 +50,54 @@ milliseconds TimeTo(Clock::time_point deadline) {
 }
 
 std::string KeyOfLeaving(int rank) { return absl::StrCat("left/", rank); }
+
+bool NoteLeaving(const GroupMember& member) {
+  member.store->set(KeyOfLeaving(member.rank), std::string("1"));
+  return true;
+}
+
+// Checks that have not been destroyed. A process that calls exit() destroys
+// none of them, and leaves their groups all the same.
+class LivingChecks {
+ public:
+  static LivingChecks& OfProcess() {
+    static auto* const checks = new LivingChecks;  // what exit() calls needs it
+    return *checks;
+  }
+
+  void Add(const CollectiveCheck* check, const GroupMember& member) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    groups_.insert_or_assign(check, Group{member, getpid()});
+  }
+  void Remove(const CollectiveCheck* check) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    groups_.erase(check);
+  }
+
+ private:
+  struct Group {
+    GroupMember member;
+    pid_t process = 0;  // a forked child has none of its parent's
+  };
+
+  LivingChecks() {
+    std::atexit([] { OfProcess().LeaveAll(); });
+  }
+
+  void LeaveAll() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [check, group] : groups_) {
+      if (group.process != getpid()) continue;
+      const bool noted = CallWithin<bool>(kFarewell, [member = group.member] {
+                           return NoteLeaving(member);
+                         }).ok();
+      if (!noted) return;  // nor would the store answer for the next one
+    }
+  }
+
+  std::mutex mutex_;
+  std::map<const CollectiveCheck*, Group> groups_;
+};
 
 // Why a rank whose key, by rank, is not there will not set it; throws what the
 // store throws.
@@ -101,16 +154,15 @@ CollectiveCheck::CollectiveCheck(GroupMember member, milliseconds timeout,
                                  Presence presence)
     : member_(std::move(member)),
       timeout_(timeout),
-      presence_(std::move(presence)) {}
+      presence_(std::move(presence)) {
+  LivingChecks::OfProcess().Add(this, member_);
+}
+
+CollectiveCheck::~CollectiveCheck() { LivingChecks::OfProcess().Remove(this); }
 
 void CollectiveCheck::Leave() {
   // Without the store nobody compares anything any more.
-  thread_
-      .Within<bool>(kFarewell,
-                    [m = member_] {
-                      m.store->set(KeyOfLeaving(m.rank), std::string("1"));
-                      return true;
-                    })
+  thread_.Within<bool>(kFarewell, [m = member_] { return NoteLeaving(m); })
       .status()
       .IgnoreError();
 }

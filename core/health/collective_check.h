@@ -38,9 +38,12 @@ class CollectiveCheck {
   // `presence` may be null.
   CollectiveCheck(GroupMember member, std::chrono::milliseconds timeout,
                   Presence presence = nullptr);
+  ~CollectiveCheck();
+  CollectiveCheck(const CollectiveCheck&) = delete;
+  CollectiveCheck& operator=(const CollectiveCheck&) = delete;
 
   // This rank starts no more: whoever waits for it in vain is told at once.
-  // Takes 2 s at most.
+  // Takes 2 s at most. So does exit() for those that have not been destroyed.
   void Leave();
 
   // To be called by every rank for each collective. `what` must agree, such as

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/some_of.h"
 
 namespace tandem {
 
@@ -34,8 +35,7 @@ std::string GroupMember::Id() const {
 
 std::string GroupMember::ToString() const {
   if (rank_names.empty()) return absl::StrCat("rank ", rank, " of ", size);
-  return absl::StrCat("rank ", NameOf(rank), " of {",
-                      absl::StrJoin(rank_names, ", "), "}");
+  return absl::StrCat("rank ", NameOf(rank), " of {", SomeOf(rank_names), "}");
 }
 
 }  // namespace tandem

@@ -34,18 +34,47 @@ JobWatch::~JobWatch() {
 }
 
 int JobWatch::Add(BreakOff break_off) {
-  absl::MutexLock lock(&mutex_);
-  if (!why_.empty()) {
-    break_off(why_);
-    return next_id_++;
+  std::string why;
+  int id = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    id = next_id_++;
+    why = why_;
+    if (why.empty()) groups_[id] = std::move(break_off);
   }
-  groups_[next_id_] = std::move(break_off);
-  return next_id_++;
+  if (!why.empty()) break_off(why);
+  return id;
 }
 
 void JobWatch::Remove(int id) {
   absl::MutexLock lock(&mutex_);
   groups_.erase(id);
+  const auto is_over = [this, id] {
+    mutex_.AssertHeld();
+    return breaking_ != id;
+  };
+  mutex_.Await(absl::Condition(&is_over));
+}
+
+bool JobWatch::HasFailed() const {
+  absl::MutexLock lock(&mutex_);
+  return !why_.empty();
+}
+
+// Without the lock, for a group's backends may take their time.
+void JobWatch::BreakAllOff(const std::string& why) {
+  for (;;) {
+    BreakOff break_off;
+    {
+      absl::MutexLock lock(&mutex_);
+      breaking_ = -1;
+      if (groups_.empty()) return;
+      breaking_ = groups_.begin()->first;
+      break_off = std::move(groups_.begin()->second);
+      groups_.erase(groups_.begin());
+    }
+    break_off(why);
+  }
 }
 
 JobWatch::Waiting::Waiting(JobWatch* watch) : watch_(watch) {
@@ -81,7 +110,7 @@ std::string JobWatch::Judge(const std::optional<Answer>& answer) {
 }
 
 std::string JobWatch::JudgeInterrupt() {
-  if (InterruptSignal() == 0) return "";
+  if (!IsInterruptPressing()) return "";
   // Of the clock that nobody sets: a grace time lasts as long as it says.
   const auto now = std::chrono::steady_clock::now();
   if (!interrupted_at_.has_value()) interrupted_at_ = now;
@@ -94,22 +123,27 @@ std::string JobWatch::JudgeInterrupt() {
 }
 
 void JobWatch::Run() {
-  absl::MutexLock lock(&mutex_);
-  while (!mutex_.AwaitWithTimeout(absl::Condition(&stopped_), kInterval)) {
+  std::string why;
+  while (why.empty()) {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (mutex_.AwaitWithTimeout(absl::Condition(&stopped_), kInterval)) {
+        return;
+      }
+    }
     if (waiting_ == 0) continue;
-    mutex_.Unlock();
-    std::string why = Judge(Ask());
+    why = Judge(Ask());
     if (!why.empty()) {
       why = absl::StrCat("the job has failed: ", why);
     } else {
       why = JudgeInterrupt();
     }
-    mutex_.Lock();
-    if (why.empty()) continue;
-    why_ = why;
-    for (const auto& group : groups_) group.second(why_);
-    return;
   }
+  {
+    absl::MutexLock lock(&mutex_);
+    why_ = why;
+  }
+  BreakAllOff(why);
 }
 
 }  // namespace tandem

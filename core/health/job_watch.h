@@ -27,9 +27,10 @@ namespace tandem {
 // that waits for one that waits for the one that died ends with them, and not
 // by timeout. When the connection to the store has been lost for seconds and
 // somebody still waits, its server has died, and it does the same; and when an
-// interrupt asked this rank to stop longer ago than InterruptGrace()
-// (core/program/interrupt.h): who waits, for a stream of a device, too, does
-// not see it.
+// interrupt that presses asked this rank to stop longer ago than
+// InterruptGrace() (core/program/interrupt.h): who waits, for a stream of a
+// device, too, does not see it. One that leaves time (SIGUSR1: the job makes
+// room for a node, or its scheduler ends it later) breaks nothing off.
 //
 // Thread-safe.
 class JobWatch {
@@ -44,9 +45,13 @@ class JobWatch {
 
   // `break_off` is called once at most, on a thread of the watch, which it must
   // not wait for, or before this returns where all has been broken off before.
-  // After Remove has returned it is not called.
+  // After Remove has returned it is not called, nor does it run still. What
+  // takes long holds up those behind it, and neither Add nor other groups'
+  // Remove.
   int Add(BreakOff break_off);
   void Remove(int id);
+  // Whether groups are being broken off, or were.
+  bool HasFailed() const;
 
   // For as long as a thread waits.
   class Waiting {
@@ -64,6 +69,7 @@ class JobWatch {
   using Answer = absl::StatusOr<std::string>;
 
   void Run();
+  void BreakAllOff(const std::string& why);
   // What the store says, if it has said it by now.
   std::optional<Answer> Ask();
   // Why to break off; empty: there is no reason.
@@ -72,12 +78,13 @@ class JobWatch {
 
   const GroupMember member_;
   std::atomic<int> waiting_{0};
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   int next_id_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<int, BreakOff> groups_ ABSL_GUARDED_BY(mutex_);
-  std::string why_ ABSL_GUARDED_BY(mutex_);  // all was broken off; else empty
-  CallThread store_thread_;                  // the thread's own, like the next
+  int breaking_ ABSL_GUARDED_BY(mutex_) = -1;  // whose break-off runs
+  std::string why_ ABSL_GUARDED_BY(mutex_);    // all was broken off; else empty
+  CallThread store_thread_;  // the thread's own, like the next
   std::future<Answer> asked_;
   int times_lost_ = 0;
   std::optional<std::chrono::steady_clock::time_point>

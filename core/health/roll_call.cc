@@ -6,8 +6,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "core/base/call_within.h"
+#include "core/base/some_of.h"
 #include "core/base/torch_status.h"
 #include "core/health/job_notes.h"
 #include "core/store/server.h"
@@ -154,7 +154,7 @@ Failures ReadFailures(const GroupMember& member, bool asks_job,
     parts.insert(parts.begin(),
                  absl::StrCat("not heard of: ", RankList(silent)));
   }
-  failures.others = absl::StrJoin(parts, "; ");
+  failures.others = SomeOf(parts, /*most=*/8, "; ");
   HearAtEnd(member, silent, patience, telling);
   return failures;
 }
@@ -190,8 +190,7 @@ bool SomebodyFailed(c10d::Store& store) {
 }
 
 std::string RankList(const std::vector<int>& ranks) {
-  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
-                      absl::StrJoin(ranks, ", "));
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", SomeOf(ranks));
 }
 
 Failures TellFailure(const GroupMember& member, const std::string& operation,

@@ -13,6 +13,7 @@
 #include "core/base/torch_status.h"
 #include "core/health/roll_call.h"
 #include "core/store/server.h"
+#include "core/store/store.h"
 
 namespace tandem {
 namespace {
@@ -33,6 +34,16 @@ std::optional<absl::Status> WaitAtMost(c10d::Work& work, milliseconds time) {
 }
 
 std::string NoteKey(int rank) { return absl::StrCat("waiting/", rank); }
+
+// Whether `rank` is the first to tell of the collective. One key for all of
+// them: a job of months with a slow rank would fill the store.
+bool IsFirstToTell(c10d::Store& store, int64_t sequence, int rank) {
+  constexpr char kKey[] = "late";
+  const std::string told = TextAt(store, kKey);
+  if (!told.empty() && std::stoll(told) >= sequence) return false;
+  const std::string mine = absl::StrCat(sequence, " by ", rank);
+  return store.compareSet(kKey, told, mine) == mine;
+}
 
 std::string TimeSince(Clock::time_point start) {
   const absl::Duration time = absl::FromChrono(Clock::now() - start);
@@ -92,7 +103,7 @@ StragglerWatch::Finding StragglerWatch::LookForLateRanks(int64_t sequence) {
                                                           sequence] {
     c10d::Store& store = *member.store;
     Finding finding;
-    finding.mine = store.add(absl::StrCat("late/", sequence), 1) == 1;
+    finding.mine = IsFirstToTell(store, sequence, member.rank);
     for (int r = 0; finding.mine && r < member.size; ++r) {
       const std::string key = NoteKey(r);
       // One that waits for a later collective is ahead.

@@ -1,6 +1,7 @@
 #include "core/launch/attempt.h"
 
 #include <poll.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <csignal>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/launch/launch.h"
+#include "core/launch/output_relay.h"
 #include "core/launch/stop_signals.h"
 #include "core/process/process_end.h"
 #include "core/process/signal_thread.h"
@@ -76,13 +78,19 @@ int Attempt::PollTimeout() const {
 }
 
 void Attempt::AwaitEvents() {
+  constexpr int kHeldUp = 20;  // milliseconds
   std::vector<pollfd> fds = {{signals_->fd(), POLLIN, 0}};
+  int timeout = PollTimeout();
   for (const RankProcess& rank : ranks_) {
-    for (const int fd : {rank.out.fd(), rank.err.fd()}) {
-      if (fd >= 0) fds.push_back({fd, POLLIN, 0});
+    for (const OutputRelay* relay : {&rank.out, &rank.err}) {
+      if (relay->IsHeldUp()) {
+        timeout = timeout < 0 ? kHeldUp : std::min(timeout, kHeldUp);
+      } else if (relay->fd() >= 0) {
+        fds.push_back({relay->fd(), POLLIN, 0});
+      }
     }
   }
-  poll(fds.data(), fds.size(), PollTimeout());
+  poll(fds.data(), fds.size(), timeout);
 }
 
 void Attempt::HandleSignals() {
@@ -102,9 +110,11 @@ void Attempt::HandleSignals() {
 void Attempt::Stop(int signal) {
   const auto [first, is_new] = stopped_at_.emplace(signal, Clock::now());
   if (is_new) {
-    messages_->Say(
-        absl::StrCat(SignalName(signal), " passed on to the ranks",
-                     KillsRanks(signal) ? "; a second one kills them" : ""));
+    messages_->Say(absl::StrCat(
+        SignalName(signal), " passed on to the ranks",
+        KillsRanks(signal) ? absl::StrCat("; again after ", kSignalEcho.count(),
+                                          " s, it kills them")
+                           : ""));
     SignalRunning(ranks_, signal);
     NoteStop(signal);
   } else if (KillsRanks(signal) &&
@@ -113,12 +123,51 @@ void Attempt::Stop(int signal) {
   }
 }
 
-// A rank that was sent a signal itself has ended by it: the others of its job
-// stop after the same step.
+// A rank has ended by a signal that this launcher has not sent: somebody sent
+// it to a rank of the job, and ranks that agree on it stop after the same step.
+// Those that do not are sent it now. When this launcher is sent the signal
+// later, that is its first one all the same.
+//
+// Of several nodes of an elastic job another one's launcher may have sent it,
+// which leaves, or has heard before this one that its ranks are to make room.
+// The job goes on then; so it does where a person has sent it to a rank, for
+// that looks the same from here. One that it has ended at once has agreed on
+// nothing with other nodes' ranks, which lose it: that is a death.
 void Attempt::FollowStop(const RankProcess& rank, int signal) {
+  const bool at_once = WIFSIGNALED(*rank.end);
+  if (node_ != nullptr && plan_.launch.nnodes > 1) {
+    if (at_once) return;
+    const std::string why =
+        absl::StrCat("rank ", rank.rank, " was stopped by ", SignalName(signal),
+                     ", with those of other nodes");
+    messages_->Say(why);
+    StopTogether(signal, why);
+    return;
+  }
   messages_->StoppedByItself(rank, signal);
-  stopped_at_.emplace(signal, Clock::now());
+  SignalRunning(ranks_, signal);
+  KillAfter(GraceAfter(signal));
   NoteStop(signal);
+  if (at_once) TellNodes(rank);
+}
+
+void Attempt::StopTogether(int signal, const std::string& why) {
+  agreed_ = signal;
+  end_.makes_room = signal == SIGUSR1;
+  end_.cause = why;
+  SignalRunning(ranks_, signal);
+  KillAfter(GraceAfter(signal));
+}
+
+// Of a stop that no scheduler has set an end for.
+std::chrono::milliseconds Attempt::GraceAfter(int signal) const {
+  return KillsRanks(signal) ? options_.stop_grace : options_.room_grace;
+}
+
+// Ranks that are being stopped for something else get no more time.
+void Attempt::KillAfter(std::chrono::milliseconds grace) {
+  const Clock::time_point at = Clock::now() + grace;
+  kill_at_ = std::min(kill_at_.value_or(at), at);
 }
 
 void Attempt::NoteStop(int signal) {
@@ -126,10 +175,7 @@ void Attempt::NoteStop(int signal) {
     end_.stop_signal = signal;
     end_.died_first = stopping_;
   }
-  if (!KillsRanks(signal)) return;
-  // Ranks that are being stopped because one died get no more time.
-  const Clock::time_point at = Clock::now() + options_.stop_grace;
-  kill_at_ = std::min(kill_at_.value_or(at), at);
+  if (KillsRanks(signal)) KillAfter(options_.stop_grace);
 }
 
 // Ctrl-Z: the ranks, in groups of their own, do not get it from the terminal.
@@ -149,7 +195,7 @@ void Attempt::StopAll() {
 void Attempt::FollowOrder() {
   if (node_ == nullptr || Stops()) return;
   const NodeGroup group = node_->Group();
-  if (group.order == NodeGroup::Order::kStopAtStep && !end_.makes_room) {
+  if (group.order == NodeGroup::Order::kStopAtStep && agreed_ == 0) {
     MakeRoom(group.why);
   } else if (group.order == NodeGroup::Order::kStop) {
     end_.cause = group.why;
@@ -159,11 +205,8 @@ void Attempt::FollowOrder() {
 }
 
 void Attempt::MakeRoom(const std::string& why) {
-  end_.makes_room = true;
-  end_.cause = why;
   messages_->Say(absl::StrCat(why, ": this node's ranks stop after a step"));
-  SignalRunning(ranks_, SIGUSR1);
-  kill_at_ = Clock::now() + options_.room_grace;
+  StopTogether(SIGUSR1, why);
 }
 
 void Attempt::KillWhenOverdue() {

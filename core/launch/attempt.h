@@ -35,7 +35,9 @@ struct AttemptEnd {
   std::string error;
   int started = 0;                // ranks of this node
   std::optional<int> first_dead;  // the rank; none: not all were started
-  // It was stopped after a step, for more nodes to take part in the next one.
+  // Its ranks stopped after a step, for more nodes to take part in the next
+  // attempt: had by this launcher, or by another node's, which was heard of by
+  // their end (SIGUSR1) alone.
   bool makes_room = false;
   // The signal came when a death was already ending it.
   bool died_first = false;
@@ -72,11 +74,16 @@ class Attempt {
   void Stop(int signal);
   void NoteStop(int signal);
   void FollowStop(const RankProcess& rank, int signal);
+  void StopTogether(int signal, const std::string& why);
+  std::chrono::milliseconds GraceAfter(int signal) const;
+  void KillAfter(std::chrono::milliseconds grace);
   void Suspend();
   bool GoesOnWithout(const RankProcess& dead) const;
   bool Replaces(RankProcess& dead);
   void StartDue();
   void HandleEnds(const std::vector<RankProcess*>& ended);
+  bool HasStopped(const RankProcess& rank) const;
+  void NoteEnd(RankProcess& rank, bool died);
   void HandleFirstDeath(RankProcess& dead);
   void TellNodes(const RankProcess& dead);
   void FollowOrder();
@@ -96,9 +103,13 @@ class Attempt {
   Replacements replacements_;
   std::thread telling_;  // the other nodes
   AttemptEnd end_;
-  bool stopping_ = false;                        // because of a death
-  std::map<int, Clock::time_point> stopped_at_;  // by the first of each signal
-  std::optional<Clock::time_point> kill_at_;     // who still runs then
+  bool stopping_ = false;  // because of a death
+  // Of an elastic job of several nodes: the signal by which all of its ranks
+  // stop after a step, and go on with other nodes; 0: they run.
+  int agreed_ = 0;
+  // When this launcher was sent the first of each signal.
+  std::map<int, Clock::time_point> stopped_at_;
+  std::optional<Clock::time_point> kill_at_;  // who still runs then
 };
 
 }  // namespace tandem

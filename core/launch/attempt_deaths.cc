@@ -18,11 +18,11 @@
 namespace tandem {
 namespace {
 
-// The signal that asked a rank to stop, which it did, by its exit code; 0: it
-// ended otherwise.
+// The signal that asked a rank to stop, which it did, by its exit code, or
+// which ended it at once, as it does while a job is set up; 0: it ended
+// otherwise.
 int SignalHeeded(int end) {
-  if (!WIFEXITED(end)) return 0;
-  const int signal = WEXITSTATUS(end) - 128;
+  const int signal = ShellExitCode(end) - 128;
   return StopsRanks(signal) ? signal : 0;
 }
 
@@ -31,7 +31,8 @@ int SignalHeeded(int end) {
 // Where nodes are several, another one may have ranks of that kind.
 bool Attempt::GoesOnWithout(const RankProcess& dead) const {
   const auto& can_be_lost = options_.can_be_lost;
-  if (Stops() || can_be_lost == nullptr || !can_be_lost(dead.rank)) {
+  if (Stops() || agreed_ != 0 || can_be_lost == nullptr ||
+      !can_be_lost(dead.rank)) {
     return false;
   }
   const auto is_left = [&](const RankProcess& each) {
@@ -89,28 +90,23 @@ void Attempt::StartDue() {
 
 void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
   for (RankProcess* rank : ended) {
-    const int code = ShellExitCode(*rank->end);
-    if (code == 0) continue;
+    if (ShellExitCode(*rank->end) == 0) continue;
+    if (const int signal = SignalHeeded(*rank->end);
+        signal != 0 && !Stops() && agreed_ == 0) {
+      FollowStop(*rank, signal);
+    }
     if (GoesOnWithout(*rank)) {
       messages_->Lost(*rank);
       continue;
     }
-    if (const int signal = SignalHeeded(*rank->end);
-        signal != 0 && !Stops() && !end_.makes_room) {
-      FollowStop(*rank, signal);
-    }
     if (Replaces(*rank)) continue;
-    if (end_.exit_code == 0) {
-      end_.exit_code = code;
-      end_.first_dead = rank->rank;
-      if (end_.cause.empty()) end_.cause = messages_->CauseOf(*rank);
-      if (WIFEXITED(*rank->end)) end_.error = messages_->LastLineOf(*rank);
-    }
-    if (end_.stop_signal != 0) {
-      messages_->Stopped(*rank, end_.stop_signal);
-    } else if (end_.makes_room) {
-      messages_->Stopped(*rank, SIGUSR1);
-    } else if (!stopping_) {
+    const bool stopped = HasStopped(*rank);
+    const bool died = !stopped && !stopping_;
+    if (died || end_.exit_code == 0) NoteEnd(*rank, died);
+    if (stopped) {
+      messages_->Stopped(*rank,
+                         end_.stop_signal != 0 ? end_.stop_signal : agreed_);
+    } else if (died) {
       HandleFirstDeath(*rank);
     } else if (*rank->end != SIGTERM && *rank->end != SIGKILL) {
       messages_->EndedToo(*rank);
@@ -118,7 +114,27 @@ void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
   }
 }
 
+// As it was asked to: where ranks stop together, by a signal, its own or the
+// one that they have agreed on.
+bool Attempt::HasStopped(const RankProcess& rank) const {
+  if (end_.stop_signal != 0) return true;
+  if (agreed_ == 0) return false;
+  return WIFSIGNALED(*rank.end) ? WTERMSIG(*rank.end) == agreed_
+                                : SignalHeeded(*rank.end) != 0;
+}
+
+// `died`: the attempt ends because of this, and not of what else was noted.
+void Attempt::NoteEnd(RankProcess& rank, bool died) {
+  end_.exit_code = ShellExitCode(*rank.end);
+  end_.first_dead = rank.rank;
+  if (died || end_.cause.empty()) end_.cause = messages_->CauseOf(rank);
+  end_.error = WIFEXITED(*rank.end) ? messages_->LastLineOf(rank) : "";
+}
+
+// Others that were to stop after a step would wait for it.
 void Attempt::HandleFirstDeath(RankProcess& dead) {
+  agreed_ = 0;
+  end_.makes_room = false;
   messages_->Died(dead, CountRunning(ranks_));
   StopAll();
   TellNodes(dead);

@@ -90,6 +90,12 @@ absl::StatusOr<int> LocalWorldSize(const LaunchClaims& claims) {
     }
     return local.value;
   }
+  if (!claims.nnodes.has_value() && claims.hides_nodes && world.value > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        world.source, " with ", claims.rank->source,
+        " does not tell how many of these ranks run on this node: give "
+        "--nproc_per_node (or LOCAL_WORLD_SIZE)"));
+  }
   if (!claims.nnodes.has_value()) return world.value;
   if (claims.nnodes->value < 1 || world.value % claims.nnodes->value != 0) {
     return absl::InvalidArgumentError(

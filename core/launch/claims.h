@@ -1,7 +1,7 @@
-// Launch claims: what flags, torchrun, Slurm or OpenMPI say about this
-// process's place, each value with the words that it came from, so that a
-// contradiction can name both sides. Pure: ResolveLaunch (resolve_launch.h) is
-// what programs call.
+// Launch claims: what flags, torchrun, Slurm or an MPI say about this process's
+// place, each value with the words that it came from, so that a contradiction
+// can name both sides. Pure: ResolveLaunch (resolve_launch.h) is what programs
+// call.
 
 #ifndef TANDEM_CORE_LAUNCH_CLAIMS_H_
 #define TANDEM_CORE_LAUNCH_CLAIMS_H_
@@ -37,6 +37,8 @@ struct LaunchClaims {
   int default_master_port = 0;
   bool served_by_launcher = false;
   std::string key_prefix;
+  // Ranks may be on several nodes, and nothing says on how many.
+  bool hides_nodes = false;
 };
 
 // Both together. InvalidArgument, naming both sources, where they disagree.

@@ -59,4 +59,11 @@ absl::StatusOr<DistUrl> ParseDistUrl(absl::string_view url) {
   return Invalid(url, "unknown scheme");
 }
 
+absl::string_view WithoutBrackets(absl::string_view host) {
+  absl::string_view inner = host;
+  return absl::ConsumePrefix(&inner, "[") && absl::ConsumeSuffix(&inner, "]")
+             ? inner
+             : host;
+}
+
 }  // namespace tandem

@@ -23,6 +23,9 @@ struct DistUrl {
 // those are flags here).
 absl::StatusOr<DistUrl> ParseDistUrl(absl::string_view url);
 
+// A host as it is written before a port: "[::1]" is "::1".
+absl::string_view WithoutBrackets(absl::string_view host);
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_LAUNCH_DIST_URL_H_

@@ -77,8 +77,8 @@ ABSL_FLAG(
     "Seconds that ranks have to end after SIGINT (Ctrl-C), SIGTERM or SIGHUP, "
     "before their launcher kills them: train saves a checkpoint in it. The "
     "same signal again, 2 s later or more, kills them at once. "
-    "After SIGUSR1 nobody is killed. A rank that waits for another one "
-    "gives up 5 s before, or after half of it.");
+    "After SIGUSR1 nobody is killed, and no wait is given up. A rank that "
+    "waits for another one gives up 5 s before, or after half of it.");
 
 namespace tandem {
 namespace {

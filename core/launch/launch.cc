@@ -21,6 +21,14 @@ std::string DescribeRendezvous(const Rendezvous& rendezvous) {
 
 }  // namespace
 
+bool StartsTasks(absl::string_view launcher) {
+  for (const char* other :
+       {"none", "tandem", "torchrun", "environment", "flags"}) {
+    if (launcher == other) return false;
+  }
+  return true;
+}
+
 std::string DescribeLaunch(const Launch& launch) {
   return absl::StrCat("rank ", launch.rank, " of ", launch.world_size,
                       " (local rank ", launch.local_rank, " of ",

@@ -6,7 +6,13 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
+
 namespace tandem {
+
+// Where nodes, or tasks of a launcher that has no number for its job, meet
+// unless --master_port says otherwise (torchrun's).
+constexpr int kDefaultMasterPort = 29500;
 
 // Where ranks meet before they can talk.
 struct Rendezvous {
@@ -39,10 +45,16 @@ struct Launch {
   int node_rank = 0;
   int nnodes = 1;
   Rendezvous rendezvous;
-  // Who started this rank: "none", "tandem", "torchrun", "slurm", "openmpi",
-  // "environment" (RANK and WORLD_SIZE set by hand), "flags".
+  // Who started this rank: "none", "tandem", "torchrun", "environment" (RANK
+  // and WORLD_SIZE set by hand), "flags", or whose task it is: "slurm",
+  // "openmpi" and others (core/launch/task_variables.h).
   std::string launcher = "none";
 };
+
+// Whether `launcher`'s ranks are tasks, of a scheduler or of an MPI: it may
+// bind each to cores of its own, and may start a single one, as a place to work
+// in (`srun --pty bash`).
+bool StartsTasks(absl::string_view launcher);
 
 // Rank arithmetic where nodes are alike. All arguments count processes or
 // nodes; requires 0 <= node_rank and 0 <= local_rank < nproc_per_node.

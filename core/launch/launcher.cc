@@ -1,9 +1,12 @@
 #include "core/launch/launcher.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <cstdint>
+#include <future>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -12,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/call_within.h"
 #include "core/base/status_macros.h"
 #include "core/elastic/rank_count_rule.h"
 #include "core/launch/attempt.h"
@@ -32,6 +36,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+// A word of all errors about values that are no numbers any more: losses and
+// weights (tools/trainer/run_report.cc, tools/trainer/checkpoints/saver.cc),
+// what layers compute (core/finite/checked_layers.cc) and gradients
+// (parallel/optim/gradient_clipping.cc, core/precision/loss_scale.cc).
+bool IsAboutValues(const std::string& error) {
+  return absl::StrContains(error, "diverged") ||
+         absl::StrContains(error, "finite");
+}
+
 class Launcher {
  public:
   Launcher(const LaunchPlan& plan, const LauncherOptions& options,
@@ -42,8 +55,9 @@ class Launcher {
         outputs_{&out_, &err_, options.last_lines},
         restarts_(plan.restarts.most, options.restart_delay) {}
 
-  // Before any attempt.
+  // Before any attempt. Cancelled by a signal, stop_signal().
   absl::Status Start();
+  int stop_signal() const { return stop_signal_; }
   // Attempts, until there is no further one.
   int Run();
 
@@ -55,6 +69,7 @@ class Launcher {
   int EndWithoutTurn(const absl::Status& why, int exit_code);
   bool IsTriedAgain(const AttemptEnd& end) const;
   bool EndsAsBefore(const AttemptEnd& end);
+  bool MayChangeRanks() const;
   absl::StatusOr<int> NextAttempt() const;
   std::string Progress() const;
   std::string ChangeRanks(const AttemptEnd& end);
@@ -76,7 +91,30 @@ class Launcher {
   std::string last_end_;  // what EndsAsBefore compares
 };
 
+// Files that the launcher has open: its own, and two pipes and the store's
+// connection of each rank.
+uint64_t DescriptorsFor(int ranks) {
+  constexpr uint64_t kOwn = 20;
+  return kOwn + 3 * static_cast<uint64_t>(ranks);
+}
+
+absl::Status CheckDescriptors(int ranks) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::OkStatus();
+  const uint64_t needed = DescriptorsFor(ranks);
+  if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= needed) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "a launcher of ", ranks, " ranks has about ", needed,
+      " files open, and ulimit -n allows ", limit.rlim_cur, ": raise it"));
+}
+
 absl::Status Launcher::Start() {
+  // An elastic job goes on with as many ranks as can be started.
+  if (!options_.rank_counts) {
+    TANDEM_RETURN_IF_ERROR(CheckDescriptors(plan_.launch.local_world_size));
+  }
   TANDEM_ASSIGN_OR_RETURN(
       signals_, SignalPipe::Install({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1,
                                      SIGUSR2, SIGTSTP}));
@@ -92,16 +130,30 @@ absl::Status Launcher::Start() {
   return absl::OkStatus();
 }
 
+// A name server or the network may hold it up; a signal ends it all the same.
 absl::StatusOr<int> Launcher::ServeStore() {
   const Rendezvous& rendezvous = plan_.launch.rendezvous;
   if (rendezvous.kind != Rendezvous::Kind::kTcp ||
       plan_.launch.node_rank != 0) {
     return rendezvous.port;
   }
-  if (plan_.launch.nnodes > 1) {
-    TANDEM_RETURN_IF_ERROR(CheckOthersCanReach(rendezvous.host));
+  const bool has_others = plan_.launch.nnodes > 1;
+  CallThread calls;
+  auto port = calls.Start<int>([serve = options_.serve_store, rendezvous,
+                                has_others]() -> absl::StatusOr<int> {
+    if (has_others) {
+      TANDEM_RETURN_IF_ERROR(CheckOthersCanReach(rendezvous.host));
+    }
+    return serve(rendezvous.host, rendezvous.port);
+  });
+  while (port.wait_for(milliseconds(50)) != std::future_status::ready) {
+    stop_signal_ = AwaitStopSignal(*signals_, milliseconds(0));
+    if (stop_signal_ != 0) {
+      return absl::CancelledError(
+          absl::StrCat("stopped by ", SignalName(stop_signal_)));
+    }
   }
-  return options_.serve_store(rendezvous.host, rendezvous.port);
+  return port.get();
 }
 
 AttemptEnd Launcher::RunAttempt() {
@@ -135,13 +187,20 @@ bool Launcher::IsTriedAgain(const AttemptEnd& end) const {
   return !refused && plan_.restarts.most > 0;
 }
 
-// By an error that names a step, which a job that goes on from the same
-// checkpoint meets again.
+// By an error of the values, which a job that goes on from the same checkpoint
+// computes again. A connection that is lost twice in a process's first step
+// tells nothing of a third one.
 bool Launcher::EndsAsBefore(const AttemptEnd& end) {
-  const bool names_step = absl::StrContains(end.error, "step ");
+  const bool repeats = IsAboutValues(end.error);
   const std::string now =
-      names_step ? absl::StrCat(Progress(), "\n", end.error) : "";
-  return std::exchange(last_end_, now) == now && names_step;
+      repeats ? absl::StrCat(Progress(), "\n", end.error) : "";
+  return std::exchange(last_end_, now) == now && repeats && !MayChangeRanks();
+}
+
+// Whether the job may go on with other ranks, where it comes to no checkpoint.
+bool Launcher::MayChangeRanks() const {
+  if (node_) return true;
+  return rule_ && options_.rank_counts->AtMost(rule_->ranks() - 1).has_value();
 }
 
 absl::StatusOr<int> Launcher::NextAttempt() const {
@@ -265,13 +324,15 @@ int RunLauncher(const LaunchPlan& plan, const std::vector<std::string>& argv,
   const IgnoreSigpipe no_sigpipe;
   Launcher launcher(plan, options, argv);
   const absl::Status started = launcher.Start();
-  if (!started.ok()) {
-    OutputSink(STDERR_FILENO)
-        .WriteLine(absl::StrCat("tandem: cannot start the ranks: ",
-                                started.message()));
-    return 1;
-  }
-  return launcher.Run();
+  if (started.ok()) return launcher.Run();
+  const bool is_stopped = absl::IsCancelled(started);
+  SayAsLauncher(absl::StrCat(is_stopped ? "" : "cannot start the ranks: ",
+                             started.message()));
+  return is_stopped ? 128 + launcher.stop_signal() : 1;
+}
+
+void SayAsLauncher(const std::string& line) {
+  OutputSink(STDERR_FILENO).WriteLine(absl::StrCat("tandem: ", line));
 }
 
 }  // namespace tandem

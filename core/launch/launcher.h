@@ -25,19 +25,26 @@ namespace tandem {
 // refused what the user gave.
 //
 // Ranks run /proc/self/exe with torchrun's variables. Rank 0 of the job writes
-// to this process's stdout itself, and to its stderr through it, as a terminal
-// if it is one; the others' output comes line by line behind "[rank 3] ".
+// to this process's stdout itself where that is a file or a terminal, and else
+// through it, for the reader of a pipe may stand still; and to its stderr
+// through it, as a terminal if it is one. The others' output comes line by line
+// behind "[rank 3] ".
 //
 // SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on, the first four as
-// a wish to stop; a second of the first three kills. SIGTSTP stops the ranks
-// and then this process, and they go on when it does. When a rank dies, stderr
-// says which and how, with its last lines; the others are stopped. If this
-// process is killed, so are the ranks.
+// a wish to stop; one of the first three again, kSignalEcho later or more
+// (core/process/signal_thread.h), kills. SIGTSTP stops the ranks and then this
+// process, and they go on when it does. When a rank dies, stderr says which and
+// how, with its last lines; the others are stopped. If this process is killed,
+// so are the ranks.
 //
 // Takes over those signals, SIGCHLD and SIGPIPE while it runs. Call from the
 // main thread, at most once at a time.
 int RunLauncher(const LaunchPlan& plan, const std::vector<std::string>& argv,
                 const LauncherOptions& options);
+
+// Writes "tandem: LINE" to stderr, as a launcher does. For what is told beside
+// it, on any thread.
+void SayAsLauncher(const std::string& line);
 
 }  // namespace tandem
 

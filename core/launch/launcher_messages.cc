@@ -14,14 +14,19 @@ void LauncherMessages::Say(const std::string& line) {
 }
 
 void LauncherMessages::LastLines(RankProcess& dead) {
-  const std::vector<std::string> lines = dead.err.LastLinesRead();
-  if (lines.empty()) {
+  const std::vector<std::string> all = dead.err.LastLinesRead();
+  if (all.empty()) {
     Say("it had written nothing to stderr");
-  } else {
-    Say("its last error lines:");
-    for (const std::string& line : lines) {
-      err_->WriteLine(absl::StrCat("    ", line));
-    }
+    return;
+  }
+  // Who exits has said why, right above.
+  const std::vector<std::string> lines =
+      WIFEXITED(*dead.end) ? dead.err.LastLinesOutOfSight() : all;
+  if (lines.empty()) return;
+  Say(lines.size() == all.size() ? "its last error lines:"
+                                 : "its error lines before those above:");
+  for (const std::string& line : lines) {
+    err_->WriteLine(absl::StrCat("    ", line));
   }
 }
 

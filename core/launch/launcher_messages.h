@@ -23,7 +23,8 @@ class LauncherMessages {
       : launch_(launch), err_(err) {}
 
   void Say(const std::string& line);
-  // The first to die, and its last lines; `running` others are to be stopped.
+  // The first to die, and its last lines, unless it has written only why it
+  // exits, just now; `running` others are to be stopped.
   void Died(RankProcess& dead, int running);
   // One that the others go on without, and its last lines.
   void Lost(RankProcess& dead);

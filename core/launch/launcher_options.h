@@ -20,7 +20,9 @@ struct LauncherOptions {
   // Starts to serve the store where ranks meet, until the process ends, at
   // `host` and `port` (0: any that is free); returns the port. Called by node
   // 0's launcher, so that the store outlives every rank and rank 0's death can
-  // be told too. Not called for a rendezvous by file.
+  // be told too. Not called for a rendezvous by file. Called on a thread of its
+  // own, and left there where a signal ends the launcher meanwhile: it must own
+  // all that it uses.
   std::function<absl::StatusOr<int>(const std::string& host, int port)>
       serve_store;
   // Tells the job's other nodes that `rank` of this one has died, and how
@@ -30,7 +32,7 @@ struct LauncherOptions {
   std::function<void(const Launch& rank, const std::string& how)> tell_nodes;
   // Whether the job goes on without that rank of it, whose death then stops
   // nobody and does not count, unless it is the last of that kind on the only
-  // node. Null: without none.
+  // node. One that a stop signal has ended stops all. Null: without none.
   std::function<bool(int rank)> can_be_lost;
   // How often, all ranks together, one that died is started again while the
   // others go on, with the environment's TANDEM_RANK_LIFE one more. Every death
@@ -46,8 +48,9 @@ struct LauncherOptions {
   // unless a death has set an earlier end. SIGUSR1, by which a scheduler tells
   // of an end that it sets itself, has none.
   std::chrono::milliseconds stop_grace = std::chrono::seconds(30);
-  // How long ranks have to end after a step where more nodes are to take part:
-  // nothing presses, and a step with its checkpoint may be long.
+  // How long ranks have to end after a step where more nodes are to take part,
+  // or one of them was sent SIGUSR1 itself: nothing presses, and a step with
+  // its checkpoint may be long.
   std::chrono::milliseconds room_grace = std::chrono::minutes(30);
   // How many lines of a dead rank's stderr to repeat.
   int last_lines = 20;

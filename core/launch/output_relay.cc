@@ -1,9 +1,13 @@
 #include "core/launch/output_relay.h"
 
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -21,14 +25,25 @@ constexpr int kReadsAtOnce = 16;
 // A line longer than this is passed on in pieces.
 constexpr size_t kLongestLine = 64 << 10;
 
+// Lines that stand before whoever reads the sink's output.
+constexpr size_t kInSight = 8;
+
 constexpr size_t kMostWaiting = 8 << 20;  // bytes
 constexpr absl::Duration kPatience = absl::Milliseconds(50);
 constexpr absl::Duration kLastPatience = absl::Seconds(2);
 // So that it shows whether a slow reader reads.
 constexpr size_t kWrittenAtOnce = 64 << 10;
+// Beyond it who has more to write is held up, where somebody reads.
+constexpr size_t kMuchWaiting = kMostWaiting / 2;
 
-// False where nobody will read it.
-bool WriteAll(int fd, absl::string_view bytes) {
+bool IsPipeOrSocket(int fd) {
+  struct stat status;
+  return fstat(fd, &status) == 0 &&
+         (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+}
+
+// 0, or errno where it goes nowhere: nobody will read it, or the disk is full.
+int WriteAll(int fd, absl::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = write(fd, bytes.data(), bytes.size());
     if (written >= 0) {
@@ -37,24 +52,41 @@ bool WriteAll(int fd, absl::string_view bytes) {
       pollfd ready = {fd, POLLOUT, 0};
       poll(&ready, 1, 100);
     } else if (errno != EINTR) {
-      return false;
+      return errno;
     }
   }
-  return true;
+  return 0;
+}
+
+// Where stderr itself is what cannot be written there is nobody to tell.
+void SayUnheard(int error) {
+  WriteAll(STDERR_FILENO,
+           absl::StrCat("tandem: what is printed goes nowhere (",
+                        std::strerror(error), "); ranks go on\n"));
 }
 
 }  // namespace
 
 struct OutputSink::Queue {
+  using Clock = std::chrono::steady_clock;
+
   explicit Queue(int descriptor) : fd(descriptor) {}
 
   void Add(absl::string_view bytes) {
     absl::MutexLock lock(&mutex);
+    if (IsWritten()) moved_at = Clock::now();
     if (dropped > 0 || waiting.size() + bytes.size() > kMostWaiting) {
       dropped += bytes.size();
     } else {
       absl::StrAppend(&waiting, bytes);
     }
+  }
+
+  // Much is waiting, and not in vain.
+  bool IsCongested() {
+    absl::MutexLock lock(&mutex);
+    return (dropped > 0 || waiting.size() > kMuchWaiting) &&
+           Clock::now() - moved_at < absl::ToChronoSeconds(kLastPatience);
   }
 
   // Until all is written; false: it is not, though `patience` is over.
@@ -66,6 +98,7 @@ struct OutputSink::Queue {
 
   // Until it is closed.
   void Serve() {
+    bool is_unheard = false;
     absl::MutexLock lock(&mutex);
     while (true) {
       mutex.Await(absl::Condition(this, &Queue::HasWork));
@@ -79,11 +112,13 @@ struct OutputSink::Queue {
       waiting.erase(0, some.size());
       is_writing = true;
       mutex.Unlock();
-      const bool read = WriteAll(fd, some);
+      const int error = WriteAll(fd, some);
+      if (error != 0 && !std::exchange(is_unheard, true)) SayUnheard(error);
       mutex.Lock();
       is_writing = false;
+      moved_at = Clock::now();
       written += some.size();
-      if (!read) waiting.clear();
+      if (error != 0) waiting.clear();
     }
   }
 
@@ -97,14 +132,18 @@ struct OutputSink::Queue {
   const int fd;
   absl::Mutex mutex;
   std::string waiting ABSL_GUARDED_BY(mutex);
-  size_t dropped ABSL_GUARDED_BY(mutex) = 0;  // bytes, not told of yet
-  size_t written ABSL_GUARDED_BY(mutex) = 0;  // bytes
+  size_t dropped ABSL_GUARDED_BY(mutex) = 0;          // bytes, not told of yet
+  size_t written ABSL_GUARDED_BY(mutex) = 0;          // bytes
+  Clock::time_point moved_at ABSL_GUARDED_BY(mutex);  // some were, or the first
   bool is_writing ABSL_GUARDED_BY(mutex) = false;
   bool closed ABSL_GUARDED_BY(mutex) = false;
 };
 
 OutputSink::OutputSink(int fd)
-    : queue_(std::make_shared<Queue>(fd)), is_terminal_(isatty(fd) == 1) {
+    : queue_(std::make_shared<Queue>(fd)),
+      is_terminal_(isatty(fd) == 1),
+      has_reader_(IsPipeOrSocket(fd)),
+      written_(kInSight) {
   std::thread([queue = queue_] { queue->Serve(); }).detach();
 }
 
@@ -123,6 +162,7 @@ OutputSink::~OutputSink() {
 void OutputSink::Write(absl::string_view bytes) {
   if (bytes.empty()) return;
   at_line_start_ = bytes.back() == '\n';
+  written_.Add(bytes);
   queue_->Add(bytes);
   is_behind_ = !queue_->Await(is_behind_ ? absl::ZeroDuration() : kPatience);
 }
@@ -130,6 +170,13 @@ void OutputSink::Write(absl::string_view bytes) {
 void OutputSink::WriteLine(absl::string_view line) {
   const bool breaks_line = is_terminal_ && !at_line_start_;
   Write(absl::StrCat(breaks_line ? "\n" : "", line, "\n"));
+}
+
+bool OutputSink::IsCongested() const { return queue_->IsCongested(); }
+
+bool OutputSink::HasJustWritten(absl::string_view line) const {
+  const std::vector<std::string> last = written_.Get();
+  return std::find(last.begin(), last.end(), line) != last.end();
 }
 
 void LastLines::Add(absl::string_view bytes) {
@@ -160,7 +207,13 @@ OutputRelay::OutputRelay(int fd, OutputSink* sink, std::string prefix,
       prefix_(std::move(prefix)),
       last_lines_(last_lines) {}
 
+bool OutputRelay::IsHeldUp() const { return fd_ >= 0 && sink_->IsCongested(); }
+
 void OutputRelay::Pump() {
+  if (!IsHeldUp()) ReadOn();
+}
+
+void OutputRelay::ReadOn() {
   char buffer[16 << 10];
   for (int i = 0; i < kReadsAtOnce && fd_ >= 0; ++i) {
     const ssize_t got = read(fd_, buffer, sizeof(buffer));
@@ -177,9 +230,18 @@ void OutputRelay::Pump() {
 }
 
 void OutputRelay::Finish() {
-  Pump();
+  ReadOn();
   if (!partial_.empty()) EmitLine(std::exchange(partial_, ""));
   fd_ = -1;
+}
+
+std::vector<std::string> OutputRelay::LastLinesOutOfSight() const {
+  std::vector<std::string> lines = last_lines_.Get();
+  while (!lines.empty() &&
+         sink_->HasJustWritten(absl::StrCat(prefix_, lines.back()))) {
+    lines.pop_back();
+  }
+  return lines;
 }
 
 void OutputRelay::Relay(absl::string_view bytes) {

@@ -25,7 +25,8 @@ absl::StatusOr<RankProcess> StartRankProcess(
       EnvironmentOfRank(plan, local_rank, port, Environment::OfProcess());
   environment.Set("TANDEM_RANK_LIFE", absl::StrCat(life));
   child.environment = environment.ToStrings();
-  child.out = rank == 0 ? Stream::kInherit : Stream::kPipe;
+  child.out = rank == 0 && !outputs.out->has_reader() ? Stream::kInherit
+                                                      : Stream::kPipe;
   child.err = rank == 0 && outputs.err->is_terminal() ? Stream::kTerminal
                                                       : Stream::kPipe;
   TANDEM_ASSIGN_OR_RETURN(Subprocess process, Subprocess::Start(child));

@@ -33,7 +33,8 @@ struct RankOutputs {
 };
 
 // Runs /proc/self/exe as local rank `local_rank` of `plan`. `port` is the
-// store's. Rank 0 of the job writes to this process's stdout itself, and to a
+// store's. Rank 0 of the job writes to this process's stdout itself unless
+// `outputs.out` is a pipe or a socket, whose reader may stand still, and to a
 // terminal if `outputs.err` is one. `life`: how many processes of this rank
 // came before in this attempt (TANDEM_RANK_LIFE).
 absl::StatusOr<RankProcess> StartRankProcess(

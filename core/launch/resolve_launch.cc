@@ -11,8 +11,10 @@
 #include "core/base/status_macros.h"
 #include "core/elastic/rank_limits.h"
 #include "core/launch/claims.h"
+#include "core/launch/pod_settings.h"
 #include "core/launch/settings_claims.h"
 #include "core/launch/sources.h"
+#include "core/store/sockets.h"
 
 namespace tandem {
 namespace {
@@ -27,8 +29,28 @@ absl::Status CheckPort(const std::optional<Claim<int>>& port) {
 
 // One task of srun or mpirun is but a place to start from: `srun --pty bash`.
 bool IsLoneTask(const LaunchClaims& claims) {
-  return (claims.launcher == "slurm" || claims.launcher == "openmpi") &&
-         claims.world_size.has_value() && claims.world_size->value == 1;
+  return StartsTasks(claims.launcher) && claims.world_size.has_value() &&
+         claims.world_size->value == 1;
+}
+
+// By hand a rank's place stands whole in the environment. What is there may
+// count pods or nodes, for whoever starts several in each.
+absl::Status CheckCountsProcesses(const LaunchSettings& flags,
+                                  const LaunchClaims& from_env) {
+  if (from_env.launcher != "environment" || from_env.local_rank.has_value() ||
+      from_env.local_world_size.has_value() ||
+      !from_env.world_size.has_value() ||
+      flags.nproc_per_node.value_or(1) <= 1) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(from_env.rank->source, " and ", from_env.world_size->source,
+                   " say that this process is one rank, --nproc_per_node=",
+                   *flags.nproc_per_node,
+                   " that it is to start ranks: leave one of them out. They "
+                   "count processes, not nodes; where something (PyTorchJob, "
+                   "say) has set them to count pods, unset them, and give "
+                   "--nnodes and --node_rank"));
 }
 
 int ValueOr(const std::optional<Claim<int>>& claim, int otherwise) {
@@ -202,11 +224,22 @@ absl::Status CheckEnvUrl(const LaunchSettings& flags,
       "--nproc_per_node");
 }
 
-}  // namespace
+// Torchrun's own store listens on all interfaces, so that 0.0.0.0 works there,
+// on one host.
+absl::Status CheckStoreAddress(const Launch& launch) {
+  const Rendezvous& where = launch.rendezvous;
+  const bool is_torchruns =
+      launch.launcher == "torchrun" && where.served_by_launcher;
+  if (where.kind != Rendezvous::Kind::kTcp || is_torchruns) {
+    return absl::OkStatus();
+  }
+  return CheckOneInterface(where.host);
+}
 
-absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchSettings& flags,
-                                         const Environment& env) {
-  TANDEM_ASSIGN_OR_RETURN(LaunchClaims from_env, ClaimsOfEnvironment(env));
+absl::StatusOr<LaunchPlan> PlanOf(const LaunchSettings& flags,
+                                  LaunchClaims from_env,
+                                  const Environment& env) {
+  TANDEM_RETURN_IF_ERROR(CheckCountsProcesses(flags, from_env));
   TANDEM_ASSIGN_OR_RETURN(const LaunchClaims from_flags,
                           ClaimsOfFlags(ForProcess(flags, from_env)));
   TANDEM_ASSIGN_OR_RETURN(const int max_restarts, MaxRestarts(flags, from_env));
@@ -224,6 +257,7 @@ absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchSettings& flags,
                           MergeClaims(from_env, from_flags));
   if (claims.launcher == "none") claims.launcher = from_flags.launcher;
   TANDEM_RETURN_IF_ERROR(CheckPort(claims.master_port));
+  TANDEM_RETURN_IF_ERROR(CheckPodsMeet(claims, env));
   if (asks_for_ranks && !is_rank_already) {
     return PlanLauncher(claims, flags, max_restarts);
   }
@@ -231,6 +265,26 @@ absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchSettings& flags,
   LaunchPlan plan;
   TANDEM_ASSIGN_OR_RETURN(plan.launch, CompleteClaims(claims));
   return plan;
+}
+
+}  // namespace
+
+absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchSettings& flags,
+                                         const Environment& env) {
+  TANDEM_ASSIGN_OR_RETURN(const LaunchClaims from_env,
+                          ClaimsOfEnvironment(env));
+  TANDEM_ASSIGN_OR_RETURN(const PodSettings pod,
+                          ReadPodSettings(flags, from_env, env));
+  absl::StatusOr<LaunchPlan> plan = PlanOf(pod.flags, pod.from_env, env);
+  if (plan.ok()) {
+    const absl::Status address = CheckStoreAddress(plan->launch);
+    if (!address.ok()) plan = address;
+  }
+  if (plan.ok() || pod.source.empty()) return plan;
+  return absl::Status(
+      plan.status().code(),
+      absl::StrCat(plan.status().message(), " (the environment's ", pod.source,
+                   " stand for the flags that are not given)"));
 }
 
 }  // namespace tandem

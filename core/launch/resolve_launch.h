@@ -49,9 +49,6 @@ struct LaunchPlan {
   RankLimits limits;
 };
 
-// Where several nodes meet unless --master_port says otherwise (torchrun's).
-constexpr int kDefaultMasterPort = 29500;
-
 // InvalidArgument, naming the flags and variables at fault with their values
 // and what to do, when settings contradict each other or something is missing.
 // No settings at all: one rank, nobody to meet.

@@ -48,8 +48,9 @@ absl::StatusOr<LaunchClaims> ClaimsOfFlags(const LaunchSettings& flags) {
     claims.master_port = FlagClaim("master_port", flags.master_port);
   }
   if (flags.master_addr.has_value()) {
-    claims.master_addr = Claim<std::string>{
-        *flags.master_addr, absl::StrCat("--master_addr=", *flags.master_addr)};
+    claims.master_addr =
+        Claim<std::string>{std::string(WithoutBrackets(*flags.master_addr)),
+                           absl::StrCat("--master_addr=", *flags.master_addr)};
   }
   TANDEM_ASSIGN_OR_RETURN(const LaunchClaims url,
                           ClaimsOfDistUrl(flags.dist_url));

@@ -1,8 +1,8 @@
 #include "core/launch/sources.h"
 
-#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -11,36 +11,13 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
+#include "core/launch/task_variables.h"
+#include "core/launch/variable_claims.h"
 
 namespace tandem {
 namespace {
 
 constexpr char kLoopback[] = "127.0.0.1";
-
-// The claim of the first of `names` that is set.
-absl::StatusOr<std::optional<Claim<int>>> FirstIntClaim(
-    const Environment& env, const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    TANDEM_ASSIGN_OR_RETURN(auto claim, IntClaim(env, name));
-    if (claim.has_value()) return claim;
-  }
-  return std::optional<Claim<int>>();
-}
-
-std::optional<Claim<std::string>> StringClaim(const Environment& env,
-                                              const std::string& name) {
-  const std::optional<std::string> value = env.Get(name);
-  if (!value.has_value()) return std::nullopt;
-  return Claim<std::string>{*value, absl::StrCat(name, "=", *value)};
-}
-
-std::string FirstOf(const Environment& env,
-                    const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    if (const auto value = env.Get(name); value.has_value()) return *value;
-  }
-  return "";
-}
 
 std::string TorchrunsName(const Environment& env) {
   if (env.Get("TANDEM_LAUNCHER").has_value()) return "tandem";
@@ -73,14 +50,43 @@ absl::StatusOr<std::optional<Claim<int>>> SlurmLocalSize(
   return IntClaim(env, "SLURM_NTASKS_PER_NODE");
 }
 
-}  // namespace
-
-absl::StatusOr<std::optional<Claim<int>>> IntClaim(const Environment& env,
-                                                   const std::string& name) {
-  TANDEM_ASSIGN_OR_RETURN(const std::optional<int> value, env.GetInt(name));
-  if (!value.has_value()) return std::optional<Claim<int>>();
-  return std::optional<Claim<int>>({*value, absl::StrCat(name, "=", *value)});
+// Each of its components numbers ranks on from the one before, and is told its
+// own size alone.
+absl::Status CheckOneComponent(const Environment& env) {
+  TANDEM_ASSIGN_OR_RETURN(const std::optional<int> components,
+                          env.GetInt("SLURM_HET_SIZE"));
+  if (components.value_or(1) <= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "SLURM_HET_SIZE=", *components,
+      ": Slurm does not tell the tasks of a heterogeneous job how many they "
+      "are in all; a step of one component works where the variable is not "
+      "set: srun env -u SLURM_HET_SIZE ..."));
 }
+
+bool StartsSeveral(const LaunchClaims& claims) {
+  return claims.world_size.has_value() && claims.world_size->value > 1;
+}
+
+// Of launchers within Slurm one that has started several tasks goes before one
+// that has started a single one, in which another may have been called.
+absl::StatusOr<LaunchClaims> ClaimsOfTasks(const Environment& env) {
+  LaunchClaims lone;
+  for (const TaskVariables& each : LaunchersWithinSlurm()) {
+    TANDEM_ASSIGN_OR_RETURN(LaunchClaims claims, ClaimsOfTask(each, env));
+    if (StartsSeveral(claims)) return claims;
+    if (lone.launcher == "none") lone = std::move(claims);
+  }
+  if (lone.launcher != "none") return lone;
+  TANDEM_ASSIGN_OR_RETURN(LaunchClaims slurm, ClaimsOfSlurm(env));
+  if (slurm.launcher != "none") return slurm;
+  for (const TaskVariables& each : LaunchersLikeSlurm()) {
+    TANDEM_ASSIGN_OR_RETURN(LaunchClaims claims, ClaimsOfTask(each, env));
+    if (claims.launcher != "none") return claims;
+  }
+  return LaunchClaims();
+}
+
+}  // namespace
 
 absl::StatusOr<LaunchClaims> ClaimsOfTorchrun(const Environment& env) {
   LaunchClaims claims;
@@ -93,7 +99,7 @@ absl::StatusOr<LaunchClaims> ClaimsOfTorchrun(const Environment& env) {
   TANDEM_ASSIGN_OR_RETURN(claims.node_rank, IntClaim(env, "GROUP_RANK"));
   TANDEM_ASSIGN_OR_RETURN(claims.nnodes, IntClaim(env, "GROUP_WORLD_SIZE"));
   TANDEM_ASSIGN_OR_RETURN(claims.master_port, IntClaim(env, "MASTER_PORT"));
-  claims.master_addr = StringClaim(env, "MASTER_ADDR");
+  claims.master_addr = HostClaim(env, "MASTER_ADDR");
   // As torch/distributed/rendezvous.py: the agent (the launcher) holds the
   // store. Its own keys and those of an earlier attempt are in it too.
   claims.served_by_launcher =
@@ -110,6 +116,7 @@ absl::StatusOr<LaunchClaims> ClaimsOfSlurm(const Environment& env) {
   const std::string step = FirstOf(env, {"SLURM_STEP_ID", "SLURM_STEPID"});
   if (step.empty() || !env.Get("SLURM_PROCID").has_value()) return claims;
   claims.launcher = "slurm";
+  TANDEM_RETURN_IF_ERROR(CheckOneComponent(env));
   TANDEM_ASSIGN_OR_RETURN(claims.rank, IntClaim(env, "SLURM_PROCID"));
   TANDEM_ASSIGN_OR_RETURN(
       claims.world_size,
@@ -135,39 +142,14 @@ absl::StatusOr<LaunchClaims> ClaimsOfSlurm(const Environment& env) {
   return claims;
 }
 
-absl::StatusOr<LaunchClaims> ClaimsOfOpenMpi(const Environment& env) {
-  LaunchClaims claims;
-  if (!env.Get("OMPI_COMM_WORLD_RANK").has_value()) return claims;
-  claims.launcher = "openmpi";
-  TANDEM_ASSIGN_OR_RETURN(claims.rank, IntClaim(env, "OMPI_COMM_WORLD_RANK"));
-  TANDEM_ASSIGN_OR_RETURN(claims.world_size,
-                          IntClaim(env, "OMPI_COMM_WORLD_SIZE"));
-  TANDEM_ASSIGN_OR_RETURN(claims.local_rank,
-                          IntClaim(env, "OMPI_COMM_WORLD_LOCAL_RANK"));
-  TANDEM_ASSIGN_OR_RETURN(claims.local_world_size,
-                          IntClaim(env, "OMPI_COMM_WORLD_LOCAL_SIZE"));
-  // OMPI_COMM_WORLD_NODE_RANK is not the node's number but the process's on its
-  // node; which host rank 0 has is not told at all.
-  if (claims.world_size.has_value() && claims.local_world_size.has_value() &&
-      claims.world_size->value == claims.local_world_size->value) {
-    claims.default_master_addr = kLoopback;
-  }
-  const std::string job =
-      FirstOf(env, {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
-  if (!job.empty()) claims.default_master_port = PortOfJob(job);
-  return claims;
-}
-
 absl::StatusOr<LaunchClaims> ClaimsOfEnvironment(const Environment& env) {
   TANDEM_ASSIGN_OR_RETURN(LaunchClaims torchrun, ClaimsOfTorchrun(env));
   if (torchrun.launcher == "torchrun" || torchrun.launcher == "tandem") {
     return torchrun;
   }
-  TANDEM_ASSIGN_OR_RETURN(LaunchClaims openmpi, ClaimsOfOpenMpi(env));
-  if (openmpi.launcher != "none") return MergeClaims(openmpi, torchrun);
-  TANDEM_ASSIGN_OR_RETURN(LaunchClaims slurm, ClaimsOfSlurm(env));
-  if (slurm.launcher != "none") return MergeClaims(slurm, torchrun);
-  return torchrun;
+  TANDEM_ASSIGN_OR_RETURN(LaunchClaims task, ClaimsOfTasks(env));
+  if (task.launcher == "none") return torchrun;
+  return MergeClaims(std::move(task), torchrun);
 }
 
 absl::StatusOr<std::vector<int>> ParseTasksPerNode(absl::string_view text) {
@@ -211,14 +193,6 @@ std::string FirstHost(absl::string_view nodelist) {
     }
   }
   return host;
-}
-
-int PortOfJob(absl::string_view job) {
-  uint32_t hash = 2166136261u;
-  for (const char c : job) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
-  }
-  return 20000 + static_cast<int>(hash % 10000);
 }
 
 }  // namespace tandem

@@ -8,6 +8,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
+#include "core/base/system_error.h"
 
 namespace tandem {
 namespace {
@@ -32,7 +33,7 @@ absl::StatusOr<std::unique_ptr<SignalPipe>> SignalPipe::Install(
   }
   int fds[2];
   if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0) {
-    return absl::ErrnoToStatus(errno, "pipe2");
+    return SystemError(errno, "pipe2");
   }
   auto result = absl::WrapUnique(new SignalPipe());
   result->read_fd_ = fds[0];

@@ -62,4 +62,6 @@ void StartSignalThread() {
   std::thread(Serve).detach();
 }
 
+bool HasSignalThread() { return is_started; }
+
 }  // namespace tandem

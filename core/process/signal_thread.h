@@ -27,6 +27,10 @@ namespace tandem {
 // programs without fork (posix_spawn, system) hands the blocked signals on.
 void StartSignalThread();
 
+// Whether this process has it: a thread that a forked child lacks, and can do
+// without.
+bool HasSignalThread();
+
 // Who signals all processes of a job (systemd, timeout, PBS), reaches a rank
 // twice, as its launcher passes the signal on: what comes so soon after the
 // first of its kind is an echo of it, and no second request.

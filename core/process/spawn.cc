@@ -19,7 +19,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
+#include "core/base/system_error.h"
 #include "core/process/process_end.h"
+#include "core/process/signal_thread.h"
 
 namespace tandem {
 namespace {
@@ -29,6 +31,7 @@ using Clock = std::chrono::steady_clock;
 // How long to wait between looks at ranks whose pipe something else holds open.
 constexpr std::chrono::milliseconds kTick(50);
 
+// But for the signal thread: forked children have their signals back.
 int CountThreads() {
   DIR* tasks = opendir("/proc/self/task");
   if (tasks == nullptr) return 1;
@@ -37,7 +40,7 @@ int CountThreads() {
     if (entry->d_name[0] != '.') ++count;
   }
   closedir(tasks);
-  return count;
+  return HasSignalThread() ? count - 1 : count;
 }
 
 absl::Status CallGuarded(absl::FunctionRef<absl::Status(int rank)> fn,
@@ -126,7 +129,7 @@ class Ranks {
   absl::Status StartOne(absl::FunctionRef<absl::Status(int rank)> fn,
                         int number) {
     int fds[2];
-    if (pipe2(fds, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe2");
+    if (pipe2(fds, O_CLOEXEC) != 0) return SystemError(errno, "pipe2");
     const pid_t parent = getpid();
     const pid_t pid = fork();
     if (pid == 0) {
@@ -136,8 +139,8 @@ class Ranks {
     close(fds[1]);
     if (pid < 0) {
       close(fds[0]);
-      return absl::ErrnoToStatus(
-          errno, absl::StrCat("cannot start rank ", number, ": fork"));
+      return StartError(errno,
+                        absl::StrCat("cannot start rank ", number, ": fork"));
     }
     fcntl(fds[0], F_SETFL, O_NONBLOCK);
     ranks_.push_back({number, pid, fds[0], ""});

@@ -21,10 +21,11 @@ struct SpawnOptions {
 
 // Calls fn(0) .. fn(nprocs - 1), each in a child process, and waits for all.
 //
-// Call it before this process has any other thread, for a fork copies only the
-// calling one: LibTorch's thread pools, once used, would leave every child with
-// locks that nobody opens and pools that nobody serves. So build tensors and
-// models inside `fn`. With other threads about: FailedPrecondition.
+// Call it before this process has any other thread than the signal thread
+// (core/process/signal_thread.h), for a fork copies only the calling one:
+// LibTorch's thread pools, once used, would leave every child with locks that
+// nobody opens and pools that nobody serves. So build tensors and models inside
+// `fn`. With other threads about: FailedPrecondition.
 //
 // A child ends as fn returns, without running destructors of globals. The first
 // rank that fails ends the others, and its failure is returned, the rank named:

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/owned_fd.h"
 #include "core/base/status_macros.h"
+#include "core/base/system_error.h"
 #include "core/process/process_end.h"
 
 namespace tandem {
@@ -27,8 +28,8 @@ namespace {
 
 using Stream = SubprocessOptions::Stream;
 
-absl::Status SystemError(const char* what) {
-  return absl::ErrnoToStatus(errno, absl::StrCat(what, " failed"));
+absl::Status Failed(const char* what) {
+  return SystemError(errno, absl::StrCat(what, " failed"));
 }
 
 // What the parent reads from, and what the child writes to.
@@ -39,7 +40,7 @@ struct Ends {
 
 absl::StatusOr<Ends> MakePipe() {
   int fds[2];
-  if (pipe2(fds, O_CLOEXEC) != 0) return SystemError("pipe2");
+  if (pipe2(fds, O_CLOEXEC) != 0) return Failed("pipe2");
   return Ends{OwnedFd(fds[0]), OwnedFd(fds[1])};
 }
 
@@ -50,12 +51,12 @@ absl::StatusOr<Ends> MakeTerminal() {
   char name[PATH_MAX];
   if (fd < 0 || grantpt(fd) != 0 || unlockpt(fd) != 0 ||
       ptsname_r(fd, name, sizeof(name)) != 0) {
-    return SystemError("opening a pseudo-terminal");
+    return Failed("opening a pseudo-terminal");
   }
   ends.child = OwnedFd(open(name, O_RDWR | O_NOCTTY | O_CLOEXEC));
   termios mode;
   if (ends.child.get() < 0 || tcgetattr(ends.child.get(), &mode) != 0) {
-    return SystemError("opening a pseudo-terminal");
+    return Failed("opening a pseudo-terminal");
   }
   cfmakeraw(&mode);  // else every newline would come out as two characters
   tcsetattr(ends.child.get(), TCSANOW, &mode);
@@ -147,7 +148,7 @@ absl::StatusOr<Subprocess> Subprocess::Start(const SubprocessOptions& options) {
                           error.child.get(),
                           getpid()};
   const pid_t pid = fork();
-  if (pid < 0) return SystemError("fork");
+  if (pid < 0) return StartError(errno, "fork failed");
   if (pid == 0) RunChild(plan);
   setpgid(pid, pid);  // whoever comes first: a signal may be sent at once
   error.child = OwnedFd();

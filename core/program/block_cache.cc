@@ -25,14 +25,14 @@ constexpr size_t kSlabBytes = size_t{32} << 20;
 constexpr size_t kLookEvery = size_t{64} << 20;
 
 BlockCacheOptions WithinLimit(BlockCacheOptions options) {
-  const uint64_t quarter = MemoryLimit(options.cgroup_root) / 4;
+  const uint64_t quarter = MemoryLimit(options.control_groups) / 4;
   options.max_cached_bytes =
       std::min<uint64_t>(options.max_cached_bytes, quarter);
   return options;
 }
 
-size_t LeastAvailable(const std::string& cgroup_root) {
-  const uint64_t limit = MemoryLimit(cgroup_root);
+size_t LeastAvailable(const ControlGroups& control_groups) {
+  const uint64_t limit = MemoryLimit(control_groups);
   return limit == kNoMemoryLimit ? 0 : limit / 32;
 }
 
@@ -78,7 +78,7 @@ struct BlockCache::Slab {
 
 BlockCache::BlockCache(const BlockCacheOptions& options)
     : options_(WithinLimit(options)),
-      least_available_(LeastAvailable(options.cgroup_root)) {
+      least_available_(LeastAvailable(options.control_groups)) {
   static_assert(sizeof(Block) <= kHeader && sizeof(Slab) <= kHeader);
 }
 
@@ -167,7 +167,7 @@ void BlockCache::LookAround(size_t bytes) {
   if (least_available_ == 0) return;
   const uint64_t before = moved_bytes_.fetch_add(bytes);
   if (before / kLookEvery == (before + bytes) / kLookEvery) return;
-  if (AvailableMemory(options_.cgroup_root) < least_available_) Trim();
+  if (AvailableMemory(options_.control_groups) < least_available_) Trim();
 }
 
 void BlockCache::Push(Block* block) {

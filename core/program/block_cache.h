@@ -12,10 +12,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "core/device/control_group.h"
 #include "core/program/size_classes.h"
 
 namespace tandem {
@@ -26,10 +26,10 @@ struct BlockCacheOptions {
   size_t max_cached_bytes = size_t{4} << 30;
   // Ask for huge pages (MADV_HUGEPAGE) under blocks that can use them.
   bool huge_pages = true;
-  // Where the control group is (core/device/available_memory.h). Where it has a
-  // limit, all free blocks are given back when less than a 32nd of it is left:
-  // other processes of the group, that keep theirs, too, share it.
-  std::string cgroup_root = "/sys/fs/cgroup";
+  // Where the control groups are (core/device/available_memory.h). Where there
+  // is a limit, all free blocks are given back when less than a 32nd of it is
+  // left: other processes of the group, that keep theirs, too, share it.
+  ControlGroups control_groups;
 };
 
 // Thread-safe. Blocks must not outlive it.

@@ -80,16 +80,17 @@ std::map<std::string, std::string> FlagValues() {
   return values;
 }
 
-std::string FirstGiven(const std::vector<std::string>& names) {
+absl::Status CheckUseless(const std::vector<std::string>& names,
+                          absl::string_view why) {
   for (const std::string& name : names) {
     const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
     CHECK(flag != nullptr) << "no flag --" << name;
     const std::string value = flag->CurrentValue();
-    if (value != flag->DefaultValue()) {
-      return absl::StrCat("--", name, "=", value);
-    }
+    if (value == flag->DefaultValue()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", name, "=", value, " was given, but ", why, ": leave it out"));
   }
-  return "";
+  return absl::OkStatus();
 }
 
 std::string HelpText(absl::string_view usage) {

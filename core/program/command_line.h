@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -40,9 +41,11 @@ absl::StatusOr<std::vector<std::string>> ParseCommandLine(
 // text for the same value.
 std::map<std::string, std::string> FlagValues();
 
-// The first of these flags, known ones, that has another value than unless it
-// is given, as "--NAME=VALUE"; "": none has. For those that would do nothing.
-std::string FirstGiven(const std::vector<std::string>& names);
+// InvalidArgument for the first of these flags, known ones, that has another
+// value than unless it is given, as it would do nothing: "--NAME=VALUE was
+// given, but WHY: leave it out".
+absl::Status CheckUseless(const std::vector<std::string>& names,
+                          absl::string_view why);
 
 // What --help prints.
 std::string HelpText(absl::string_view usage);

@@ -22,6 +22,13 @@ int ExitCodeOf(const absl::Status& status) {
   }
 }
 
+absl::Status RefusedIfMendable(const absl::Status& status) {
+  if (!absl::IsPermissionDenied(status) && !absl::IsAlreadyExists(status)) {
+    return status;
+  }
+  return absl::FailedPreconditionError(status.message());
+}
+
 int Conclude(absl::string_view program, const absl::Status& status) {
   if (!status.ok()) {
     const std::string line =

@@ -18,6 +18,12 @@ constexpr int kExitRefused = 2;  // the user can mend it in what they gave
 // 0 for OK.
 int ExitCodeOf(const absl::Status& status);
 
+// What the system says of a path that the user named, when it is tried for the
+// first time: where they may not write there, or something stands there
+// (PermissionDenied, AlreadyExists), that is theirs to mend as well, and
+// FailedPrecondition. A disk that is full, or fails, is no mistake of theirs.
+absl::Status RefusedIfMendable(const absl::Status& status);
+
 // What main returns: that; an error is written to stderr before, as
 // "PROGRAM: MESSAGE", without what a terminal would obey
 // (core/base/printable.h).

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -90,16 +91,33 @@ std::string TypeOf(const absl::CommandLineFlag& flag) {
   return is_number ? "a number" : "";
 }
 
+// Where `value` is a number, it is too large (or too small) for the flag.
+std::string LimitOf(const absl::CommandLineFlag& flag,
+                    absl::string_view value) {
+  absl::ConsumePrefix(&value, "-");
+  if (value.empty() || !std::all_of(value.begin(), value.end(), [](char c) {
+        return absl::ascii_isdigit(static_cast<unsigned char>(c));
+      })) {
+    return "";
+  }
+  if (flag.IsOfType<int>() || flag.IsOfType<std::optional<int>>()) {
+    return absl::StrCat(" of at most ", std::numeric_limits<int>::max());
+  }
+  return flag.IsOfType<int64_t>()
+             ? absl::StrCat(" of at most ", std::numeric_limits<int64_t>::max())
+             : "";
+}
+
 absl::Status CheckValue(absl::CommandLineFlag& flag, const std::string& value) {
   std::string error;
   if (IsAbseils(flag.Filename()) || flag.ParseFrom(value, &error)) {
     return absl::OkStatus();
   }
   const std::string type = TypeOf(flag);
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", flag.Name(), "=", value, ": ",
-                   type.empty() ? error : absl::StrCat("takes ", type),
-                   "; the flag: ", flag.Help()));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag.Name(), "=", value, ": ",
+      type.empty() ? error : absl::StrCat("takes ", type, LimitOf(flag, value)),
+      "; the flag: ", flag.Help()));
 }
 
 constexpr char kFlagFile[] = "flagfile";

@@ -47,8 +47,10 @@ void OnSignal(int signal_number, siginfo_t* info, void* /*context*/) {
       std::chrono::duration_cast<std::chrono::milliseconds>(kSignalEcho)
           .count();
   if (now - first < kEchoInMs) return;
-  // A launcher that wants its ranks to end at once kills them.
-  if (info->si_code <= 0 && info->si_pid == launcher) return;
+  // A launcher that wants its ranks to end at once kills them. Who signals a
+  // container's process from outside has no number in there: 0.
+  const pid_t repeats = launcher;
+  if (repeats != 0 && info->si_code <= 0 && info->si_pid == repeats) return;
   EndBySignal(signal_number);
 }
 
@@ -80,6 +82,13 @@ absl::Duration InterruptGrace() {
 }
 
 int InterruptSignal() { return interrupt_signal.load(); }
+
+bool IsInterruptPressing() {
+  const int signal = InterruptSignal();
+  if (signal != 0 && signal != SIGUSR1) return true;
+  return first_at[SIGINT] != 0 || first_at[SIGTERM] != 0 ||
+         first_at[SIGHUP] != 0;
+}
 
 void AdoptInterrupt(int signal) { interrupt_signal = signal; }
 

@@ -19,13 +19,17 @@ namespace tandem {
 // been done: then threads that are there already may run the handler.
 void HandleInterrupts();
 
-// How long after the wish to stop a wait for other ranks goes on: 5 s unless
-// set. Thread-safe.
+// How long after a wish to stop that presses (IsInterruptPressing) a wait for
+// other ranks goes on: 5 s unless set. Thread-safe.
 void SetInterruptGrace(absl::Duration grace);
 absl::Duration InterruptGrace();
 
 // The signal that asked to stop, or 0.
 int InterruptSignal();
+// Whether what asked to stop kills whoever takes long over it: SIGINT, SIGTERM
+// or SIGHUP, and not SIGUSR1 alone, by which a scheduler or a launcher gives as
+// much time as it takes.
+bool IsInterruptPressing();
 // It is `signal` from now on: what the ranks that stop together have agreed on.
 void AdoptInterrupt(int signal);
 

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
+#include "core/program/exit_code.h"
 
 namespace tandem {
 namespace {
@@ -32,12 +33,15 @@ int rank_in_prefix = 0;
 void WritePrefix(std::ostream& out, const google::LogMessageInfo& line,
                  void* rank) {
   const google::LogMessageTime& t = line.time;
+  const int number = *static_cast<const int*>(rank);
   out << line.severity[0] << std::setw(2) << 1 + t.month() << std::setw(2)
       << t.day() << ' ' << std::setw(2) << t.hour() << ':' << std::setw(2)
       << t.min() << ':' << std::setw(2) << t.sec() << '.' << std::setw(6)
-      << t.usec() << " rank " << *static_cast<const int*>(rank) << " thread "
-      << line.thread_id << ' ' << line.filename << ':' << line.line_number
-      << ']';
+      << t.usec()
+      << (number == kLauncherLogs ? " launcher"
+                                  : absl::StrCat(" rank ", number))
+      << " thread " << line.thread_id << ' ' << line.filename << ':'
+      << line.line_number << ']';
 }
 
 std::string BaseName(absl::string_view path) {
@@ -80,17 +84,18 @@ class LogFile : public google::base::Logger {
 
 absl::StatusOr<int> OpenLogFile(const std::string& directory,
                                 const std::string& file) {
+  const std::string name = absl::StrCat("the log folder ", directory);
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the log folder ", directory, ": cannot make it: ", error.message()));
+    return RefusedIfMendable(absl::ErrnoToStatus(
+        error.value(), absl::StrCat(name, ": cannot make it")));
   }
   const int fd =
       open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("the log folder ", directory,
-                                                   ": cannot write ", file));
+    return RefusedIfMendable(absl::ErrnoToStatus(
+        errno, absl::StrCat(name, ": cannot write ", file)));
   }
   return fd;
 }

@@ -1,6 +1,6 @@
 // Logging of a program, by glog. For programs only: a library never calls it.
 //
-// Every line names its rank:
+// Every line names its rank, or that it is a launcher's:
 //   I1121 12:10:48.123456 rank 3 thread 4711 train.cc:12] message
 // LibTorch's CHECK and LOG are glog's too, as far as its headers hold them
 // (C10_USE_GLOG).
@@ -16,6 +16,9 @@
 #include "absl/strings/string_view.h"
 
 namespace tandem {
+
+// In the place of a rank: the lines are of a process that starts ranks.
+constexpr int kLauncherLogs = -1;
 
 struct LoggingOptions {
   int rank = 0;

@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/device/cpu_quota.h"
 #include "core/program/caching_allocator.h"
+#include "core/program/host_recorder.h"
 
 namespace tandem {
 namespace {
@@ -108,7 +110,7 @@ bool IsBoundToCores() {
 }
 
 void ConfigureProcess(int intra_op_threads) {
-  setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
+  TurnOffHostRecorder();
   UseExpandableSegments();
   at::set_num_threads(intra_op_threads);
   constexpr int kGreatestMmapThreshold = 32 << 20;  // glibc's limit
@@ -129,6 +131,16 @@ void SetLibTorchLogLevel() {
 }
 
 void IgnoreBrokenConnections() { signal(SIGPIPE, SIG_IGN); }
+
+void RaiseFileLimit() {
+  constexpr rlim_t kEnough = 65536;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t most = std::min(limit.rlim_max, kEnough);
+  if (limit.rlim_cur >= most) return;
+  limit.rlim_cur = most;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 void IgnoreFileSizeSignal() { signal(SIGXFSZ, SIG_IGN); }
 

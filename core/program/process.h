@@ -37,8 +37,8 @@ bool IsBoundToCores();
 // every step, and to map, fault and unmap them each time costs several percent
 // of it (docs/performance.md). Has memory of GPUs come from segments that grow,
 // unless PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF is set. Turns c10d's
-// flight recorder off unless TORCH_FR_BUFFER_SIZE is set: it takes a stack
-// trace of each collective. Call before any of these is used.
+// flight recorder of the host's works off (core/program/host_recorder.h). Call
+// before any of these is used, and before there are other threads.
 void ConfigureProcess(int intra_op_threads);
 
 // LibTorch logs errors alone, or what TORCH_CPP_LOG_LEVEL asks for: c10d warns
@@ -46,9 +46,15 @@ void ConfigureProcess(int intra_op_threads);
 // has ended.
 void SetLibTorchLogLevel();
 
-// A connection that another rank has closed is an error of the call that writes
-// to it (Gloo's do), and not a signal that ends this process unheard.
+// A connection that another rank has closed, and an output that nobody reads
+// any more (train | head), is an error of the call that writes to it, and not a
+// signal that ends this process unheard.
 void IgnoreBrokenConnections();
+
+// Has this process, and those that it starts, open as many files as the hard
+// limit allows, 65,536 at most: the soft one (ulimit -n) is for programs that
+// cannot have so many.
+void RaiseFileLimit();
 
 // A file that grows beyond what `ulimit -f` allows is an error of the call that
 // writes to it, and not a signal that ends this process unheard.

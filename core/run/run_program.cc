@@ -5,6 +5,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/program/logging.h"
+#include "core/program/openmp_waits.h"
 #include "core/program/process.h"
 #include "core/run/flight_dumps.h"
 #include "core/run/run_ranks.h"
@@ -24,7 +25,6 @@ absl::Status PrepareProcess(const RunOptions& options, const Launch& launch) {
   CoreSharing sharing;
   sharing.ranks = launch.local_world_size;
   ConfigureProcess(IntraOpThreads(requested, sharing));
-  if (launch.world_size > 1) IgnoreBrokenConnections();
   return absl::OkStatus();
 }
 
@@ -45,6 +45,7 @@ absl::Status RunConnected(const RunOptions& options, const Launch& launch,
 
 int RunProgram(int argc, char** argv, const RunOptions& options,
                const std::function<absl::Status(Rank& rank)>& run) {
+  WaitPassivelyWhereBusy(argc, argv);
   RanksProgram program;
   program.name = options.name;
   program.usage = options.usage;

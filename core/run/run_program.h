@@ -47,10 +47,12 @@ struct RunOptions {
   int intra_op_threads = 0;
 };
 
-// What main returns: see RunRanks (core/run/run_ranks.h). Each rank starts its
-// log, takes its share of the cores, connects to the others, and calls `run`;
-// an exception of LibTorch's becomes a Status. When `run` fails the other ranks
-// are told why, and end.
+// What main returns: see RunRanks (core/run/run_ranks.h). Call it first in
+// main: on a busy machine it starts the program anew (WaitPassivelyWhereBusy,
+// core/program/openmp_waits.h). Each rank starts its log, takes its share of
+// the cores, connects to the others, and calls `run`; an exception of
+// LibTorch's becomes a Status. When `run` fails the other ranks are told why,
+// and end.
 int RunProgram(int argc, char** argv, const RunOptions& options,
                const std::function<absl::Status(Rank& rank)>& run);
 

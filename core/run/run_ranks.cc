@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,6 +27,8 @@
 #include "core/program/command_line.h"
 #include "core/program/exit_code.h"
 #include "core/program/interrupt.h"
+#include "core/program/logging.h"
+#include "core/program/openmp_waits.h"
 #include "core/program/process.h"
 #include "core/replace/job_member.h"
 #include "core/replace/lost_rank.h"
@@ -124,22 +127,32 @@ StoreRendezvousOptions RendezvousOf(const Launch& node, int port,
   options.nnodes = node.nnodes;
   options.coordinator.ranks_per_node = node.local_world_size;
   options.coordinator.join_timeout = absl::ToChronoMilliseconds(join_timeout);
+  options.say = &SayAsLauncher;
   return options;
+}
+
+// Of a launcher: without files, which are its ranks'.
+void StartLauncherLogs(const RanksProgram& program) {
+  LoggingOptions logging;
+  logging.rank = kLauncherLogs;
+  // A program's main may have started it.
+  InitLogging(program.name, logging).IgnoreError();
 }
 
 // Starts this node's ranks, each of which runs this program again.
 int StartRanks(const LaunchPlan& plan, int argc, char** argv,
                const RanksProgram& program, const GraceSettings& grace) {
+  StartLauncherLogs(program);
   auto rank_counts = RankCountsOf(plan, program);
   if (!rank_counts.ok()) return Refuse(program, rank_counts.status());
-  // Of what this process itself asks of the store, which is nothing.
-  constexpr std::chrono::minutes kTimeout(30);
-  HostedStore served;
+  // Of what this process itself asks of the store, which is to be connected.
+  static constexpr std::chrono::minutes kTimeout(1);
   LauncherOptions launcher;
-  launcher.serve_store = [&](const std::string& host,
+  launcher.serve_store = [served = std::make_shared<HostedStore>()](
+                             const std::string& host,
                              int port) -> absl::StatusOr<int> {
-    TANDEM_ASSIGN_OR_RETURN(served, ServeTcpStore(host, port, kTimeout));
-    return served.port;
+    TANDEM_ASSIGN_OR_RETURN(*served, ServeTcpStore(host, port, kTimeout));
+    return served->port;
   };
   launcher.tell_nodes = &TellOfDeath;
   launcher.can_be_lost = program.can_be_lost;
@@ -164,6 +177,7 @@ int StartRanks(const LaunchPlan& plan, int argc, char** argv,
   launcher.refusal_code = kExitRefused;
   launcher.restart_delay = absl::ToChronoMilliseconds(grace.restart_delay);
   launcher.stop_grace = absl::ToChronoMilliseconds(grace.stop_grace);
+  if (SpinsInVain()) HaveChildrenWaitPassively();
   return RunLauncher(plan, std::vector<std::string>(argv, argv + argc),
                      launcher);
 }
@@ -185,7 +199,8 @@ int RunRank(const RanksProgram& program, const Launch& launch) {
   }
   // Whatever broke after the wish to stop, broke because ranks stopped, but for
   // a wait that it ended.
-  const absl::Status stopped = InterruptError();
+  const absl::Status stopped =
+      absl::IsCancelled(status) ? status : InterruptError();
   Fail(program, HasInterruptedWait()
                     ? Annotate(status, absl::StrCat(stopped.message(),
                                                     " while it waited"))
@@ -193,12 +208,12 @@ int RunRank(const RanksProgram& program, const Launch& launch) {
   return 128 + signal_number;
 }
 
-}  // namespace
-
-int RunRanks(int argc, char** argv, const RanksProgram& program) {
+int Run(int argc, char** argv, const RanksProgram& program) {
   StartSignalThread();
   SetLibTorchLogLevel();
   IgnoreFileSizeSignal();
+  IgnoreBrokenConnections();
+  RaiseFileLimit();
   const absl::Status read = ReadCommandLine(argc, argv, program);
   if (!read.ok()) return Refuse(program, read);
   const absl::StatusOr<LaunchPlan> plan = PlanOfProcess();
@@ -216,6 +231,15 @@ int RunRanks(int argc, char** argv, const RanksProgram& program) {
   if (plan->is_launcher) return StartRanks(*plan, argc, argv, program, *grace);
   SetInterruptGrace(WaitsAfterInterrupt(grace->stop_grace));
   return RunRank(program, plan->launch);
+}
+
+}  // namespace
+
+int RunRanks(int argc, char** argv, const RanksProgram& program) {
+  // Of a thread that cannot be started, above all.
+  const absl::StatusOr<int> exit_code =
+      CatchTorchOr([&] { return Run(argc, argv, program); });
+  return exit_code.ok() ? *exit_code : Fail(program, exit_code.status());
 }
 
 }  // namespace tandem

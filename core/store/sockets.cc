@@ -1,6 +1,8 @@
 #include "core/store/sockets.h"
 
 #include <glog/logging.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -14,9 +16,9 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/base/system_error.h"
 
 namespace tandem {
 namespace {
@@ -59,8 +61,7 @@ absl::Status BindError(int error, const std::string& host, int port) {
         ": this is not an address of this machine, and the rank that serves "
         "the store must run where the master address points"));
   }
-  return absl::ErrnoToStatus(
-      error, absl::StrCat("cannot listen on ", host, ":", port));
+  return SystemError(error, absl::StrCat("cannot listen on ", host, ":", port));
 }
 
 int PortOf(const sockaddr_storage& address) {
@@ -87,6 +88,28 @@ bool IsLoopback(const addrinfo& address) {
   }
   const auto* four = reinterpret_cast<const sockaddr_in*>(address.ai_addr);
   return ntohl(four->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+// Stands for all interfaces: 0.0.0.0 and ::.
+bool IsEvery(const addrinfo& address) {
+  if (address.ai_family == AF_INET6) {
+    return IN6_IS_ADDR_UNSPECIFIED(
+        &reinterpret_cast<const sockaddr_in6*>(address.ai_addr)->sin6_addr);
+  }
+  const auto* four = reinterpret_cast<const sockaddr_in*>(address.ai_addr);
+  return four->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+absl::Status CheckNotEvery(const addrinfo* list, const std::string& host) {
+  for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
+    if (!IsEvery(*one)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the address \"", host,
+        "\" stands for all interfaces, and a store is served on one alone: "
+        "give an address of the machine that serves it, which the others "
+        "reach"));
+  }
+  return absl::OkStatus();
 }
 
 bool IsLiteral(const std::string& host) {
@@ -127,6 +150,35 @@ Listening TryToListen(const addrinfo& address) {
   return {-1, error};
 }
 
+// What is sent to a loopback interface that is down leaves by the default
+// route, and never comes back, or has no route at all.
+bool IsLoopbackUp() {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return true;  // nobody knows
+  bool is_up = false;
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    is_up = is_up || ((one->ifa_flags & IFF_LOOPBACK) != 0 &&
+                      (one->ifa_flags & IFF_UP) != 0);
+  }
+  freeifaddrs(all);
+  return is_up;
+}
+
+// Why this machine has no way to itself, which nothing that comes up later will
+// change; "": a later try may succeed.
+std::string WhyNever(int error, const addrinfo& address) {
+  if (!IsLoopback(address)) return "";
+  if (error == ENETUNREACH || !IsLoopbackUp()) {
+    return "its loopback interface is down (ip link set lo up)";
+  }
+  // Of IPv4, EADDRNOTAVAIL says that no port is free at the moment.
+  const bool is_off = error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
+  if (address.ai_family != AF_INET6 || !is_off) return "";
+  return "IPv6 is off on its loopback interface "
+         "(sysctl net.ipv6.conf.lo.disable_ipv6): give 127.0.0.1, or turn it "
+         "on";
+}
+
 // Connects `fd` to one address within `patience`; what went wrong, as errno.
 int TryToConnect(int fd, const addrinfo& address, milliseconds patience) {
   if (connect(fd, address.ai_addr, address.ai_addrlen) == 0) return 0;
@@ -142,11 +194,13 @@ int TryToConnect(int fd, const addrinfo& address, milliseconds patience) {
 }
 
 // Tries every address of `host` once, until `end`. InvalidArgument when there
-// is none.
+// is none, FailedPrecondition when no try can succeed.
 absl::StatusOr<OwnedFd> TryToReach(const std::string& host, int port,
                                    Clock::time_point end) {
   TANDEM_ASSIGN_OR_RETURN(AddressList list, Resolve(host, port, SOCK_STREAM));
   int error = 0;
+  std::string why;  // of the last one
+  bool is_in_vain = true;
   for (const addrinfo* one = list.get(); one != nullptr; one = one->ai_next) {
     const auto left =
         std::chrono::duration_cast<milliseconds>(end - Clock::now());
@@ -157,14 +211,21 @@ absl::StatusOr<OwnedFd> TryToReach(const std::string& host, int port,
                               std::clamp(left, milliseconds(1), kOneTry))
                : errno;
     if (error == 0) return fd;
+    why = WhyNever(error, *one);
+    is_in_vain = is_in_vain && !why.empty();
   }
-  return absl::ErrnoToStatus(error, "the last try");
+  if (is_in_vain) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this machine cannot reach ", host, ": ", why));
+  }
+  return SystemError(error, "the last try");
 }
 
 }  // namespace
 
 absl::StatusOr<BoundSocket> ListenOn(const std::string& host, int port) {
   TANDEM_ASSIGN_OR_RETURN(AddressList list, Resolve(host, port, SOCK_STREAM));
+  TANDEM_RETURN_IF_ERROR(CheckNotEvery(list.get(), host));
   Listening listening;
   int first_error = 0;
   for (const addrinfo* one = list.get(); one != nullptr; one = one->ai_next) {
@@ -186,24 +247,30 @@ absl::StatusOr<BoundSocket> ListenOn(const std::string& host, int port) {
 }
 
 absl::Status CheckOthersCanReach(const std::string& host) {
-  if (absl::EqualsIgnoreCase(host, "localhost") || IsLiteral(host)) {
-    return absl::OkStatus();
-  }
+  if (IsLiteral(host)) return absl::OkStatus();
   const absl::StatusOr<AddressList> list = Resolve(host, 0, SOCK_STREAM);
   if (!list.ok() || !IsLoopback(**list)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "the master address \"", host, "\" is ",
       AddressText((*list)->ai_addr, (*list)->ai_addrlen),
       " on this machine (see /etc/hosts), which other nodes cannot reach: give "
-      "--master_addr=ADDRESS on every node, an address of this machine that "
-      "they reach"));
+      "--master_addr=ADDRESS, or MASTER_ADDR where the environment has it, on "
+      "every node: an address of this machine that they reach (127.0.0.1 where "
+      "all nodes are this machine)"));
+}
+
+absl::Status CheckOneInterface(const std::string& host) {
+  if (!IsLiteral(host)) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const AddressList list,
+                          Resolve(host, 0, SOCK_STREAM));
+  return CheckNotEvery(list.get(), host);
 }
 
 absl::StatusOr<std::string> LocalAddressTowards(const std::string& host) {
   // Connecting a datagram socket asks the kernel for a route, nothing more.
   TANDEM_ASSIGN_OR_RETURN(AddressList list, Resolve(host, 9, SOCK_DGRAM));
   const int fd = socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return absl::ErrnoToStatus(errno, "cannot make a socket");
+  if (fd < 0) return SystemError(errno, "cannot make a socket");
   absl::Cleanup close_fd = [fd] { close(fd); };
   if (connect(fd, list->ai_addr, list->ai_addrlen) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("no route to ", host));
@@ -221,7 +288,9 @@ absl::StatusOr<OwnedFd> ConnectWhenServed(const std::string& host, int port,
   milliseconds pause(10);
   while (true) {
     absl::StatusOr<OwnedFd> reached = TryToReach(host, port, end);
-    if (reached.ok()) return reached;
+    if (reached.ok() || absl::IsFailedPrecondition(reached.status())) {
+      return reached;
+    }
     const Clock::time_point now = Clock::now();
     if (!absl::IsInvalidArgument(reached.status())) resolved = now;
     if (now - resolved >= kUnresolved) return reached;

@@ -3,10 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -25,6 +23,7 @@
 #include "core/store/guarded_store.h"
 #include "core/store/server.h"
 #include "core/store/sockets.h"
+#include "core/store/store_file.h"
 
 namespace tandem {
 namespace {
@@ -45,25 +44,6 @@ absl::Status CheckPort(int port, int least) {
       "a port is between ", least, " and 65535, but ", port, " was given"));
 }
 
-absl::Status CheckDirectoryOf(const std::string& path) {
-  std::filesystem::path directory = std::filesystem::path(path).parent_path();
-  if (directory.empty()) directory = ".";
-  std::error_code error;
-  if (path.empty() || std::filesystem::is_directory(path, error)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("file://", path, " names no file"));
-  }
-  if (!std::filesystem::is_directory(directory, error)) {
-    return absl::NotFoundError(absl::StrCat(
-        "file://", path, ": there is no directory ", directory.string()));
-  }
-  if (access(directory.c_str(), W_OK | X_OK) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        "file://", path, ": may not write in ", directory.string()));
-  }
-  return absl::OkStatus();
-}
-
 // How long a server that asks for a secret has to say so, to a rank without
 // one: it does so at once.
 constexpr milliseconds kGreets(100);
@@ -78,6 +58,7 @@ milliseconds Left(Clock::time_point end) {
 absl::StatusOr<StorePtr> ConnectUnguarded(const std::string& host, int port,
                                           milliseconds timeout,
                                           std::optional<StoreServer> server) {
+  const Clock::time_point end = Clock::now() + timeout;
   // c10d's client would print a stack trace for every try that fails, and wait
   // for ever for a server that accepts and does not answer.
   TANDEM_ASSIGN_OR_RETURN(const OwnedFd first,
@@ -87,7 +68,7 @@ absl::StatusOr<StorePtr> ConnectUnguarded(const std::string& host, int port,
         "the store asks for the job's secret: give --job_secret_file to this "
         "rank, too");
   }
-  return CallWithin<StorePtr>(timeout, [=]() -> StorePtr {
+  return CallWithin<StorePtr>(std::max(Left(end), kGreets), [=]() -> StorePtr {
     const c10d::TCPStoreOptions options = TcpOptions(port, timeout);
     if (server.has_value()) {
       return c10::make_intrusive<StoreClient>(host, options, *server);
@@ -192,7 +173,7 @@ absl::StatusOr<StorePtr> OpenFileStore(const std::string& path, int rank,
                                        int world_size,
                                        const std::string& key_prefix,
                                        milliseconds timeout) {
-  TANDEM_RETURN_IF_ERROR(CheckDirectoryOf(path));
+  TANDEM_RETURN_IF_ERROR(MakeStoreFile(path));
   return CatchTorchOr(
       [&]() -> absl::StatusOr<StorePtr> {
         StorePtr store = WithPrefix(

@@ -73,6 +73,14 @@ absl::StatusOr<std::string> ReceiveAll(int fd, size_t size, Deadline deadline) {
 
 // The server's nonce.
 absl::StatusOr<std::string> ReceiveGreeting(int fd, Deadline deadline) {
+  const absl::Status begun = Await(fd, POLLIN, deadline);
+  if (absl::IsDeadlineExceeded(begun)) {
+    return absl::DeadlineExceededError(
+        "no greeting: the store asks for no secret (give --job_secret_file to "
+        "whoever serves it, rank 0 or the launcher, too), its process is "
+        "stopped, or it may open no more files (ulimit -n)");
+  }
+  TANDEM_RETURN_IF_ERROR(begun);
   const absl::StatusOr<std::string> greeting =
       ReceiveAll(fd, kGreetingBytes, deadline);
   if (absl::IsUnavailable(greeting.status())) return greeting.status();
@@ -121,15 +129,31 @@ absl::StatusOr<std::vector<std::string>> GuardedConnection::Call(
   absl::MutexLock lock(&mutex_);
   if (!fd_) return absl::UnavailableError("the connection is lost");
   const absl::StatusOr<std::string> answer = Exchange(text, deadline);
-  if (answer.ok()) return DecodeAnswer(*answer);
-  // An answer that comes later would be taken for the next one's.
-  fd_ = OwnedFd();
-  return answer.status();
+  if (!answer.ok()) return answer.status();
+  return DecodeAnswer(*answer);
 }
 
 absl::StatusOr<std::string> GuardedConnection::Exchange(
     const std::string& request, Deadline deadline) {
-  TANDEM_RETURN_IF_ERROR(SendAll(fd_.get(), sealer_.Seal(request), deadline));
+  const absl::Status sent = SendAll(fd_.get(), sealer_.Seal(request), deadline);
+  if (!sent.ok()) {
+    fd_ = OwnedFd();  // half a request may be on its way
+    return sent;
+  }
+  ++owed_;
+  while (true) {
+    absl::StatusOr<std::string> answer = NextAnswer(deadline);
+    if (absl::IsDeadlineExceeded(answer.status())) return answer;
+    if (!answer.ok()) {
+      fd_ = OwnedFd();
+      return answer;
+    }
+    // Those to earlier calls come first.
+    if (--owed_ == 0) return answer;
+  }
+}
+
+absl::StatusOr<std::string> GuardedConnection::NextAnswer(Deadline deadline) {
   std::array<char, 16384> bytes;
   while (true) {
     TANDEM_ASSIGN_OR_RETURN(std::optional<std::string> answer, opener_.Next());

@@ -10,33 +10,16 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "core/base/private_file.h"
 #include "core/base/random_bytes.h"
 #include "core/base/status_macros.h"
 
 namespace tandem {
 namespace {
 
-constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
-
 std::string Name(const std::string& path) {
   return absl::StrCat("the job secret in ", path);
-}
-
-absl::Status CheckOwner(const struct stat& file, const std::string& path) {
-  if (file.st_uid != geteuid()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        Name(path), " is a file of user ", file.st_uid,
-        ", but this process is of user ", geteuid(), ": give a file of yours"));
-  }
-  if ((file.st_mode & kOthers) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        Name(path), " is open to others (mode ",
-        absl::StrFormat("%04o", file.st_mode & 07777), "): chmod 600 ", path,
-        ", and make a new secret if somebody may have read it"));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status CheckSize(size_t bytes, const std::string& path) {
@@ -72,7 +55,10 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
     return absl::InvalidArgumentError(
         absl::StrCat(Name(path), " is no regular file"));
   }
-  TANDEM_RETURN_IF_ERROR(CheckOwner(file, path));
+  TANDEM_RETURN_IF_ERROR(CheckPrivate(
+      file, Name(path),
+      absl::StrCat("chmod 600 ", path,
+                   ", and make a new secret if somebody may have read it")));
   const auto size = static_cast<size_t>(file.st_size);
   constexpr size_t kLineEnd = 2;  // at most, and not the secret's
   if (size > kMostSecretBytes + kLineEnd) return CheckSize(size, path);

@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/random_bytes.h"
 #include "core/base/status_macros.h"
+#include "core/base/system_error.h"
 #include "core/store/guard/handshake.h"
 #include "core/store/guard/key_values.h"
 #include "core/store/guard/session.h"
@@ -61,7 +62,7 @@ class Loop {
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 ||
         !Watch(EPOLL_CTL_ADD, stop_, EPOLLIN) ||
         !Watch(EPOLL_CTL_ADD, fd, EPOLLIN)) {
-      return absl::ErrnoToStatus(errno, "serve a store");
+      return SystemError(errno, "serve a store");
     }
     return absl::OkStatus();
   }
@@ -138,9 +139,22 @@ class Loop {
     Visitor* const visitor = visitors_.Find(fd);
     if (visitor == nullptr) return;  // gone since the events were read
     const bool was_member = visitor->session.is_member();
-    if (!visitor->is_over && !Receive(*visitor)) return visitors_.Remove(fd);
+    const bool listens = !visitor->is_over && !visitor->must_read;
+    if (listens && !Receive(*visitor)) return visitors_.Remove(fd);
     if (!was_member && visitor->session.is_member()) visitors_.NoteMember(fd);
     Send(*visitor);
+    GoOn(fd);
+  }
+
+  // With what one asked for while there was too much to send.
+  void GoOn(int fd) {
+    for (Visitor* visitor = visitors_.Find(fd);
+         visitor != nullptr && !visitor->is_over && !visitor->must_read &&
+         visitor->session.has_more();
+         visitor = visitors_.Find(fd)) {
+      visitor->is_over = !visitor->session.Take("", &table_);
+      Send(*visitor);
+    }
   }
 
   // False when the connection has ended.
@@ -199,7 +213,7 @@ absl::StatusOr<std::unique_ptr<GuardServer>> GuardServer::Start(
   CHECK(!secret.empty());
   OwnedFd stop(eventfd(0, EFD_CLOEXEC));
   OwnedFd epoll(epoll_create1(EPOLL_CLOEXEC));
-  if (!stop || !epoll) return absl::ErrnoToStatus(errno, "serve a store");
+  if (!stop || !epoll) return SystemError(errno, "serve a store");
   auto loop = std::make_unique<Loop>(std::move(listener), std::move(epoll),
                                      stop.get(), secret);
   TANDEM_RETURN_IF_ERROR(loop->Prepare());

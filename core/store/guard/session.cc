@@ -19,6 +19,8 @@ bool Session::Take(absl::string_view bytes, KeyValues* table) {
   if (!is_member()) return true;
   opener_->Append(bytes);
   while (true) {
+    has_more_ = output_.size() >= kMostMessageBytes;
+    if (has_more_) return true;
     const absl::StatusOr<std::optional<std::string>> request = opener_->Next();
     if (!request.ok()) return false;
     if (!request->has_value()) return true;

@@ -31,6 +31,10 @@ class Session {
   // a proof.
   bool Take(absl::string_view bytes, KeyValues* table);
 
+  // Whether requests may stand in line whose answers would be too much at once
+  // to keep: a Take of nothing goes on with them, when the output is sent.
+  bool has_more() const { return has_more_; }
+
   // What is to be sent, for the caller to take from its front.
   std::string& output() { return output_; }
 
@@ -43,6 +47,7 @@ class Session {
   std::string proof_;
   std::string output_;
   bool has_spoken_ = false;
+  bool has_more_ = false;
   std::optional<FrameOpener> opener_;
   std::optional<FrameSealer> sealer_;
 };

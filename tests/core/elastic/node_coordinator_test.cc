@@ -28,6 +28,11 @@ class NodeCoordinatorTest : public testing::Test {
     }
     return coordinator_.Decide(states_, now_);
   }
+  // Node 0 was stopped, and has heard nobody.
+  const NodeGroup& AfterSleepOf(seconds time) {
+    now_ += time;
+    return coordinator_.Decide(states_, now_);
+  }
   const NodeGroup& Seconds(int n) {
     while (--n > 0) Second();
     return Second();
@@ -98,6 +103,16 @@ TEST_F(NodeCoordinatorTest, ANodeThatIsGoneIsLeftOut) {
   EXPECT_EQ(Second().attempt, 1);
   EXPECT_THAT(Second().nodes, ElementsAre(0, 2));
   EXPECT_EQ(Second().why, "without node 1");
+}
+
+TEST_F(NodeCoordinatorTest, WhoIsNotHeardOfWhileThisNodeSleepsIsNotGone) {
+  RunWith({0, 1, 2});
+  EXPECT_EQ(AfterSleepOf(seconds(3600)).order, Order::kRun);
+  EXPECT_EQ(Seconds(20).order, Order::kRun);
+  // It is, if it stays silent.
+  silent_.insert(1);
+  AfterSleepOf(seconds(3600));
+  EXPECT_THAT(Seconds(10).why, HasSubstr("node 1 is gone"));
 }
 
 TEST_F(NodeCoordinatorTest, ADeathIsFollowedByTheSameNodes) {

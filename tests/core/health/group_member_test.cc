@@ -25,6 +25,9 @@ TEST(GroupMemberTest, ASubgroupsRanksAreCalledByTheJobsNumbers) {
   EXPECT_EQ(member.NameOf(0), 1);
   EXPECT_THAT(member.NamesOf({1, 0}), ElementsAre(3, 1));
   EXPECT_EQ(member.ToString(), "rank 3 of {1, 3}");
+  member.rank_names = {0, 3, 6, 9, 12, 15, 18, 21, 24, 27};
+  EXPECT_EQ(member.ToString(),
+            "rank 3 of {0, 3, 6, 9, 12, 15, 18, 21 and 2 more}");
 }
 
 TEST(GroupMemberTest, GroupsOfOneNameAreToldApart) {

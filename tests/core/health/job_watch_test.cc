@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -91,6 +92,43 @@ TEST_F(JobWatchTest, AGroupThatWasRemovedIsLeftAlone) {
   EXPECT_FALSE(gone.HasBeenNotified());
 }
 
+// One break-off takes long (ncclCommAbort may): what other threads do with
+// their groups is not held up by it.
+TEST_F(JobWatchTest, OneThatTakesLongHoldsUpNobody) {
+  absl::Notification begun, may_end;
+  JobWatch watch(Of(store_, 0));
+  watch.Add([&](const std::string&) {
+    begun.Notify();
+    may_end.WaitForNotification();
+  });
+  const int behind = watch.Add([](const std::string&) { FAIL(); });
+  RankThreeFails();
+  const JobWatch::Waiting waiting(&watch);
+  ASSERT_TRUE(begun.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  watch.Remove(behind);
+  std::string why;
+  watch.Remove(watch.Add([&](const std::string& its) { why = its; }));
+  EXPECT_EQ(why, kWhy);
+  may_end.Notify();
+}
+
+// What a break-off uses is there as long as it runs.
+TEST_F(JobWatchTest, RemoveWaitsForItsOwn) {
+  absl::Notification begun;
+  std::atomic<bool> ended{false};
+  JobWatch watch(Of(store_, 0));
+  const int id = watch.Add([&](const std::string&) {
+    begun.Notify();
+    absl::SleepFor(absl::Milliseconds(200));
+    ended = true;
+  });
+  RankThreeFails();
+  const JobWatch::Waiting waiting(&watch);
+  ASSERT_TRUE(begun.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  watch.Remove(id);
+  EXPECT_TRUE(ended);
+}
+
 // In a process of its own, which the wish to stop stays in. The code says what
 // went wrong.
 int EndOfAnInterruptedWait(const StorePtr& store) {
@@ -113,6 +151,32 @@ int EndOfAnInterruptedWait(const StorePtr& store) {
 TEST_F(JobWatchTest, WhoWaitsAfterAnInterruptIsBrokenOffInSeconds) {
   const pid_t child = fork();
   if (child == 0) _exit(EndOfAnInterruptedWait(store_));
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// A scheduler's word, or a launcher's that makes room for a node: a step and
+// its checkpoint may be long, and others wait for whoever has not ended its
+// own.
+int EndOfAWaitThatHasTime(const StorePtr& store) {
+  HandleInterrupts();
+  SetInterruptGrace(absl::Milliseconds(100));
+  JobWatch watch(MemberOfWhole(store, 0, 4));
+  absl::Notification called;
+  watch.Add([&](const std::string&) { called.Notify(); });
+  const JobWatch::Waiting waiting(&watch);
+  kill(getpid(), SIGUSR1);
+  if (called.WaitForNotificationWithTimeout(absl::Seconds(4))) return 1;
+  if (InterruptSignal() != SIGUSR1) return 2;
+  kill(getpid(), SIGTERM);
+  return called.WaitForNotificationWithTimeout(absl::Seconds(30)) ? 0 : 3;
+}
+
+TEST_F(JobWatchTest, WhoMakesRoomWaitsUntilSomethingPresses) {
+  const pid_t child = fork();
+  if (child == 0) _exit(EndOfAWaitThatHasTime(store_));
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFEXITED(status));

@@ -24,6 +24,29 @@ TEST(RollCallTest, NobodyIsAwaitedWhenAllHaveGivenUp) {
   EXPECT_EQ(FailureInJob(zero), "rank 1 gave up: disk full");
 }
 
+TEST(RollCallTest, OfManyRanksSomeAreNamed) {
+  EXPECT_EQ(RankList({3}), "rank 3");
+  EXPECT_EQ(RankList({3, 5}), "ranks 3, 5");
+  EXPECT_EQ(RankList({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}),
+            "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
+}
+
+// Of ten that failed in one operation eight are described.
+TEST(RollCallTest, OfManyFailuresSomeAreDescribed) {
+  constexpr int kRanks = 11;
+  const StorePtr store = NewHashStore(std::chrono::hours(1));
+  constexpr std::chrono::milliseconds kPatience(1);
+  Failures told;
+  for (int rank = 1; rank <= kRanks; ++rank) {
+    told = TellFailure(MemberOfWhole(store, rank % kRanks, kRanks), "bucket 1",
+                       /*asks_job=*/false, kPatience, [] {});
+  }
+  EXPECT_EQ(told.others.find("rank 9 failed"), std::string::npos);
+  EXPECT_NE(told.others.find("rank 8 failed in bucket 1; and 2 more"),
+            std::string::npos)
+      << told.others;
+}
+
 // Rank 1 looks into failures of two groups at once. It may still read the notes
 // of the first when it has done with the second: rank 0 must not go.
 TEST(RollCallTest, ARankHasHeardAllWithItsLastFailure) {

@@ -1,5 +1,7 @@
 // Warnings about late ranks, through the Communicator that gives them.
 
+#include "core/health/straggler_watch.h"
+
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
@@ -7,12 +9,16 @@
 
 #include <chrono>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "absl/status/status.h"
 #include "absl/synchronization/notification.h"
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
+#include "core/health/group_member.h"
+#include "core/store/store.h"
 #include "core/testing/thread_ranks.h"
 #include "tests/core/testing/log_lines.h"
 
@@ -150,6 +156,32 @@ TEST(StragglerWatchTest, SubgroupsSayTheirOwnNameAndTheJobsRanks) {
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(log.lines()[0], HasSubstr("rank 2 is late: rank 1 has waited"));
   EXPECT_THAT(log.lines()[0], HasSubstr("barrier #1 of group \"pair\""));
+}
+
+// Is there when somebody waits for it the third time.
+class LateWork : public c10d::Work {
+ public:
+  bool wait(std::chrono::milliseconds) override {
+    if (++waits_ < 3) throw std::runtime_error("not in time");
+    return true;
+  }
+  bool isCompleted() override { return waits_ >= 3; }
+
+ private:
+  int waits_ = 0;
+};
+
+TEST(StragglerWatchTest, TheStoreDoesNotGrowWithTheCollectivesThatAreLate) {
+  LogLines log;
+  const StorePtr store = NewHashStore(std::chrono::seconds(30));
+  StragglerWatch watch(MemberOfWhole(store, /*rank=*/0, /*size=*/2),
+                       std::chrono::milliseconds(1));
+  for (int sequence = 1; sequence <= 20; ++sequence) {
+    const auto work = c10::make_intrusive<LateWork>();
+    EXPECT_TRUE(watch.Wait(*work, sequence, Bucket).ok());
+    EXPECT_EQ(log.lines().size(), 2 * static_cast<size_t>(sequence));
+  }
+  EXPECT_LE(store->getNumKeys(), 2);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // A launcher whose job goes on with fewer ranks, with real processes:
 // tests/core/launch/probe.cc.
 
+#include <csignal>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -74,6 +75,16 @@ TEST(ElasticTest, NotUnderTheLeastAndTheHistorySaysSo) {
                       "attempts in a row, without a checkpoint in "
                       "between, but the job cannot run on fewer than 2 "
                       "(it can on 2 or 3)")));
+}
+
+TEST(ElasticTest, WhatDivergesTwiceGoesOnWithFewerRanksWhereItMay) {
+  RunningProgram job(
+      Probe({"--nproc_per_node=2", "--min_ranks=1", "--max_restarts=5",
+             "--behaviour=1:diverge:3,0:sleep"}));
+  ASSERT_TRUE(job.AwaitError("goes on with 1 rank instead of 2"));
+  job.process().Signal(SIGTERM);
+  job.Wait();
+  EXPECT_THAT(job.err(), Not(HasSubstr("ended twice in the same way")));
 }
 
 TEST(ElasticTest, StartsAsManyAsAreAllowed) {

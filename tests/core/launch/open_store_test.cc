@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -114,6 +116,46 @@ TEST_F(FileStoreTest, AStaleFileIsTold) {
   const absl::Status again = OpenStore(FileLaunch(0), kLong).status();
   EXPECT_EQ(again.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(again.message(), AllOf(HasSubstr(path_), HasSubstr("Remove it")));
+}
+
+TEST_F(FileStoreTest, NobodyElseMayReadTheFileOrPutOneThere) {
+  const auto mode = [](const std::string& path) {
+    struct stat found {};
+    EXPECT_EQ(stat(path.c_str(), &found), 0) << path;
+    return found.st_mode & 07777;
+  };
+  const auto refusal = [&] { return OpenStore(FileLaunch(0), kLong).status(); };
+  {
+    const auto store = OpenStore(FileLaunch(0), kLong);
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_EQ(mode(path_), 0600u);
+  }
+  std::filesystem::remove(path_);
+  std::ofstream(path_).close();
+  ASSERT_EQ(chmod(path_.c_str(), 0644), 0);
+  absl::Status status = refusal();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(status.message(),
+              HasSubstr(path_ + " is open to others (mode 0644): remove it"));
+  std::filesystem::remove(path_);
+  std::filesystem::create_symlink("/etc/passwd", path_);
+  status = refusal();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  std::filesystem::remove(path_);
+}
+
+TEST_F(FileStoreTest, AFolderInWhichEverybodyMayWriteIsRefused) {
+  const std::string folder = MakeTestDir();
+  Launch launch = FileLaunch(0);
+  launch.rendezvous.path = folder + "/store";
+  ASSERT_EQ(chmod(folder.c_str(), 0777), 0);
+  const absl::Status status = OpenStore(launch, kLong).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("everybody may write in " + folder));
+  // As /tmp is.
+  ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
+  const auto store = OpenStore(launch, kLong);
+  EXPECT_TRUE(store.ok()) << store.status();
 }
 
 TEST_F(FileStoreTest, APathThatCannotBeIsNamed) {

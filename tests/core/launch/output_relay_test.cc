@@ -6,7 +6,11 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -66,6 +70,44 @@ TEST_F(OutputRelayTest, WhatIsNotReadYetComesLater) {
   EXPECT_EQ(got, 1000 * (line.size() + 1));
 }
 
+// Somebody who writes into a pipe waits for its reader, and loses nothing: so
+// does a rank that writes through the launcher.
+TEST_F(OutputRelayTest, WhoReadsSlowlyGetsEverything) {
+  constexpr size_t kAll = 24 << 20;
+  constexpr int kSlower = 8;
+  std::string all;
+  for (int i = 0; all.size() < kAll; ++i) absl::StrAppend(&all, i, "\n");
+  OutputRelay relay(from_.fds[0], &sink_, "", 5);
+  std::string got;
+  size_t written = 0;
+  for (int turn = 0; got.size() < all.size(); ++turn) {
+    const absl::string_view left = absl::string_view(all).substr(written);
+    const ssize_t now = write(from_.fds[1], left.data(), left.size());
+    if (now > 0) written += now;
+    relay.Pump();
+    const std::string some = turn % kSlower == 0 ? to_.Read() : "";
+    ASSERT_EQ(some.find("nobody read them"), std::string::npos);
+    got += some;
+  }
+  EXPECT_TRUE(got == all);
+}
+
+TEST_F(OutputRelayTest, OneThatReadsNothingHoldsNobodyUp) {
+  OutputRelay relay(from_.fds[0], &sink_, "", 5);
+  for (int i = 0; i < 6; ++i) sink_.WriteLine(std::string(1 << 20, 'x'));
+  EXPECT_TRUE(relay.IsHeldUp());
+  from_.Write("more");
+  relay.Pump();
+  EXPECT_THAT(relay.LastLinesRead(), IsEmpty());
+  absl::SleepFor(absl::Seconds(3));
+  EXPECT_FALSE(relay.IsHeldUp());
+  relay.Pump();
+  EXPECT_THAT(relay.LastLinesRead(), ElementsAre("more"));
+  // The sink's thread is to write nothing into the next test's pipe.
+  std::string all;
+  while (!absl::EndsWith(all, "more")) all += to_.Read();
+}
+
 TEST_F(OutputRelayTest, WhatIsNeverReadIsDroppedAndToldOf) {
   const std::string megabyte(1 << 20, 'x');
   for (int i = 0; i < 12; ++i) sink_.WriteLine(megabyte);
@@ -90,6 +132,18 @@ TEST_F(OutputRelayTest, WithoutAPrefixBytesPassAsTheyCome) {
   EXPECT_THAT(relay.LastLinesRead(), ElementsAre("2%"));
 }
 
+TEST_F(OutputRelayTest, TellsWhichLinesAreOutOfSight) {
+  OutputRelay relay(from_.fds[0], &sink_, "[rank 1] ", 5);
+  from_.Write("what led to it\nan error\nof two lines\n");
+  relay.Pump();
+  EXPECT_THAT(relay.LastLinesOutOfSight(), IsEmpty());
+  for (int i = 0; i < 6; ++i) sink_.WriteLine("another rank's");
+  EXPECT_THAT(relay.LastLinesOutOfSight(), ElementsAre("what led to it"));
+  for (int i = 0; i < 2; ++i) sink_.WriteLine("another rank's");
+  EXPECT_THAT(relay.LastLinesOutOfSight(),
+              ElementsAre("what led to it", "an error", "of two lines"));
+}
+
 TEST_F(OutputRelayTest, SeesTheEndOfTheStream) {
   OutputRelay relay(from_.fds[0], &sink_, "", 5);
   relay.Pump();
@@ -112,6 +166,29 @@ TEST_F(OutputRelayTest, AnEndlessLineIsPassedOnInPieces) {
   EXPECT_EQ(to_.Read(), "> " + std::string(64 << 10, 'x') + "\n");
   relay.Finish();
   EXPECT_EQ(to_.Read(), "> y\n");
+}
+
+TEST(OutputSinkTest, StderrSaysOnceThatItsOutputGoesNowhere) {
+  const int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(full, 0);
+  testing::internal::CaptureStderr();
+  {
+    OutputSink sink(full);
+    sink.WriteLine("one");
+    sink.WriteLine("two");
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "tandem: what is printed goes nowhere (No space left on device); "
+            "ranks go on\n");
+  close(full);
+}
+
+TEST_F(OutputRelayTest, APipeHasAReaderAFileHasNone) {
+  EXPECT_TRUE(sink_.has_reader());
+  const int file = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(file, 0);
+  EXPECT_FALSE(OutputSink(file).has_reader());
+  close(file);
 }
 
 TEST(LastLinesTest, KeepsTheLastOnes) {

@@ -32,6 +32,7 @@
 #include "core/launch/restart_count.h"
 #include "core/process/signal_thread.h"
 #include "core/program/command_line.h"
+#include "tests/core/launch/group_files.h"
 
 ABSL_FLAG(std::vector<std::string>, behaviour, {},
           "What ranks do after they have said who they are: RANK:ACTION or "
@@ -43,10 +44,18 @@ ABSL_FLAG(std::string, metrics_file, "",
           "Rank 0 writes one step here, whose loss is 1 / world size.");
 ABSL_FLAG(int, can_be_lost_from, 0,
           "Ranks from this one on can be lost; 0: none can.");
+ABSL_FLAG(int, replacements, 0,
+          "How often the launcher replaces a rank that has died.");
 ABSL_FLAG(int, open_files, 0,
           "How many files the launcher can have open; 0: as many as before.");
+ABSL_FLAG(bool, store_takes_long, false,
+          "The launcher's store is not there as long as any test waits.");
 ABSL_FLAG(int, restart_delay_ms, 1, "The launcher's first restart delay.");
 ABSL_FLAG(int, grace_ms, 5000, "The launcher's grace periods.");
+ABSL_FLAG(int, room_grace_ms, 600000,
+          "How long ranks have that make room for a node.");
+ABSL_FLAG(std::string, group_dir, "",
+          "Where launchers of an elastic job's nodes meet (group_files.h).");
 
 namespace tandem {
 namespace {
@@ -54,8 +63,11 @@ namespace {
 using std::chrono::milliseconds;
 
 std::atomic<int> signals_seen{0};
+std::atomic<int> last_signal{0};
 
 void CountSignal(int) { ++signals_seen; }
+
+void NoteSignal(int signal) { last_signal = signal; }
 
 // Longer than any test waits.
 void SleepLong() { std::this_thread::sleep_for(std::chrono::minutes(10)); }
@@ -93,6 +105,10 @@ sockaddr_in AddressOf(const std::string& host, int port) {
 
 // Stands for a TCPStore: a socket that listens for as long as this process is.
 absl::StatusOr<int> Listen(const std::string& host, int port) {
+  if (absl::GetFlag(FLAGS_store_takes_long)) {
+    std::cerr << "waiting for the store" << std::endl;
+    SleepLong();
+  }
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = AddressOf(host, port);
   socklen_t size = sizeof(address);
@@ -119,13 +135,16 @@ bool CanReachStore(const Rendezvous& rendezvous) {
   return false;
 }
 
-void LeavePid(const std::string& name) {
+void LeaveNumber(const std::string& name, int number) {
   const std::string dir = absl::GetFlag(FLAGS_pid_dir);
   if (dir.empty()) return;
   const std::string path = absl::StrCat(dir, "/", name);
-  std::ofstream(path + ".new") << getpid();
-  std::rename((path + ".new").c_str(), path.c_str());
+  const std::string draft = absl::StrCat(path, ".", getpid());
+  std::ofstream(draft) << number;
+  std::rename(draft.c_str(), path.c_str());
 }
+
+void LeavePid(const std::string& name) { LeaveNumber(name, getpid()); }
 
 // The file that tells that a rank of this attempt has left its pid.
 std::string PidIsLeft(int rank) {
@@ -161,6 +180,30 @@ void IgnoreSignal(int signal) {
   SleepLong();
 }
 
+// Ends by `signal` as a program that stops for it.
+int HeedSignal(int signal) {
+  std::signal(signal, NoteSignal);
+  LeavePid(absl::StrCat("ready_", getpid()));
+  while (last_signal == 0) std::this_thread::sleep_for(milliseconds(5));
+  return 128 + last_signal;
+}
+
+// Of ranks that agree, in the first attempt, to stop by a signal that any of
+// them was sent, and take `save_ms` for it.
+int StopTogether(int save_ms) {
+  if (Restarts().done > 0) return 0;
+  for (const int each : {SIGTERM, SIGUSR1}) std::signal(each, NoteSignal);
+  LeavePid(absl::StrCat("ready_", getpid()));
+  int agreed = 0;
+  while (agreed == 0) {
+    std::this_thread::sleep_for(milliseconds(5));
+    if (last_signal != 0) LeaveNumber("agreed", last_signal);
+    std::ifstream(absl::GetFlag(FLAGS_pid_dir) + "/agreed") >> agreed;
+  }
+  std::this_thread::sleep_for(milliseconds(save_ms));
+  return 128 + agreed;
+}
+
 int SleepWithChild() {
   if (fork() == 0) {
     LeavePid("grandchild");
@@ -173,12 +216,14 @@ int SleepWithChild() {
   return 4;
 }
 
-// More than a pipe holds.
+// More than a pipe holds, to both outputs.
 void Flood(int kilobytes) {
   for (int i = 0; i < kilobytes; ++i) {
-    std::cerr << std::string(1023, 'x') << "\n";
+    for (std::ostream* out : {&std::cout, &std::cerr}) {
+      *out << std::string(1023, 'x') << "\n";
+    }
   }
-  std::cerr << std::flush;
+  std::cout << std::flush;
   LeavePid(absl::StrCat("flooded_", getpid()));
   SleepLong();
 }
@@ -192,6 +237,24 @@ int Act(const std::string& action, int number) {
     std::cerr << "about to exit\nfor a reason" << std::endl;
     return number;
   }
+  if (action == "diverge") {
+    std::cerr << "the loss of step 3 is nan: training has diverged"
+              << std::endl;
+    return number;
+  }
+  if (action == "overflow") {
+    std::cerr << "step 3: layer fc: its output has 2 infinite of 8 values"
+              << std::endl;
+    return number;
+  }
+  if (action == "disconnect") {
+    std::cerr << "all-reduce #2 (bucket 0 of step 1) failed" << std::endl;
+    return number;
+  }
+  if (action == "refuse") {
+    std::cerr << "refused for a reason" << std::endl;
+    return number;
+  }
   if (action == "raise") {
     std::cerr << "about to raise" << std::endl;
     // Under a sanitizer some signals have handlers, which report and exit.
@@ -200,6 +263,8 @@ int Act(const std::string& action, int number) {
   }
   if (action == "count") return CountSignals(number);
   if (action == "ignore") IgnoreSignal(number);
+  if (action == "heed") return HeedSignal(number);
+  if (action == "together") return StopTogether(number);
   if (action == "sleep") SleepLong();
   if (action == "flood") Flood(number);
   if (action == "grandchild") return SleepWithChild();
@@ -263,10 +328,19 @@ int Main(int argc, char** argv) {
   options.serve_store = Listen;
   options.death_grace = milliseconds(absl::GetFlag(FLAGS_grace_ms));
   options.stop_grace = options.death_grace;
+  options.room_grace = milliseconds(absl::GetFlag(FLAGS_room_grace_ms));
   options.refusal_code = 2;
   options.restart_delay = milliseconds(absl::GetFlag(FLAGS_restart_delay_ms));
   const int first = absl::GetFlag(FLAGS_can_be_lost_from);
   if (first > 0) options.can_be_lost = [=](int rank) { return rank >= first; };
+  options.max_replacements = absl::GetFlag(FLAGS_replacements);
+  options.lose = [](const Launch&, int, const std::string&) { return true; };
+  const std::string groups = absl::GetFlag(FLAGS_group_dir);
+  if (!groups.empty()) {
+    options.meet_nodes = [groups](const Launch& node, int /*port*/) {
+      return MeetInFiles(groups, node.node_rank);
+    };
+  }
   LimitOpenFiles(absl::GetFlag(FLAGS_open_files));
   return RunLauncher(*plan, {argv, argv + argc}, options);
 }

@@ -1,8 +1,6 @@
 #include "core/launch/resolve_launch.h"
 
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -43,16 +41,6 @@ std::string Error(const LaunchSettings& flags, const Variables& env) {
   return std::string(error.message());
 }
 
-Environment Captured(const std::string& launcher) {
-  std::ifstream file(absl::StrCat("tests/core/launch/env/", launcher, ".env"));
-  EXPECT_TRUE(file.good()) << launcher;
-  std::stringstream text;
-  text << file.rdbuf();
-  const auto env = Environment::Parse(text.str());
-  EXPECT_TRUE(env.ok()) << env.status();
-  return *env;
-}
-
 TEST(LaunchTest, RankArithmetic) {
   EXPECT_EQ(WorldSizeOf(3, 7), 21);
   EXPECT_EQ(RankOf(2, 7, 6), 20);
@@ -74,64 +62,6 @@ TEST(ResolveLaunchTest, NothingSaidIsOneRank) {
   EXPECT_EQ(plan.launch.rendezvous.kind, Rendezvous::Kind::kNone);
 }
 
-TEST(ResolveLaunchTest, CapturedTorchrun) {
-  const auto plan = ResolveLaunch({}, Captured("torchrun"));
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_FALSE(plan->is_launcher);
-  EXPECT_EQ(Place(plan->launch), "1/2 1/2 0/1");
-  EXPECT_EQ(plan->launch.launcher, "torchrun");
-  EXPECT_EQ(Address(plan->launch), "127.0.0.1:29500");
-  EXPECT_TRUE(plan->launch.rendezvous.served_by_launcher);
-  EXPECT_EQ(plan->launch.rendezvous.key_prefix, "tandem/attempt_0/");
-}
-
-TEST(ResolveLaunchTest, CapturedMpirun) {
-  const auto plan = ResolveLaunch({}, Captured("mpirun"));
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(Place(plan->launch), "1/2 1/2 0/1");
-  EXPECT_EQ(plan->launch.launcher, "openmpi");
-  EXPECT_EQ(plan->launch.rendezvous.host, "127.0.0.1");
-  EXPECT_GE(plan->launch.rendezvous.port, 20000);
-  EXPECT_FALSE(plan->launch.rendezvous.served_by_launcher);
-}
-
-TEST(ResolveLaunchTest, CapturedSrun) {
-  const auto plan = ResolveLaunch({}, Captured("srun"));
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(Place(plan->launch), "1/2 1/2 0/1");
-  EXPECT_EQ(plan->launch.launcher, "slurm");
-  EXPECT_EQ(plan->launch.rendezvous.host, "127.0.0.1");
-  EXPECT_GE(plan->launch.rendezvous.port, 20000);
-  EXPECT_FALSE(plan->launch.rendezvous.served_by_launcher);
-}
-
-TEST(ResolveLaunchTest, FlagsThatAgreeWithTheLauncherAreHeard) {
-  LaunchSettings flags;
-  flags.nproc_per_node = 2;
-  flags.nnodes = 1;
-  flags.rank = 1;
-  for (const char* launcher : {"torchrun", "mpirun", "srun"}) {
-    const auto plan = ResolveLaunch(flags, Captured(launcher));
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    EXPECT_FALSE(plan->is_launcher);
-  }
-}
-
-TEST(ResolveLaunchTest, MasterPortOverridesTheComputedOne) {
-  LaunchSettings flags;
-  flags.master_port = 12345;
-  flags.master_addr = "10.1.1.1";
-  for (const char* launcher : {"mpirun", "srun"}) {
-    const auto plan = ResolveLaunch(flags, Captured(launcher));
-    ASSERT_TRUE(plan.ok()) << plan.status();
-    EXPECT_EQ(Address(plan->launch), "10.1.1.1:12345");
-  }
-  EXPECT_THAT(
-      ResolveLaunch(flags, Captured("torchrun")).status().message(),
-      AllOf(HasSubstr("MASTER_ADDR=127.0.0.1"),
-            HasSubstr("--master_addr=10.1.1.1"), HasSubstr("disagree")));
-}
-
 TEST(ResolveLaunchTest, NprocPerNodeMakesALauncher) {
   LaunchSettings flags;
   flags.nproc_per_node = 3;
@@ -140,6 +70,41 @@ TEST(ResolveLaunchTest, NprocPerNodeMakesALauncher) {
   EXPECT_EQ(Place(plan.launch), "0/3 0/3 0/1");
   EXPECT_EQ(Address(plan.launch), "127.0.0.1:0");
   EXPECT_TRUE(plan.launch.rendezvous.served_by_launcher);
+}
+
+TEST(ResolveLaunchTest, AnIpv6AddressMayStandInBrackets) {
+  LaunchSettings flags;
+  flags.nproc_per_node = 2;
+  flags.master_addr = "[::1]";
+  EXPECT_EQ(Resolve(flags, {}).launch.rendezvous.host, "::1");
+  const Variables env = {{"MASTER_ADDR", "::1"}};  // the same one
+  EXPECT_EQ(Resolve(flags, env).launch.rendezvous.host, "::1");
+  EXPECT_EQ(Resolve({}, {{"RANK", "1"},
+                         {"WORLD_SIZE", "2"},
+                         {"MASTER_ADDR", "[fe80::1]"},
+                         {"MASTER_PORT", "5"}})
+                .launch.rendezvous.host,
+            "fe80::1");
+}
+
+TEST(ResolveLaunchTest, TorchrunsOwnStoreAloneMayBeOnAllInterfaces) {
+  Variables env = {{"RANK", "1"},
+                   {"WORLD_SIZE", "2"},
+                   {"MASTER_ADDR", "0.0.0.0"},
+                   {"MASTER_PORT", "5"},
+                   {"LOCAL_RANK", "1"},
+                   {"LOCAL_WORLD_SIZE", "2"},
+                   {"TORCHELASTIC_RUN_ID", "x"},
+                   {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+  EXPECT_EQ(Address(Resolve({}, env).launch), "0.0.0.0:5");
+  env["TORCHELASTIC_USE_AGENT_STORE"] = "False";  // rank 0 serves it
+  EXPECT_THAT(Error({}, env), HasSubstr("stands for all interfaces"));
+  env.erase("TORCHELASTIC_RUN_ID");  // by hand
+  EXPECT_THAT(Error({}, env), HasSubstr("stands for all interfaces"));
+  LaunchSettings flags;
+  flags.nproc_per_node = 2;
+  flags.master_addr = "[::]";
+  EXPECT_THAT(Error(flags, {}), HasSubstr("\"::\" stands for all interfaces"));
 }
 
 TEST(ResolveLaunchTest, OneProcessNeedsNoLauncher) {

@@ -89,6 +89,29 @@ TEST(RestartTest, WhatWasRefusedIsNotTriedAgain) {
   EXPECT_THAT(job.err(), Not(HasSubstr("restart ")));
 }
 
+// The values would be the same again.
+TEST(RestartTest, WhatDivergesTwiceAtAStepIsNotTriedAThirdTime) {
+  for (const std::string how : {"diverge", "overflow"}) {
+    RunningProgram job(
+        Probe({"--nproc_per_node=2", "--max_restarts=5",
+               absl::StrCat("--behaviour=0:", how, ":3,1:sleep")}));
+    EXPECT_EQ(job.Wait(), 3);
+    EXPECT_THAT(job.err(),
+                AllOf(HasSubstr("restart 1 of 5"),
+                      HasSubstr("ended twice in the same way at the same step"),
+                      Not(HasSubstr("restart 2 of 5"))));
+  }
+}
+
+// Not so a connection, which a job loses at the same place of each attempt as
+// long as a network has a fault.
+TEST(RestartTest, WhatLosesConnectionsTwiceIsTriedAgain) {
+  RunningProgram job(Probe({"--nproc_per_node=2", "--max_restarts=3",
+                            "--behaviour=0:disconnect:3,1:sleep"}));
+  EXPECT_EQ(job.Wait(), 3);
+  EXPECT_THAT(job.err(), HasSubstr("gives up after 3 restarts"));
+}
+
 TEST(RestartTest, ASignalEndsAJobForGood) {
   const std::string dir = MakeTestDir();
   RunningProgram job(
@@ -101,15 +124,56 @@ TEST(RestartTest, ASignalEndsAJobForGood) {
   EXPECT_THAT(job.err(), Not(HasSubstr("restart ")));
 }
 
+// How a launcher would go on after a death.
+const std::vector<std::vector<std::string>>& WaysToGoOn() {
+  static const auto* const ways = new std::vector<std::vector<std::string>>{
+      {"--max_restarts=3"},
+      {"--max_restarts=3", "--min_ranks=1"},
+      {"--replacements=2"},
+      {"--can_be_lost_from=1"}};
+  return *ways;
+}
+
+void ExpectStoppedByItself(RunningProgram& job, int signal) {
+  EXPECT_EQ(job.Wait(), 128 + signal) << job.err();
+  EXPECT_THAT(job.err(),
+              AllOf(HasSubstr("was stopped by SIG"), Not(HasSubstr("restart ")),
+                    Not(HasSubstr("is started again")),
+                    Not(HasSubstr("go on without it"))));
+}
+
+std::vector<std::string> ThreeRanks(const std::vector<std::string>& way,
+                                    const std::string& rank1) {
+  std::vector<std::string> flags =
+      Probe({"--nproc_per_node=3",
+             absl::StrCat("--behaviour=0:sleep,1:", rank1, ",2:sleep")});
+  flags.insert(flags.end(), way.begin(), way.end());
+  return flags;
+}
+
 // Such a rank has stopped with its job, whose others stop after the same step.
 TEST(RestartTest, ASignalToOneRankEndsAJobForGood) {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
-    RunningProgram job(
-        Probe({"--nproc_per_node=2", "--max_restarts=3",
-               absl::StrCat("--behaviour=1:exit:", 128 + signal)}));
-    EXPECT_EQ(job.Wait(), 128 + signal);
-    EXPECT_THAT(job.err(), AllOf(HasSubstr("was stopped by SIG"),
-                                 Not(HasSubstr("restart "))));
+  for (const std::vector<std::string>& way : WaysToGoOn()) {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+      RunningProgram job(ThreeRanks(way, absl::StrCat("exit:", 128 + signal)));
+      ExpectStoppedByItself(job, signal);
+    }
+  }
+}
+
+// As it is while a job is set up, before anybody asks for signals.
+TEST(RestartTest, ASignalThatKillsOneRankEndsAJobForGood) {
+  for (const std::vector<std::string>& way : WaysToGoOn()) {
+    for (const int signal : {SIGTERM, SIGUSR1}) {
+      const std::string dir = MakeTestDir();
+      std::vector<std::string> flags = ThreeRanks(way, "sleep");
+      flags.push_back(absl::StrCat("--pid_dir=", dir));
+      RunningProgram job(flags);
+      const int rank1 = AwaitPid(dir + "/1");
+      ASSERT_NE(rank1, 0);
+      kill(rank1, signal);
+      ExpectStoppedByItself(job, signal);
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include <set>
 #include <string>
 
+#include "core/launch/variable_claims.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -84,13 +85,13 @@ TEST(ClaimsOfSlurmTest, TasksPerNodeErrorsNameTheVariable) {
                         "SLURM_TASKS_PER_NODE=2,2"));
 }
 
-TEST(ClaimsOfOpenMpiTest, NodeRankIsNotTakenForTheNodesNumber) {
+TEST(ClaimsOfEnvironmentTest, NodeRankIsNotTakenForTheNodesNumber) {
   const Environment process({{"OMPI_COMM_WORLD_RANK", "3"},
                              {"OMPI_COMM_WORLD_SIZE", "4"},
                              {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                              {"OMPI_COMM_WORLD_NODE_RANK", "1"}});
-  const auto claims = ClaimsOfOpenMpi(process);
+  const auto claims = ClaimsOfEnvironment(process);
   ASSERT_TRUE(claims.ok());
   EXPECT_FALSE(claims->node_rank.has_value());
   EXPECT_EQ(claims->default_master_addr, "");

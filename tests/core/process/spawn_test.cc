@@ -1,6 +1,7 @@
 #include "core/process/spawn.h"
 
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -12,7 +13,9 @@
 #include <string>
 #include <thread>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/program/interrupt.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -130,6 +133,39 @@ TEST(SpawnTest, RefusesAProcessWithThreads) {
   other.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(status.message(), HasSubstr("2 threads"));
+}
+
+// In a process of its own, for the signal thread stays.
+TEST(SpawnTest, TheSignalThreadIsNoneThatRanksLack) {
+  const pid_t child = fork();
+  if (child == 0) {
+    HandleInterrupts();
+    const absl::Status status = Spawn(
+        [](int) {
+          kill(getpid(), SIGTERM);  // which no rank has blocked
+          return InterruptSignal() == SIGTERM
+                     ? absl::OkStatus()
+                     : absl::InternalError("not handled");
+        },
+        2);
+    _exit(status.ok() ? 0 : 1);
+  }
+  int end = 0;
+  ASSERT_EQ(waitpid(child, &end, 0), child);
+  EXPECT_EQ(end, 0);
+}
+
+TEST(SpawnTest, RefusesAProcessWithOtherThreadsThanTheSignalThread) {
+  const pid_t child = fork();
+  if (child == 0) {
+    HandleInterrupts();
+    std::thread(SleepLong).detach();
+    const absl::Status status = Spawn([](int) { return absl::OkStatus(); }, 1);
+    _exit(status.code() == absl::StatusCode::kFailedPrecondition ? 0 : 1);
+  }
+  int end = 0;
+  ASSERT_EQ(waitpid(child, &end, 0), child);
+  EXPECT_EQ(end, 0);
 }
 
 TEST(SpawnTest, RefusesANegativeCount) {

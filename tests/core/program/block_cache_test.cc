@@ -143,10 +143,10 @@ TEST(BlockCache, KeepsNoMoreThanItsLimit) {
 // A control group of version 2 with a limit of 1 GiB, of which so much is used.
 BlockCacheOptions InGroup(const std::string& name, size_t used) {
   BlockCacheOptions options;
-  options.cgroup_root = testing::TempDir() + "/" + name;
-  std::filesystem::create_directories(options.cgroup_root);
-  std::ofstream(options.cgroup_root + "/memory.max") << 1024 * kMiB;
-  std::ofstream(options.cgroup_root + "/memory.current") << used;
+  options.control_groups.root = testing::TempDir() + "/" + name;
+  std::filesystem::create_directories(options.control_groups.root);
+  std::ofstream(options.control_groups.root + "/memory.max") << 1024 * kMiB;
+  std::ofstream(options.control_groups.root + "/memory.current") << used;
   return options;
 }
 

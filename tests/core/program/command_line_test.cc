@@ -84,7 +84,8 @@ TEST(CommandLineTest, AWrongOrMissingValueNamesTheFlag) {
   EXPECT_THAT(Parse({"--rank=abc"}).status().message(),
               HasSubstr("--rank=abc: takes a whole number; the flag: "));
   EXPECT_THAT(Parse({"--rank=99999999999"}).status().message(),
-              HasSubstr("--rank=99999999999: takes a whole number"));
+              HasSubstr("--rank=99999999999: takes a whole number of at most "
+                        "2147483647"));
   EXPECT_THAT(Parse({"--drop_last=maybe"}).status().message(),
               HasSubstr("--drop_last=maybe: takes true or false"));
   EXPECT_THAT(Parse({"--learning_rate", "--drop_last"}).status().message(),
@@ -117,9 +118,12 @@ TEST(CommandLineTest, AFileOfFlagsIsRelativeToWhereTheUserStands) {
 TEST(CommandLineTest, WhatHasAnotherValueThanUsualWasGiven) {
   ASSERT_TRUE(
       Parse({"--save_dir=", "--drop_last", "--learning_rate=0.5"}).ok());
-  EXPECT_EQ(FirstGiven({"save_dir", "drop_last"}), "");
-  EXPECT_EQ(FirstGiven({"save_dir", "learning_rate", "drop_last"}),
-            "--learning_rate=0.5");
+  EXPECT_TRUE(CheckUseless({"save_dir", "drop_last"}, "it is not").ok());
+  const absl::Status useless =
+      CheckUseless({"save_dir", "learning_rate", "drop_last"}, "none is had");
+  EXPECT_TRUE(absl::IsInvalidArgument(useless));
+  EXPECT_EQ(useless.message(),
+            "--learning_rate=0.5 was given, but none is had: leave it out");
 }
 
 TEST(CommandLineTest, HelpListsEveryFlagOfOursByFile) {

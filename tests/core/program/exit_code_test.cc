@@ -25,6 +25,21 @@ TEST(ExitCode, WhatTheUserCanMendIsRefusedAndTheRestFailed) {
   }
 }
 
+TEST(ExitCode, OfANamedPathWhatIsTheUsersToMendIsRefused) {
+  for (const absl::Status& refused : {absl::PermissionDeniedError("a folder"),
+                                      absl::AlreadyExistsError("a file")}) {
+    const absl::Status status = RefusedIfMendable(refused);
+    EXPECT_EQ(ExitCodeOf(status), kExitRefused) << refused;
+    EXPECT_EQ(status.message(), refused.message());
+  }
+  for (const absl::Status& kept :
+       {absl::OkStatus(), absl::NotFoundError("a folder"),
+        absl::ResourceExhaustedError("full"), absl::AbortedError("stale"),
+        absl::UnknownError("input/output")}) {
+    EXPECT_EQ(RefusedIfMendable(kept), kept);
+  }
+}
+
 TEST(ExitCodeDeathTest, AnErrorIsALineThatNoTerminalObeys) {
   EXPECT_EXIT(std::exit(Conclude("train", absl::OkStatus())),
               testing::ExitedWithCode(0), "^$");

@@ -59,6 +59,18 @@ TEST_F(LoggingDeathTest, EveryRankHasItsFileWithItsRankInThePrefix) {
   EXPECT_EQ(files, 1);
 }
 
+TEST_F(LoggingDeathTest, ALauncherHasNoRank) {
+  EXPECT_EXIT(
+      {
+        LoggingOptions options;
+        options.rank = kLauncherLogs;
+        if (!InitLogging("train", options).ok()) exit(1);
+        LOG(WARNING) << "loud";
+        exit(0);
+      },
+      ::testing::ExitedWithCode(0), "^W[0-9: .]+ launcher thread .*\\] loud");
+}
+
 TEST_F(LoggingDeathTest, ARestartedRankAppends) {
   for (const char* word : {"first", "second"}) {
     EXPECT_EXIT(

@@ -2,10 +2,13 @@
 
 #include <ATen/Parallel.h>
 #include <c10/core/AllocatorConfig.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <torch/csrc/distributed/c10d/FlightRecorder.hpp>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -82,6 +85,44 @@ TEST(ProcessTest, SegmentsOfGpusGrowUnlessTheUserSaysOtherwise) {
   EXPECT_EQ(AllocatorSettings(), "expandable_segments:True");
   using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
   EXPECT_TRUE(Config::use_expandable_segments()) << "read when first asked for";
+}
+
+TEST(ProcessTest, TheHostsRecorderIsOffUnlessTheUserSaysOtherwise) {
+  constexpr char kSize[] = "TORCH_FR_BUFFER_SIZE";
+  auto* const recorder = c10d::getFlightRecorder(c10d::kDefaultFRBackend);
+  recorder->enabled_ = true;
+  setenv(kSize, "100", 1);
+  ConfigureProcess(1);
+  EXPECT_TRUE(recorder->enabled_);
+  EXPECT_STREQ(std::getenv(kSize), "100");
+  unsetenv(kSize);
+  ConfigureProcess(1);
+  EXPECT_FALSE(recorder->enabled_);
+  EXPECT_EQ(std::getenv(kSize), nullptr) << "NCCL's reads it, too";
+}
+
+rlimit FileLimit() {
+  rlimit limit = {};
+  EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  return limit;
+}
+
+TEST(ProcessTest, TheSoftLimitOfFilesIsRaisedToTheHardOneAndNeverLowered) {
+  constexpr rlim_t kMost = 65536;
+  const rlimit before = FileLimit();
+  rlimit low = before;
+  low.rlim_cur = 64;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  RaiseFileLimit();
+  const rlimit raised = FileLimit();
+  EXPECT_EQ(raised.rlim_cur, std::min(before.rlim_max, kMost));
+  EXPECT_EQ(raised.rlim_max, before.rlim_max);
+  rlimit high = before;
+  high.rlim_cur = before.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &high), 0);
+  RaiseFileLimit();
+  EXPECT_EQ(FileLimit().rlim_cur, before.rlim_max);
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST(ProcessTest, PeakMemoryGrowsWithWhatIsTouched) {

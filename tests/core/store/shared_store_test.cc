@@ -62,6 +62,15 @@ TEST_F(SharedStoreTest, ATimeoutIsTheWholeWaitsAndNamesTheKeys) {
   EXPECT_THAT(std::string(late.message()), HasSubstr("250ms, keys: a, b"));
 }
 
+// Each rank of a large job has a key.
+TEST_F(SharedStoreTest, OfManyKeysATimeoutNamesSome) {
+  const std::vector<std::string> keys(100, "k");
+  const absl::Status late =
+      CatchTorch([&] { store_->wait(keys, milliseconds(1)); });
+  EXPECT_THAT(std::string(late.message()),
+              HasSubstr("keys: k, k, k, k, k, k, k, k and 92 more"));
+}
+
 TEST_F(SharedStoreTest, ItDoesWhatItsClientDoes) {
   EXPECT_EQ(store_->add("n", 3), 3);
   store_->append("list", {'a'});

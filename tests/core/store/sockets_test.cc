@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netdb.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <string>
 
@@ -25,6 +27,22 @@ extern "C" int getaddrinfo(const char* node, const char* service,
   const int error = real("192.0.2.1", service, hints, found);
   if (error != 0) return error;
   return real("127.0.0.1", service, hints, &(*found)->ai_next);
+}
+
+namespace {
+
+int loopback_error = 0;  // 0: as it is
+
+}  // namespace
+
+// Stands before the C library's: whether loopback is up, and has IPv6, is the
+// machine's affair.
+extern "C" int connect(int fd, const sockaddr* address, socklen_t length) {
+  static const auto real =
+      reinterpret_cast<decltype(&connect)>(dlsym(RTLD_NEXT, "connect"));
+  if (loopback_error == 0) return real(fd, address, length);
+  errno = loopback_error;
+  return -1;
 }
 
 namespace tandem::sockets_test {
@@ -58,11 +76,60 @@ TEST(SocketsTest, ANameThatIsLoopbackHereIsOutOfOthersReach) {
 }
 
 TEST(SocketsTest, LoopbackThatWasAskedForIsTakenAsMeant) {
-  for (const char* host : {"127.0.0.1", "127.0.1.1", "::1", "localhost"}) {
+  for (const char* host : {"127.0.0.1", "127.0.1.1", "::1"}) {
     EXPECT_TRUE(CheckOthersCanReach(host).ok()) << host;
   }
+  // PyTorchJob has it for the master's name, on the master alone.
+  EXPECT_THAT(CheckOthersCanReach("localhost").message(),
+              HasSubstr("127.0.0.1 where all nodes are this machine"));
   EXPECT_TRUE(CheckOthersCanReach("pair.test").ok());
   EXPECT_TRUE(CheckOthersCanReach("no.such.host.invalid").ok());
+}
+
+TEST(SocketsTest, AllInterfacesAreNoAddressOfAStore) {
+  for (const char* host : {"0.0.0.0", "::", "0"}) {
+    EXPECT_THAT(ListenOn(host, 0).status().message(),
+                HasSubstr("stands for all interfaces"))
+        << host;
+    const absl::Status status = CheckOneInterface(host);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << host;
+  }
+  for (const char* host : {"127.0.0.1", "::1", "no.such.host.invalid"}) {
+    EXPECT_TRUE(CheckOneInterface(host).ok()) << host;
+  }
+}
+
+// Torchrun's store may have that for its address.
+TEST(ConnectWhenServedTest, AllInterfacesAreThisMachine) {
+  const BoundSocket socket = ListenOn("127.0.0.1", 0).value();
+  EXPECT_TRUE(ConnectWhenServed("0.0.0.0", socket.port, seconds(30)).ok());
+  close(socket.fd);
+}
+
+TEST(ConnectWhenServedTest, ALoopbackThatIsDownIsNotWaitedFor) {
+  loopback_error = ENETUNREACH;
+  const absl::Status status =
+      ConnectWhenServed("127.0.0.1", 1, std::chrono::hours(1000)).status();
+  loopback_error = 0;
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("ip link set lo up"));
+}
+
+TEST(ConnectWhenServedTest, ALoopbackWithoutIpv6IsNotWaitedFor) {
+  loopback_error = EADDRNOTAVAIL;
+  const absl::Status status =
+      ConnectWhenServed("::1", 1, std::chrono::hours(1000)).status();
+  loopback_error = 0;
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("net.ipv6.conf.lo.disable_ipv6"));
+}
+
+TEST(ConnectWhenServedTest, AFreePortIsWaitedFor) {
+  loopback_error = EADDRNOTAVAIL;
+  const absl::Status status =
+      ConnectWhenServed("127.0.0.1", 1, milliseconds(100)).status();
+  loopback_error = 0;
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
 }
 
 TEST(ConnectWhenServedTest, AnUnknownHostIsNotWaitedForToTheEnd) {

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "core/store/sockets.h"
@@ -111,6 +112,25 @@ TEST(TcpStoreTest, AServerThatIsNoStoreIsAnErrorInBoundedTime) {
   EXPECT_THAT(status.message(),
               AllOf(HasSubstr("127.0.0.1:"), HasSubstr("no answer")));
   close(silent.fd);
+}
+
+// What is left of the time is all that it has, once somebody listens.
+TEST(TcpStoreTest, AServerThatComesLateAndSaysNothingGetsNoMoreTime) {
+  const int port = FreePort();
+  BoundSocket late;
+  std::thread listens([&] {
+    std::this_thread::sleep_for(seconds(2));
+    late = ListenOn("127.0.0.1", port).value();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  const absl::Status status =
+      ConnectTcpStore("127.0.0.1", port, seconds(3)).status();
+  const auto time = std::chrono::steady_clock::now() - begin;
+  listens.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_THAT(status.message(), HasSubstr("no answer"));
+  EXPECT_LT(time, milliseconds(4500));
+  close(late.fd);
 }
 
 }  // namespace

@@ -59,6 +59,38 @@ TEST(SessionTest, HalfAProofIsWaitedFor) {
   EXPECT_TRUE(session.has_spoken());
 }
 
+// Who asks for more than it reads does not fill the server's memory.
+TEST(SessionTest, AnswersAreKeptUpToALimitAndTheRestFollows) {
+  constexpr int kValues = 3;
+  const std::string value(size_t{33} << 20, 'v');
+  KeyValues table = {{"a", value}};
+  Session session("secret", kNonces.server);
+  const SessionKeys keys = KeysOf("secret", kNonces);
+  FrameSealer sealer(keys.client);
+  std::string sent = ClientProof("secret", kNonces);
+  for (int i = 0; i < kValues; ++i) {
+    sent += sealer.Seal(EncodeRequest({"get", "a"}));
+  }
+  session.output().clear();
+  ASSERT_TRUE(session.Take(sent, &table));
+  session.output().erase(0, kCodeBytes);
+  FrameOpener opener(keys.server);
+  int answers = 0;
+  while (!session.output().empty()) {
+    EXPECT_LT(session.output().size(), 2 * value.size() + 1000);
+    opener.Append(session.output());
+    session.output().clear();
+    for (auto answer = opener.Next().value(); answer.has_value();
+         answer = opener.Next().value()) {
+      EXPECT_TRUE(DecodeAnswer(*answer).value()[0] == value);
+      ++answers;
+    }
+    ASSERT_TRUE(session.Take("", &table));
+  }
+  EXPECT_EQ(answers, kValues);
+  EXPECT_FALSE(session.has_more());
+}
+
 // As after somebody else has got hold of the connection.
 TEST(SessionTest, AMessageThatIsNotTheMembersEndsIt) {
   KeyValues table;

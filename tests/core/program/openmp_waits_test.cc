@@ -1,0 +1,54 @@
+// This program starts itself anew as one on a busy machine does.
+
+#include "core/program/openmp_waits.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+namespace tandem {
+namespace {
+
+constexpr MachineLoad kBusy = {4, 4};
+constexpr char kPolicy[] = "OMP_WAIT_POLICY";
+
+TEST(OpenMpWaitsTest, SpinningIsInVainOnABusyMachine) {
+  EXPECT_TRUE(SpinsInVain(Environment(), kBusy, 2));
+  EXPECT_FALSE(SpinsInVain(Environment(), {}, 2));
+  EXPECT_FALSE(SpinsInVain(Environment(), kBusy, 1));
+}
+
+TEST(OpenMpWaitsTest, TheUsersWordCounts) {
+  for (const char* variable : {kPolicy, "GOMP_SPINCOUNT"}) {
+    EXPECT_FALSE(SpinsInVain(Environment({{variable, "active"}}), kBusy, 2));
+  }
+}
+
+TEST(OpenMpWaitsTest, TheProgramIsStartedAnewUnderItsOwnName) {
+  ASSERT_NE(std::getenv(kPolicy), nullptr);
+  EXPECT_STREQ(std::getenv(kPolicy), "passive");
+  std::string name;
+  std::ifstream("/proc/self/comm") >> name;
+  EXPECT_EQ(name, std::string("openmp_waits_test").substr(0, 15));
+}
+
+TEST(OpenMpWaitsTest, OfOtherArgumentsThanTheProcessesNothingIsStarted) {
+  ASSERT_EQ(unsetenv(kPolicy), 0);
+  std::string name = "another program";
+  char* argv[] = {name.data(), nullptr};
+  WaitPassivelyWhereBusy(1, argv, /*spins_in_vain=*/true);
+  EXPECT_EQ(std::getenv(kPolicy), nullptr);
+}
+
+}  // namespace
+}  // namespace tandem
+
+int main(int argc, char** argv) {
+  tandem::WaitPassivelyWhereBusy(
+      argc, argv,
+      /*spins_in_vain=*/std::getenv(tandem::kPolicy) == nullptr);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
