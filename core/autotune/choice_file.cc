@@ -122,10 +122,14 @@ absl::Status ChoiceFile::Lock(std::chrono::milliseconds timeout) {
   return absl::OkStatus();
 }
 
-absl::Status ChoiceFile::Append(const std::string& line) {
-  const ssize_t count = write(fd_.get(), line.data(), line.size());
-  return count == static_cast<ssize_t>(line.size()) ? absl::OkStatus()
-                                                    : ErrorOf("write", path_);
+absl::Status ChoiceFile::Append(absl::string_view line) {
+  while (!line.empty()) {
+    const ssize_t count = write(fd_.get(), line.data(), line.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return ErrorOf("write", path_);
+    line.remove_prefix(static_cast<size_t>(count));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> ChoiceFile::FindOr(

@@ -27,8 +27,9 @@ using Choices = std::map<std::string, std::string>;  // by key
 Choices ParseChoices(absl::string_view text);
 std::string FormatChoices(const Choices& choices);
 
-// Each key gets its choice once and for all, whichever process is the first to
-// ask for it; the others wait for that one. Thread-safe.
+// Each key gets its choice from whichever process is the first to ask for it;
+// the others wait for that one, and have the same, but for those who do not
+// know it: theirs takes its place. Thread-safe.
 class ChoiceFile {
  public:
   // $XDG_CACHE_HOME/tandem/kernels, else $HOME/.cache/tandem/kernels; empty
@@ -57,7 +58,7 @@ class ChoiceFile {
   absl::StatusOr<std::string> Text() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status Lock(std::chrono::milliseconds timeout)
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
-  absl::Status Append(const std::string& line)
+  absl::Status Append(absl::string_view line)
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const std::string path_;

@@ -10,9 +10,13 @@
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "core/agreement/verdict.h"
 #include "core/autotune/choice_file.h"
 #include "core/base/call_within.h"
 #include "core/base/status_macros.h"
+#include "core/base/text_fields.h"
+#include "core/base/torch_status.h"
 
 namespace tandem {
 namespace {
@@ -47,16 +51,26 @@ absl::StatusOr<std::unique_ptr<JobKernels>> JobKernels::Measure(
     const std::string& cache, Communicator& world, KernelChoices& choices) {
   absl::StatusOr<std::unique_ptr<ChoiceFile>> file = OpenCache(cache);
   absl::StatusOr<Choices> mine = Choices();
+  if (!file.ok()) mine = file.status();
   if (file.ok() && world.rank() == 0) mine = (*file)->Read();
+  std::string told;
+  AppendField(EncodeStatus(mine.status()), &told);
+  AppendField(mine.ok() ? FormatChoices(*mine) : "", &told);
   TANDEM_ASSIGN_OR_RETURN(
-      const std::vector<std::string> texts,
-      world.AllGatherString(mine.ok() ? FormatChoices(*mine) : "",
-                            [] { return "which kernels are rank 0's"; }));
-  TANDEM_RETURN_IF_ERROR(file.status());
-  TANDEM_RETURN_IF_ERROR(mine.status());
+      const std::vector<std::string> all,
+      world.AllGatherString(told, [] { return "which kernels are rank 0's"; }));
+  absl::string_view of_rank_0 = all[0];
+  const absl::Status kept =
+      Verdict({std::string(TakeField(&of_rank_0).value_or(""))});
+  if (!kept.ok()) return world.size() == 1 ? kept : Annotate(kept, "rank 0");
+  if (!file.ok()) {
+    LOG(WARNING) << "this rank keeps no kernels that it measures, and takes "
+                    "the others' or a fixed rule's: "
+                 << file.status();
+  }
   KernelChoices::Measuring measuring;
-  measuring.file = *std::move(file);
-  measuring.given = ParseChoices(texts[0]);
+  if (file.ok()) measuring.file = *std::move(file);
+  measuring.given = ParseChoices(TakeField(&of_rank_0).value_or(""));
   if (world.size() > 1) {
     measuring.decide = [store = world.store()](const std::string& key,
                                                const std::string& answer) {

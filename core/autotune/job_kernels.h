@@ -18,10 +18,10 @@ namespace tandem {
 // all jobs share a file.
 class JobKernels {
  public:
-  // Collective. `cache` is this host's file, ChoiceFile::DefaultPath as a rule
-  // (empty: FailedPrecondition).
-  // Its errors, on the rank that has them alone, after the others were served.
-  // `choices` must outlive this.
+  // Collective. `cache` is this host's file, ChoiceFile::DefaultPath as a rule.
+  // Where rank 0 has none (or it is empty: FailedPrecondition), its error is
+  // every rank's. Another rank without one says so, and has the others'
+  // kernels. `choices` must outlive this.
   static absl::StatusOr<std::unique_ptr<JobKernels>> Measure(
       const std::string& cache, Communicator& world,
       KernelChoices& choices = KernelChoices::OfProcess());

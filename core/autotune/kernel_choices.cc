@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "core/base/status_macros.h"
 #include "core/device/processor.h"
 
 namespace tandem {
@@ -92,25 +92,42 @@ std::optional<size_t> PlaceOf(const std::string& name,
   return std::nullopt;
 }
 
-absl::StatusOr<size_t> Measured(const Measuring& measuring,
-                                const std::string& key,
-                                absl::Span<const Kernel> kernels,
-                                size_t fixed) {
+size_t Measured(const Measuring& measuring, const std::string& key,
+                absl::Span<const Kernel> kernels, size_t fixed) {
   const auto given = measuring.given.find(key);
   if (given != measuring.given.end()) {
     if (const auto place = PlaceOf(given->second, kernels)) return *place;
   }
-  TANDEM_ASSIGN_OR_RETURN(
-      std::string choice,
-      measuring.file->FindOr(
-          key,
-          [&](const std::string& name) {
-            return PlaceOf(name, kernels).has_value();
-          },
-          [&] { return Fastest(measuring, key, kernels, fixed); }));
-  const size_t mine = *PlaceOf(choice, kernels);
-  if (measuring.decide == nullptr) return mine;
-  return PlaceOf(measuring.decide(key, choice), kernels).value_or(mine);
+  std::optional<std::string> decision;
+  const auto decide = [&](const std::string& mine) {
+    if (measuring.decide == nullptr) return mine;
+    if (!decision.has_value()) {
+      decision = measuring.decide(key, mine);
+      if (!PlaceOf(*decision, kernels).has_value()) decision = mine;
+    }
+    return *decision;
+  };
+  const auto measure = [&] {
+    if (decision.has_value()) return *decision;
+    return decide(Fastest(measuring, key, kernels, fixed));
+  };
+  absl::StatusOr<std::string> kept =
+      absl::FailedPreconditionError("no file keeps it");
+  if (measuring.file != nullptr) {
+    // What another job has written there meanwhile gives way to what this one
+    // has decided, for its next run is to compute the same.
+    kept = measuring.file->FindOr(
+        key,
+        [&](const std::string& name) {
+          return PlaceOf(name, kernels).has_value() && decide(name) == name;
+        },
+        measure);
+  }
+  if (kept.ok()) return *PlaceOf(*kept, kernels);
+  LOG_IF(WARNING, measuring.file != nullptr)
+      << "a kernel is not measured: " << kept.status();
+  // The job's other ranks may keep it.
+  return measuring.decide == nullptr ? fixed : *PlaceOf(measure(), kernels);
 }
 
 }  // namespace
@@ -142,11 +159,7 @@ size_t KernelChoices::Pick(const std::string& question,
     measuring = measuring_;
   }
   if (measuring == nullptr) return fixed;
-  const absl::StatusOr<size_t> picked =
-      Measured(*measuring, KeyHere(question), kernels, fixed);
-  if (picked.ok()) return *picked;
-  LOG(WARNING) << "a kernel is not measured: " << picked.status();
-  return fixed;
+  return Measured(*measuring, KeyHere(question), kernels, fixed);
 }
 
 }  // namespace tandem

@@ -35,7 +35,9 @@ class KernelChoices {
   static KernelChoices& OfProcess();
 
   struct Measuring {
-    // Kept here: the next run has the same kernels, and so the same bits.
+    // What was decided is kept here: the next run has the same kernels, and so
+    // the same bits. Where it is null, or fails, this rank measures only what
+    // the job's other ranks may keep (`decide`).
     std::unique_ptr<ChoiceFile> file;
     // Of the job's first rank; stand before the file's.
     Choices given;
@@ -55,8 +57,8 @@ class KernelChoices {
 
   // Which of `kernels` to use for `key`, a line of text that says what is
   // computed: the one that is the fastest by more than the noise, else
-  // `fixed`, which is the answer, too, where the file fails. Takes as long as
-  // timing the kernels the first time; callers keep the answer for as long as
+  // `fixed`. What the job decides stands before either. Takes as long as timing
+  // the kernels the first time; callers keep the answer for as long as
   // generation() stays the same.
   size_t Pick(const std::string& key, absl::Span<const Kernel> kernels,
               size_t fixed);

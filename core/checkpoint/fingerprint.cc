@@ -7,6 +7,7 @@
 
 #include "absl/strings/string_view.h"
 #include "core/base/dtype_names.h"
+#include "core/base/host_values.h"
 
 namespace tandem {
 namespace {
@@ -43,7 +44,7 @@ absl::Status WeightsHasher::Add(const at::Tensor& values) {
   AddText(hash_, dtype);
   AddNumber(hash_, info.sizes.size());
   for (int64_t size : info.sizes) AddNumber(hash_, size);
-  const at::Tensor bytes = values.detach().cpu().contiguous();
+  const at::Tensor bytes = HostValues(values);
   hash_.Update(bytes.const_data_ptr(), bytes.numel() * bytes.element_size());
   return absl::OkStatus();
 }

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/dtype_names.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/checkpoint/bool_bytes.h"
 #include "core/checkpoint/safetensors_checksums.h"
 #include "core/digest/crc32.h"
 
@@ -121,7 +123,17 @@ absl::Status SafetensorsReader::Compare(const SafetensorsEntry& entry,
       ", written was ", absl::Hex(written, absl::kZeroPad8), kAdvice));
 }
 
+absl::Status SafetensorsReader::CheckDtype(
+    const SafetensorsEntry& entry) const {
+  if (entry.unread_dtype.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      file_.path(), ": tensor ", entry.name, " is of dtype ",
+      entry.unread_dtype, ", which is not read: convert it to one of ",
+      KnownDtypeNames()));
+}
+
 absl::Status SafetensorsReader::Verify(const SafetensorsEntry& entry) {
+  TANDEM_RETURN_IF_ERROR(CheckDtype(entry));
   if (IsKnownGood(entry)) return absl::OkStatus();
   std::string piece(std::min(kCrc32PieceBytes, entry.bytes()), '\0');
   uint32_t crc = 0;
@@ -138,12 +150,16 @@ absl::Status SafetensorsReader::ReadInto(const SafetensorsEntry& entry,
                                          void* values) {
   TANDEM_RETURN_IF_ERROR(
       file_.ReadAt(data_begin_ + entry.begin, values, entry.bytes()));
-  if (damage_ == Damage::kTold || IsKnownGood(entry)) return absl::OkStatus();
-  return Compare(entry, Crc32(0, values, entry.bytes()));
+  if (damage_ != Damage::kTold && !IsKnownGood(entry)) {
+    TANDEM_RETURN_IF_ERROR(Compare(entry, Crc32(0, values, entry.bytes())));
+  }
+  if (entry.dtype == at::kBool) MakeBools(values, entry.bytes());
+  return absl::OkStatus();
 }
 
 absl::StatusOr<at::Tensor> SafetensorsReader::Read(
     const SafetensorsEntry& entry) {
+  TANDEM_RETURN_IF_ERROR(CheckDtype(entry));
   TANDEM_ASSIGN_OR_RETURN(
       at::Tensor tensor,
       CatchTorchOr([&] { return at::empty(entry.shape, entry.dtype); },

@@ -33,8 +33,9 @@ namespace tandem {
 // order, so that the same tensors give the same file and every value is
 // aligned. The file has checksums.
 //
-// InvalidArgument: a name that comes twice or is "__metadata__", a tensor that
-// is undefined, sparse or of a dtype without a name (core/base/dtype_names.h).
+// InvalidArgument: a name that comes twice, is "__metadata__" or no UTF-8, a
+// tensor that is undefined, sparse or of a dtype without a name
+// (core/base/dtype_names.h).
 //
 // Fault points: "write_tensor:I" before tensor I of the file, from 0;
 // "before_commit" before it is synced.
@@ -113,6 +114,8 @@ class SafetensorsReader {
   const SafetensorsEntry* Find(const std::string& name) const;
 
   // A copy of the tensor, contiguous, on the CPU. `entry` is of entries().
+  // InvalidArgument, of this and of Verify, for one of a dtype that is not
+  // read.
   absl::StatusOr<at::Tensor> Read(const SafetensorsEntry& entry);
   // The same to memory for entry.bytes(), which DataLoss leaves as it was read:
   // Verify before where it is in use.
@@ -124,6 +127,7 @@ class SafetensorsReader {
  private:
   SafetensorsReader(RegularFile file, Damage damage);
   absl::Status ReadHeader();
+  absl::Status CheckDtype(const SafetensorsEntry& entry) const;
   absl::Status Compare(const SafetensorsEntry& entry, uint32_t found);
   bool IsKnownGood(const SafetensorsEntry& entry) const;
   absl::Status Bad(const std::string& why) const;

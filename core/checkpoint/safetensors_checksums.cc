@@ -9,7 +9,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "core/base/dtype_names.h"
 #include "core/digest/crc32.h"
 
 namespace tandem {
@@ -47,7 +46,7 @@ uint32_t CrcOf(const SafetensorsHeader& header) {
   }
   for (const SafetensorsEntry& entry : header.entries) {
     crc.Add(entry.name);
-    crc.Add(DtypeName(entry.dtype));
+    crc.Add(entry.DtypeText());
     crc.Add(uint64_t{entry.shape.size()});
     for (int64_t size : entry.shape) crc.Add(static_cast<uint64_t>(size));
     crc.Add(entry.begin);

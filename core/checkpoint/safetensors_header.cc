@@ -57,12 +57,14 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     }
     if (depth_ != 2 || field_ != "dtype") return Fail("unexpected text");
     const auto dtype = DtypeOfName(value);
-    if (!dtype.has_value()) {
-      return Fail(absl::StrCat("unknown dtype '", value, "', known are ",
-                               KnownDtypeNames()));
+    if (dtype.has_value()) {
+      entry_.dtype = *dtype;
+      return true;
     }
-    entry_.dtype = *dtype;
-    return true;
+    entry_.unread_dtype = value;
+    if (BitsOfUnreadDtype(value) > 0) return true;
+    return Fail(absl::StrCat("unknown dtype '", value, "', known are ",
+                             KnownDtypeNames()));
   }
 
   bool number_unsigned(uint64_t value) override {
@@ -148,18 +150,28 @@ std::string Quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', false, kReplace);
 }
 
+int64_t BitsOf(const SafetensorsEntry& entry) {
+  return entry.unread_dtype.empty()
+             ? 8 * static_cast<int64_t>(c10::elementSize(entry.dtype))
+             : BitsOfUnreadDtype(entry.unread_dtype);
+}
+
 // The bytes that dtype and shape ask for; nothing when they, or the strides of
-// an empty tensor of that shape, overflow an int64.
+// an empty tensor of that shape, overflow an int64. Elements of less than a
+// byte share one, and what is left of the last is nobody's.
 absl::optional<uint64_t> ExpectedBytes(const SafetensorsEntry& entry) {
-  int64_t bytes = c10::elementSize(entry.dtype);
+  const int64_t bits = BitsOf(entry);
+  // Bytes, or what makes whole bytes only all together.
+  int64_t units = bits % 8 == 0 ? bits / 8 : bits;
   bool empty = false;
   for (int64_t size : entry.shape) {
     empty = empty || size == 0;
-    if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes)) {
+    if (__builtin_mul_overflow(units, std::max<int64_t>(size, 1), &units)) {
       return absl::nullopt;
     }
   }
-  return empty ? 0 : bytes;
+  if (empty) return 0;
+  return bits % 8 == 0 ? units : units / 8 + (units % 8 == 0 ? 0 : 1);
 }
 
 // The entries, in order, must cover the data without overlap or hole.
@@ -190,12 +202,23 @@ absl::Status CheckLayout(const std::vector<SafetensorsEntry>& entries,
 
 }  // namespace
 
+std::string SafetensorsEntry::DtypeText() const {
+  return unread_dtype.empty() ? std::string(DtypeName(dtype)) : unread_dtype;
+}
+
+bool CanStandInHeader(const std::string& text) {
+  try {
+    Json(text).dump();
+    return true;
+  } catch (const Json::exception&) {
+    return false;
+  }
+}
+
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
                                                          uint64_t data_bytes) {
-  // White space of JSON's in front, which pads some.
-  const absl::string_view text =
-      json.substr(std::min(json.find_first_not_of(" \t\n\r"), json.size()));
-  if (text.empty() || text[0] != '{') {
+  const size_t first = json.find_first_not_of(" \t\n\r");
+  if (first == absl::string_view::npos || json[first] != '{') {
     return absl::InvalidArgumentError("the header does not begin with '{'");
   }
   HeaderReader reader;
@@ -222,7 +245,7 @@ std::string FormatSafetensorsHeader(const SafetensorsHeader& header) {
   // for each entry.
   for (const SafetensorsEntry& entry : header.entries) {
     absl::StrAppend(&text, text.size() > 1 ? "," : "", Quoted(entry.name),
-                    ":{\"dtype\":\"", DtypeName(entry.dtype), "\",\"shape\":[",
+                    ":{\"dtype\":\"", entry.DtypeText(), "\",\"shape\":[",
                     absl::StrJoin(entry.shape, ","), "],\"data_offsets\":[",
                     entry.begin, ",", entry.end, "]}");
   }

@@ -4,9 +4,10 @@
 //   {"__metadata__": {KEY: VALUE, ...},
 //    NAME: {"dtype": "F32", "shape": [2, 3], "data_offsets": [BEGIN, END]},
 //    ...}
-// perhaps padded with spaces on either side; the metadata may be null; then the
-// data, to which the offsets are relative.
-// Source: https://github.com/huggingface/safetensors, README, "Format".
+// perhaps padded with white space; then the data, to which the offsets are
+// relative. Instead of the metadata's object there may be a null.
+// Source: https://github.com/huggingface/safetensors, README, "Format", and
+// what its version 0.8 reads.
 
 #ifndef TANDEM_CORE_CHECKPOINT_SAFETENSORS_HEADER_H_
 #define TANDEM_CORE_CHECKPOINT_SAFETENSORS_HEADER_H_
@@ -34,8 +35,13 @@ struct SafetensorsEntry {
   std::vector<int64_t> shape;  // empty: a scalar
   uint64_t begin = 0;
   uint64_t end = 0;
+  // "F8_E8M0", "F4": the name of one of the format's dtypes that is not read;
+  // then `dtype` is Undefined. Else empty.
+  std::string unread_dtype = {};
 
   uint64_t bytes() const { return end - begin; }
+  // As the file has it.
+  std::string DtypeText() const;
 };
 
 // Free text that goes with the tensors. UTF-8.
@@ -52,6 +58,9 @@ struct SafetensorsHeader {
 // leave the file.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json,
                                                          uint64_t data_bytes);
+
+// Whether a header can have `text` as a name as it is: UTF-8.
+bool CanStandInHeader(const std::string& text);
 
 // The JSON, padded with spaces so that data after it and the length before it
 // begins on an 8-byte boundary of the file.

@@ -5,8 +5,10 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/dtype_names.h"
+#include "core/base/host_values.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/checkpoint/safetensors_checksums.h"
@@ -26,6 +28,11 @@ absl::Status CheckWritable(const std::vector<TensorInfo>& infos) {
     if (!names.insert(info.name).second) {
       return absl::InvalidArgumentError(absl::StrCat(
           "two tensors, or one with a reserved name: ", info.name));
+    }
+    if (!CanStandInHeader(info.name)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", absl::CHexEscape(info.name),
+                       " cannot be stored: its name is no UTF-8"));
     }
     if (DtypeName(info.dtype).empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -132,7 +139,7 @@ absl::Status SafetensorsWriter::Add(const at::Tensor& values) {
   CHECK(values.sizes() == entry.shape && values.scalar_type() == entry.dtype)
       << entry.name;
   // No copy when it is already so.
-  const at::Tensor bytes = values.detach().cpu().contiguous();
+  const at::Tensor bytes = HostValues(values);
   const char* const data = static_cast<const char*>(bytes.const_data_ptr());
   const bool checked = is_finite_ && is_finite_(entry.name);
   uint32_t crc = 0;

@@ -123,8 +123,8 @@ absl::Status AtomicFile::Commit() {
   }
   temporary_.clear();
   Discard();
-  // Makes the rename last: it is the directory that changed.
-  return SyncFolder(DirectoryOf(path_), path_);
+  SyncNewName(path_);
+  return absl::OkStatus();
 }
 
 absl::Status WriteFileAtomically(const std::string& path,

@@ -49,7 +49,7 @@ class AtomicFile {
   // Puts other bytes where some were appended before.
   absl::Status Overwrite(uint64_t offset, absl::string_view data);
 
-  // To be called once, last.
+  // To be called once, last. An error means that the destination is as it was.
   absl::Status Commit();
 
   const std::string& path() const { return path_; }

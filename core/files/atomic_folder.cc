@@ -1,7 +1,7 @@
 #include "core/files/atomic_folder.h"
 
 #include <fcntl.h>
-#include <glog/logging.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,7 +21,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/files/file_errors.h"
-#include "core/files/file_target.h"
 #include "core/files/temporary_file.h"
 
 namespace tandem {
@@ -31,7 +30,11 @@ namespace fs = std::filesystem;
 
 // Says which process writes the folder. Gone when it has its name.
 constexpr char kOwnerFile[] = ".owner";
-constexpr std::chrono::hours kUntouched(24);
+// In which who writes one writes something.
+constexpr std::chrono::minutes kLongestPause(10);
+constexpr std::chrono::minutes kUntouched = std::chrono::hours(24);
+// Made beside the folders, to ask what time it is there.
+constexpr char kTimeFile[] = ".time";
 constexpr int kMostNames = 1000;
 
 absl::Status RemoveAll(const std::string& path) {
@@ -50,11 +53,14 @@ std::string LineOf(const std::string& path) {
 }
 
 // Within which a process's number means one process: the machine, since it was
-// started, and the container.
+// started, and the container. Empty where /proc does not say.
 std::string NamespaceOfProcesses() {
   std::error_code error;
-  return absl::StrCat(LineOf("/proc/sys/kernel/random/boot_id"), " ",
-                      fs::read_symlink("/proc/self/ns/pid", error).string());
+  const std::string boot = LineOf("/proc/sys/kernel/random/boot_id");
+  const std::string container =
+      fs::read_symlink("/proc/self/ns/pid", error).string();
+  if (boot.empty() || container.empty()) return "";
+  return absl::StrCat(boot, " ", container);
 }
 
 // When it was started, field 22 of its stat; "": there is none of that number.
@@ -69,31 +75,63 @@ std::string StartOf(pid_t pid) {
 }
 
 // Where it cannot be written, nobody knows who the owner is.
-void WriteOwner(const std::string& folder) {
+void WriteOwner(const std::string& folder, const std::string& job) {
   std::ofstream(absl::StrCat(folder, "/", kOwnerFile))
       << NamespaceOfProcesses() << "\n"
-      << getpid() << " " << StartOf(getpid()) << "\n";
+      << getpid() << " " << StartOf(getpid()) << "\n"
+      << job << "\n";
 }
 
-// Whether the process that made it runs; nothing where that cannot be told.
-std::optional<bool> OwnerRuns(const std::string& folder) {
-  std::ifstream file(absl::StrCat(folder, "/", kOwnerFile));
-  std::string where, start;
+struct Owner {
+  std::string where, start, job;
   pid_t pid = 0;
-  if (!std::getline(file, where) || !(file >> pid >> start) ||
-      where != NamespaceOfProcesses()) {
+};
+
+Owner OwnerOf(const std::string& folder) {
+  std::ifstream file(absl::StrCat(folder, "/", kOwnerFile));
+  Owner owner;
+  if (std::getline(file, owner.where)) file >> owner.pid >> owner.start;
+  file >> owner.job;
+  return owner;
+}
+
+// Nothing where that cannot be told.
+std::optional<bool> Runs(const Owner& owner) {
+  if (owner.where.empty() || owner.start.empty() ||
+      owner.where != NamespaceOfProcesses()) {
     return std::nullopt;
   }
-  return StartOf(pid) == start;
+  const std::string start = StartOf(owner.pid);
+  if (!start.empty()) return start == owner.start;
+  // /proc may hide other users' processes.
+  if (kill(owner.pid, 0) != 0 && errno == ESRCH) return false;
+  return std::nullopt;
 }
 
-// The folder or a file in it was written in the last day.
-bool IsTouched(const std::string& folder) {
-  const auto now = fs::file_time_type::clock::now();
+// What time it is in a folder: what other machines write there has the time of
+// its file system's server, and not of this machine. Nothing where no file can
+// be made.
+std::optional<fs::file_time_type> TimeIn(const std::string& folder) {
+  RemoveAbandonedFiles(
+      folder, [](absl::string_view name) { return name == kTimeFile; });
+  const TemporaryFile made =
+      MakeTemporaryFile(absl::StrCat(folder, "/", kTimeFile));
+  if (made.descriptor < 0) return std::nullopt;
+  std::error_code error;
+  const fs::file_time_type now = fs::last_write_time(made.path, error);
+  unlink(made.path.c_str());
+  close(made.descriptor);
+  if (error) return std::nullopt;
+  return now;
+}
+
+// The folder or a file in it was written within `last` before `now`.
+bool IsTouched(const std::string& folder, fs::file_time_type now,
+               fs::file_time_type::duration last) {
   std::error_code error;
   const auto is_new = [&](const fs::path& path) {
     const auto time = fs::last_write_time(path, error);
-    return error ? true : now - time < kUntouched;
+    return error ? true : now - time < last;
   };
   if (is_new(folder)) return true;
   fs::directory_iterator files(folder, error);
@@ -101,11 +139,17 @@ bool IsTouched(const std::string& folder) {
                      [&](const auto& each) { return is_new(each.path()); });
 }
 
-bool IsAbandoned(const std::string& folder) {
+// Two machines may work for one job at the same time: it was queued anew while
+// the first one, cut off from its scheduler, still ended.
+bool IsAbandoned(const std::string& folder, const std::string& job,
+                 std::optional<fs::file_time_type> now) {
   std::error_code error;
   if (!fs::is_directory(fs::symlink_status(folder, error))) return false;
-  const std::optional<bool> runs = OwnerRuns(folder);
-  return runs.has_value() ? !*runs : !IsTouched(folder);
+  const Owner owner = OwnerOf(folder);
+  if (const std::optional<bool> runs = Runs(owner)) return !*runs;
+  if (!now.has_value()) return false;
+  const bool is_this_jobs = !job.empty() && owner.job == job;
+  return !IsTouched(folder, *now, is_this_jobs ? kLongestPause : kUntouched);
 }
 
 bool IsTaken(const std::string& path) {
@@ -135,9 +179,9 @@ absl::StatusOr<std::string> Rename(const std::string& from,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AtomicFolder>> AtomicFolder::Create(
-    const std::string& path) {
+    const std::string& path, const std::string& job) {
   TANDEM_ASSIGN_OR_RETURN(std::string temporary, MakeTemporaryFolder(path));
-  WriteOwner(temporary);
+  WriteOwner(temporary, job);
   return std::unique_ptr<AtomicFolder>(
       new AtomicFolder(path, std::move(temporary)));
 }
@@ -155,10 +199,7 @@ absl::StatusOr<std::string> AtomicFolder::Commit() {
   TANDEM_ASSIGN_OR_RETURN(const std::string name, Rename(temporary_, path_));
   committed_ = true;
   unlink(absl::StrCat(name, "/", kOwnerFile).c_str());
-  const absl::Status synced = SyncFolder(DirectoryOf(name), name);
-  LOG_IF(WARNING, !synced.ok())
-      << name << " is complete, but may not outlive a crash of the machine: "
-      << synced.message();
+  SyncNewName(name);
   return name;
 }
 
@@ -171,17 +212,23 @@ absl::Status RemoveFolder(const std::string& path) {
     rmdir(doomed.c_str());
     return error;
   }
-  WriteOwner(doomed);
+  WriteOwner(doomed, /*job=*/"");
   return RemoveAll(doomed);
 }
 
 std::vector<std::string> RemoveAbandonedFolders(
     const std::string& folder,
-    const std::function<bool(absl::string_view name)>& is_mine) {
+    const std::function<bool(absl::string_view name)>& is_mine,
+    const std::string& job) {
   std::vector<std::string> removed;
-  for (const std::string& name : TemporariesIn(folder, is_mine)) {
+  const std::vector<std::string> names = TemporariesIn(folder, is_mine);
+  if (names.empty()) return removed;
+  const std::optional<fs::file_time_type> now = TimeIn(folder);
+  for (const std::string& name : names) {
     const std::string path = absl::StrCat(folder, "/", name);
-    if (IsAbandoned(path) && RemoveAll(path).ok()) removed.push_back(name);
+    if (IsAbandoned(path, job, now) && RemoveAll(path).ok()) {
+      removed.push_back(name);
+    }
   }
   return removed;
 }

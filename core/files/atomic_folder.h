@@ -25,9 +25,10 @@ namespace tandem {
 // Errors are those of AtomicFile. Not thread-safe.
 class AtomicFolder {
  public:
-  // The folder that PATH is in must exist.
+  // The folder that PATH is in must exist. `job`, without white space, is what
+  // the process works for: see RemoveAbandonedFolders.
   static absl::StatusOr<std::unique_ptr<AtomicFolder>> Create(
-      const std::string& path);
+      const std::string& path, const std::string& job = "");
 
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
@@ -57,10 +58,12 @@ absl::Status RemoveFolder(const std::string& path);
 // Removes NAME.tmp.XXXXXX in `folder` for each NAME that `is_mine` takes, where
 // the process that made it has ended; where that cannot be told, for it is
 // another machine's or another container's, where nothing was written in it for
-// a day. Their names.
+// a day, or for ten minutes if it worked for `job` (which goes on here, so no
+// longer there, or not for long). Their names.
 std::vector<std::string> RemoveAbandonedFolders(
     const std::string& folder,
-    const std::function<bool(absl::string_view name)>& is_mine);
+    const std::function<bool(absl::string_view name)>& is_mine,
+    const std::string& job = "");
 
 }  // namespace tandem
 

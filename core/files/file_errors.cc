@@ -1,12 +1,15 @@
 #include "core/files/file_errors.h"
 
 #include <fcntl.h>
+#include <glog/logging.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "core/files/file_target.h"
+#include "core/instrument/fault_point.h"
 
 namespace tandem {
 namespace {
@@ -52,6 +55,14 @@ absl::Status SyncFolder(const std::string& folder, const std::string& path) {
   }
   close(descriptor);
   return status;
+}
+
+void SyncNewName(const std::string& path) {
+  absl::Status synced = FaultPoint("sync_new_name");
+  if (synced.ok()) synced = SyncFolder(DirectoryOf(path), path);
+  LOG_IF(WARNING, !synced.ok())
+      << path << " is complete, but may not outlive a crash of the machine: "
+      << synced.message();
 }
 
 }  // namespace tandem

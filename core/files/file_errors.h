@@ -23,6 +23,12 @@ bool CannotSync(int error);
 // file system that cannot do so is taken as it is.
 absl::Status SyncFolder(const std::string& folder, const std::string& path);
 
+// Makes the name last that a rename has just given to the complete file or
+// folder at `path`. It has it whatever comes of this, and whoever reads it
+// finds it: what fails (its directory's sync) is logged as a warning, and no
+// error.
+void SyncNewName(const std::string& path);
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_FILES_FILE_ERRORS_H_

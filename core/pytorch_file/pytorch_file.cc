@@ -4,15 +4,20 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/checkpoint/bool_bytes.h"
+#include "core/digest/crc32.h"
 #include "core/files/regular_file.h"
 #include "core/pytorch_file/pickle_tree.h"
 #include "core/pytorch_file/state_dict.h"
@@ -70,6 +75,8 @@ class Archive {
     std::string text(record->size, '\0');
     TANDEM_RETURN_IF_ERROR(
         file_.ReadAt(record->offset, text.data(), text.size()));
+    TANDEM_RETURN_IF_ERROR(
+        Compare(name, *record, Crc32(0, text.data(), text.size())));
     return text;
   }
 
@@ -91,7 +98,30 @@ class Archive {
     return absl::OkStatus();
   }
 
-  // Requires that CheckStorage takes it.
+  // The next three require that CheckStorage takes it.
+  //
+  // torch.save may be told to compute none (set_crc32_options): then they are
+  // 0.
+  bool HasChecksum(const PickledTensor& tensor) const {
+    return Find(StorageName(tensor))->crc32 != 0;
+  }
+
+  // Reads a storage for its checksum once.
+  absl::Status Verify(const PickledTensor& tensor) const {
+    const std::string name = StorageName(tensor);
+    const ZipRecord& record = *Find(name);
+    if (IsKnownGood(name, record)) return absl::OkStatus();
+    std::string piece(std::min(kCrc32PieceBytes, record.size), '\0');
+    uint32_t crc = 0;
+    for (uint64_t at = 0; at < record.size; at += piece.size()) {
+      piece.resize(std::min<uint64_t>(piece.size(), record.size - at));
+      TANDEM_RETURN_IF_ERROR(
+          file_.ReadAt(record.offset + at, piece.data(), piece.size()));
+      crc = Crc32(crc, piece.data(), piece.size());
+    }
+    return Compare(name, record, crc);
+  }
+
   absl::StatusOr<at::Tensor> Read(const PickledTensor& tensor) const {
     return CatchTorchOr(
         [&]() -> absl::StatusOr<at::Tensor> { return ReadView(tensor); },
@@ -136,20 +166,59 @@ class Archive {
     return Bad("its values are not little-endian");
   }
 
-  // The part of the storage from the first element to the last one.
+  bool IsKnownGood(const std::string& name, const ZipRecord& record) const {
+    absl::MutexLock lock(&mutex_);
+    return record.crc32 == 0 || verified_.count(name) > 0;
+  }
+
+  absl::Status Compare(const std::string& name, const ZipRecord& record,
+                       uint32_t found) const {
+    if (record.crc32 == 0) return absl::OkStatus();
+    if (found == record.crc32) {
+      absl::MutexLock lock(&mutex_);
+      verified_.insert(name);
+      return absl::OkStatus();
+    }
+    return absl::DataLossError(
+        absl::StrCat(file_.path(), " is damaged: ", absl::CHexEscape(name),
+                     " has the checksum ", absl::Hex(found, absl::kZeroPad8),
+                     ", written was ", absl::Hex(record.crc32, absl::kZeroPad8),
+                     "; take another copy of it"));
+  }
+
+  // The part of the storage from the first element to the last one. Where that
+  // is all of it, it is not read once more for its checksum.
   absl::StatusOr<at::Tensor> ReadView(const PickledTensor& tensor) const {
     const StorageView& view = tensor.view;
     if (IsEmpty(view)) return at::empty(view.sizes, tensor.info.dtype);
     const at::Tensor part = at::empty({SpanOf(view)}, tensor.info.dtype);
-    TANDEM_RETURN_IF_ERROR(file_.ReadAt(
-        Find(StorageName(tensor))->offset + view.offset * part.element_size(),
-        part.mutable_data_ptr(), part.nbytes()));
-    return part.as_strided(view.sizes, view.strides).contiguous();
+    const std::string name = StorageName(tensor);
+    const ZipRecord& record = *Find(name);
+    const bool is_all = view.offset == 0 && part.nbytes() == record.size;
+    if (!is_all) TANDEM_RETURN_IF_ERROR(Verify(tensor));
+    TANDEM_RETURN_IF_ERROR(
+        file_.ReadAt(record.offset + view.offset * part.element_size(),
+                     part.mutable_data_ptr(), part.nbytes()));
+    if (is_all && !IsKnownGood(name, record)) {
+      TANDEM_RETURN_IF_ERROR(Compare(
+          name, record, Crc32(0, part.const_data_ptr(), part.nbytes())));
+    }
+    if (part.scalar_type() == at::kBool)
+      MakeBools(part.mutable_data_ptr(), part.nbytes());
+    return ValuesOf(tensor, part.as_strided(view.sizes, view.strides));
+  }
+
+  static at::Tensor ValuesOf(const PickledTensor& tensor, at::Tensor stored) {
+    if (tensor.is_conjugate) stored = stored.conj().resolve_conj();
+    if (tensor.is_negative) stored = stored.neg();
+    return stored.contiguous();
   }
 
   const RegularFile file_;
   const ZipDirectory records_;
   std::string folder_;
+  mutable absl::Mutex mutex_;
+  mutable std::set<std::string> verified_ ABSL_GUARDED_BY(mutex_);  // records
 };
 
 }  // namespace
@@ -177,11 +246,14 @@ absl::StatusOr<StoredTensors> OpenPyTorchFile(const std::string& path) {
   for (PickledTensor& tensor : *tensors) {
     TANDEM_RETURN_IF_ERROR(archive->CheckStorage(tensor));
     TensorInfo info = tensor.info;
-    stored.Add({std::move(info),
-                [archive, tensor = std::move(tensor)] {
-                  return archive->Read(tensor);
-                },
-                /*verify=*/nullptr});
+    const auto its = std::make_shared<const PickledTensor>(std::move(tensor));
+    StoredTensor each = {std::move(info),
+                         [archive, its] { return archive->Read(*its); },
+                         /*verify=*/nullptr};
+    if (archive->HasChecksum(*its)) {
+      each.verify = [archive, its] { return archive->Verify(*its); };
+    }
+    stored.Add(std::move(each));
   }
   return stored;
 }

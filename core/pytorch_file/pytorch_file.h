@@ -31,7 +31,9 @@ absl::StatusOr<bool> IsPyTorchFile(const std::string& path);
 //
 // Trusts nothing. Errors name the path; beside RegularFile's: InvalidArgument
 // for a file of before PyTorch 1.6, for a TorchScript archive, for big-endian
-// values, and for what zip_directory.h, pickle_tree.h and state_dict.h refuse.
+// values, and for what zip_directory.h, pickle_tree.h and state_dict.h refuse;
+// DataLoss, of a tensor when it is read or verified, where a record is not as
+// its checksum says.
 absl::StatusOr<StoredTensors> OpenPyTorchFile(const std::string& path);
 
 }  // namespace tandem

@@ -11,7 +11,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/dtype_names.h"
 #include "core/base/status_macros.h"
+#include "core/checkpoint/safetensors_header.h"
 
 namespace tandem {
 namespace {
@@ -133,6 +135,9 @@ class StateDictReader {
                                       const PickleNode& value) const {
     if (key.kind != Kind::kText) return Bad("a key of its dict is no text");
     const std::string name = absl::CHexEscape(key.text);
+    if (!CanStandInHeader(key.text)) {
+      return Bad(absl::StrCat(name, ", a key of its dict, is no UTF-8"));
+    }
     if (!IsTensor(value)) {
       return Bad(absl::StrCat(name, " is no tensor: save tensors alone"));
     }
@@ -144,14 +149,16 @@ class StateDictReader {
     return tensor;
   }
 
-  // (storage, offset, sizes, strides, requires_grad, hooks[, dtype][, ...]).
+  // (storage, offset, sizes, strides, requires_grad, hooks[, dtype][,
+  // metadata]).
   absl::StatusOr<PickledTensor> Tensor(const PickleNode& given) const {
     const bool is_parameter = IsCallOf(kParameter, given);
     if (is_parameter && given.items.empty()) return Bad("has no arguments");
     const PickleNode& call = is_parameter ? tree_.Item(given, 0) : given;
     const bool has_dtype = IsCallOf(kTensorOfDtype, call);
+    const size_t arguments = has_dtype ? 7 : 6;
     if ((!has_dtype && !IsCallOf(kTensor, call)) ||
-        call.items.size() < (has_dtype ? 7 : 6)) {
+        call.items.size() < arguments || call.items.size() > arguments + 1) {
       return Bad("is made of other arguments than a tensor is");
     }
     std::optional<c10::ScalarType> dtype;
@@ -167,7 +174,41 @@ class StateDictReader {
     TANDEM_ASSIGN_OR_RETURN(view.strides, Numbers(tree_.Item(call, 3)));
     TANDEM_RETURN_IF_ERROR(CheckView(view));
     tensor.info.sizes = view.sizes;
+    if (call.items.size() > arguments) {
+      TANDEM_RETURN_IF_ERROR(
+          ReadMetadata(tree_.Item(call, arguments), &tensor));
+    }
     return tensor;
+  }
+
+  // None, or {"conj": True, "neg": True}.
+  absl::Status ReadMetadata(const PickleNode& node,
+                            PickledTensor* tensor) const {
+    if (node.kind == Kind::kNone) return absl::OkStatus();
+    if (node.kind != Kind::kDict) return Bad("has metadata that is no dict");
+    for (size_t i = 0; i < node.items.size(); i += 2) {
+      const PickleNode& key = tree_.Item(node, i);
+      const PickleNode& value = tree_.Item(node, i + 1);
+      const bool is_bool = value.kind == Kind::kBool;
+      if (key.kind == Kind::kText && key.text == "conj" && is_bool) {
+        tensor->is_conjugate = value.number != 0;
+      } else if (key.kind == Kind::kText && key.text == "neg" && is_bool) {
+        tensor->is_negative = value.number != 0;
+      } else {
+        return Bad(absl::StrCat("has metadata \"", absl::CHexEscape(key.text),
+                                "\", which change what its values mean in a "
+                                "way that is not known (save tensor.clone())"));
+      }
+    }
+    const c10::ScalarType dtype = tensor->info.dtype;
+    if ((tensor->is_conjugate && !c10::isComplexType(dtype)) ||
+        (tensor->is_negative &&
+         (c10::isFloat8Type(dtype) ||
+          (!c10::isComplexType(dtype) && !c10::isFloatingType(dtype))))) {
+      return Bad(absl::StrCat("is marked as conjugated or negated, which ",
+                              DtypeName(dtype), " cannot be"));
+    }
+    return absl::OkStatus();
   }
 
   // ("storage", class, name, device, elements; bytes of an untyped one).

@@ -19,6 +19,10 @@ struct PickledTensor {
   TensorInfo info;
   std::string storage;  // its name: tied weights have the same
   StorageView view;     // checked
+  // What is stored is its conjugate, its negative: of views such as x.conj()
+  // and x.conj().imag, which PyTorch forms when they are read.
+  bool is_conjugate = false;
+  bool is_negative = false;
 };
 
 // The functions and classes that a state_dict of tensors needs: OrderedDict,
@@ -26,10 +30,10 @@ struct PickledTensor {
 bool IsKnownGlobal(absl::string_view global);
 
 // In the order of the dict. Trusts nothing: InvalidArgument, naming the tensor,
-// for a value that is no dense tensor of a known dtype, for sizes, strides or
-// an offset that leave the storage, and for a tensor that has more elements
-// than its storage (one that was expanded). A dict of dicts is refused with the
-// keys that have tensors.
+// for a key that is no UTF-8, for a value that is no dense tensor of a known
+// dtype, for sizes, strides or an offset that leave the storage, and for a
+// tensor that has more elements than its storage (one that was expanded). A
+// dict of dicts is refused with the keys that have tensors.
 absl::StatusOr<std::vector<PickledTensor>> TensorsOfStateDict(
     const PickleTree& tree);
 

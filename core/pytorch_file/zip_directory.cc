@@ -149,7 +149,8 @@ class DirectoryReader {
       return Bad(
           absl::StrCat("record ", absl::CHexEscape(name), " is not within it"));
     }
-    return ZipRecord{offset, size, is_stored};
+    return ZipRecord{offset, size, is_stored,
+                     static_cast<uint32_t>(At<uint32_t>(entry, 16))};
   }
 
   // The zip64 field of an entry's extra fields.

@@ -20,6 +20,7 @@ struct ZipRecord {
   uint64_t offset = 0;
   uint64_t size = 0;
   bool is_stored = true;  // else compressed or encrypted: bytes mean nothing
+  uint32_t crc32 = 0;     // of what was stored (core/digest/crc32.h)
 };
 
 using ZipDirectory = std::map<std::string, ZipRecord>;  // by name

@@ -1,5 +1,7 @@
 #include "core/weights/load_plan.h"
 
+#include <ATen/Tensor.h>
+#include <ATen/ops/equal.h>
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -7,12 +9,13 @@
 #include <set>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "core/base/some_of.h"
 #include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
 
 namespace tandem {
 namespace {
@@ -24,15 +27,65 @@ bool IsAllowed(const std::string& name, const NameList& patterns) {
       });
 }
 
+// A part of a name, at any depth, and one before all names.
+constexpr char kCompiled[] = "_orig_mod";
+constexpr char kReplicated[] = "module.";
+
+std::string WithoutCompiled(const std::string& name) {
+  std::vector<std::string> parts = absl::StrSplit(name, '.');
+  parts.erase(std::remove(parts.begin(), parts.end(), kCompiled), parts.end());
+  return absl::StrJoin(parts, ".");
+}
+
+bool HasPrefix(const std::string& name) {
+  return absl::StartsWith(name, kReplicated);
+}
+
+bool HasCompiledPart(const std::string& name) {
+  return WithoutCompiled(name) != name;
+}
+
+bool AnyOf(const std::vector<TensorInfo>& model,
+           bool (*is_so)(const std::string& name)) {
+  return std::any_of(
+      model.begin(), model.end(),
+      [is_so](const TensorInfo& each) { return is_so(each.name); });
+}
+
+// The names of `stored`, as they were before PyTorch wrapped the model, unless
+// the model has such names itself.
+NameList Unwrapped(const StoredTensors& stored,
+                   const std::vector<TensorInfo>& model, NameList* wrappers) {
+  NameList names;
+  const bool may_be_compiled = !AnyOf(model, HasCompiledPart);
+  bool was_compiled = false;
+  for (const StoredTensor& each : stored) {
+    names.push_back(may_be_compiled ? WithoutCompiled(each.info.name)
+                                    : each.info.name);
+    was_compiled = was_compiled || names.back() != each.info.name;
+  }
+  if (was_compiled) wrappers->push_back(absl::StrCat(kCompiled, "."));
+  if (AnyOf(model, HasPrefix) ||
+      !std::all_of(names.begin(), names.end(), HasPrefix)) {
+    return names;
+  }
+  if (!names.empty()) wrappers->push_back(kReplicated);
+  for (std::string& each : names) each.erase(0, sizeof(kReplicated) - 1);
+  return names;
+}
+
 // By the model's names.
 using Sources = std::map<std::string, const StoredTensor*>;
 
 absl::StatusOr<Sources> TakeNames(const StoredTensors& stored,
+                                  const NameList& unwrapped,
                                   const NameRules& rules, LoadPlan* plan) {
   Sources sources;
+  auto next = unwrapped.begin();
   for (const StoredTensor& each : stored) {
     const std::string& name = each.info.name;
-    const StateName is = rules.of ? rules.of(name) : StateName{name, ""};
+    const std::string& its = *next++;
+    const StateName is = rules.of ? rules.of(its) : StateName{its, ""};
     if (!is.left_out.empty()) {
       plan->by_rule[is.left_out].push_back(name);
       continue;
@@ -58,6 +111,7 @@ void ShareTied(const NameRules& rules, Sources* sources, LoadPlan* plan) {
     if (own != sources->end()) {
       plan->by_rule[absl::StrCat("tied to ", first)].push_back(
           own->second->info.name);
+      plan->tied.push_back({*shared->second, *own->second});
     }
     (*sources)[copy] = shared->second;
   }
@@ -121,8 +175,8 @@ void TakeRest(const std::vector<TensorInfo>& model,
   }
 }
 
-// What all that is left over has in front of a name that is missing, as
-// wrappers' states have it (torch.compile's "_orig_mod."); "": nothing.
+// What all that is left over has in front of a name that is missing, as the
+// state of a module has that is wrapped in one's own ("net."); "": nothing.
 std::string CommonPrefix(const Obstacles& obstacles) {
   const std::set<std::string> missing(obstacles.missing.begin(),
                                       obstacles.missing.end());
@@ -172,7 +226,9 @@ absl::StatusOr<LoadPlan> PlanLoading(const StoredTensors& stored,
                                      const NameRules& rules,
                                      const LoadAllowances& allowances) {
   LoadPlan plan;
-  TANDEM_ASSIGN_OR_RETURN(Sources sources, TakeNames(stored, rules, &plan));
+  const NameList names = Unwrapped(stored, model, &plan.wrappers);
+  TANDEM_ASSIGN_OR_RETURN(Sources sources,
+                          TakeNames(stored, names, rules, &plan));
   ShareTied(rules, &sources, &plan);
   Obstacles obstacles;
   TakeModel(model, rules, allowances, sources, &plan, &obstacles);
@@ -181,8 +237,30 @@ absl::StatusOr<LoadPlan> PlanLoading(const StoredTensors& stored,
   return plan;
 }
 
+absl::Status CheckTied(const LoadPlan& plan) {
+  for (const TiedPair& each : plan.tied) {
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor first, each.first.read());
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor copy, each.copy.read());
+    TANDEM_ASSIGN_OR_RETURN(
+        const bool is_same,
+        CatchTorchOr(
+            [&] { return at::equal(first, copy.to(first.scalar_type())); },
+            each.copy.info.name));
+    if (is_same) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        each.copy.info.name, " is to be the same as ", each.first.info.name,
+        ", to which the model ties it, but has other values: take a model that "
+        "does not tie them (\"tie_word_embeddings\": false in a config.json)"));
+  }
+  return absl::OkStatus();
+}
+
 std::string Describe(const LoadPlan& plan) {
   std::string text = absl::StrCat(plan.tensors.size(), " tensors loaded");
+  if (!plan.wrappers.empty()) {
+    absl::StrAppend(&text, "; names without ",
+                    absl::StrJoin(plan.wrappers, " and "));
+  }
   for (const auto& [why, names] : plan.by_rule) {
     absl::StrAppend(&text, "; ", names.size(), " not loaded, ", why, ": ",
                     SomeOf(names));

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/checkpoint/tensor_stream.h"
@@ -39,14 +40,23 @@ struct LoadAllowances {
 
 using NameList = std::vector<std::string>;
 
+// Stored under both names of a tied weight: the first is loaded.
+struct TiedPair {
+  StoredTensor first, copy;
+};
+
 struct LoadPlan {
   StoredTensors tensors;                    // by the model's names
+  NameList wrappers;                        // what was left out of stored names
   std::map<std::string, NameList> by_rule;  // not loaded: why, and which
+  std::vector<TiedPair> tied;               // their copies are not loaded
   NameList missing;                         // as allowed: they stay as they are
   NameList unexpected;                      // as allowed: not loaded
 };
 
-// Reads nothing. `model`: the whole model's tensors. InvalidArgument, naming
+// Reads nothing. `model`: the whole model's tensors. Stored names may have what
+// PyTorch's wrappers put in them: "_orig_mod." of torch.compile, and before all
+// of them "module." of DistributedDataParallel. InvalidArgument, naming
 // all of a kind (shortened where there are many): what is missing or left over
 // and not allowed; shapes that differ, with what was given and expected; two
 // stored tensors that are the same one of the model.
@@ -54,6 +64,10 @@ absl::StatusOr<LoadPlan> PlanLoading(const StoredTensors& stored,
                                      const std::vector<TensorInfo>& model,
                                      const NameRules& rules,
                                      const LoadAllowances& allowances);
+
+// Reads both tensors of each tied pair. InvalidArgument, naming them, where
+// they are not the same: the model has no place for the second.
+absl::Status CheckTied(const LoadPlan& plan);
 
 // What is loaded and what is not, for a person: one line.
 std::string Describe(const LoadPlan& plan);

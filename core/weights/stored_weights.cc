@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/json_error.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/files/file_target.h"
@@ -46,7 +47,10 @@ absl::StatusOr<Shards> ReadIndex(const std::string& path) {
   TANDEM_ASSIGN_OR_RETURN(const std::string text,
                           ReadShortFile(path, kMaxIndexBytes));
   const Json index = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!index.is_object()) return BadIndex(path, "it is no JSON object");
+  if (!index.is_object()) {
+    return BadIndex(path,
+                    absl::StrCat("it is no JSON object", JsonError(text)));
+  }
   const auto map = index.find("weight_map");
   if (map == index.end() || !map->is_object()) {
     return BadIndex(path, "it has no object \"weight_map\"");

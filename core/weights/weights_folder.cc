@@ -1,5 +1,8 @@
 #include "core/weights/weights_folder.h"
 
+#include <ATen/Tensor.h>
+#include <ATen/ops/isfinite.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
@@ -8,13 +11,17 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/base/dtype_names.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/files/atomic_file.h"
+#include "core/finite/finite_check.h"
 #include "core/weights/stored_weights.h"
 
 namespace tandem {
@@ -59,7 +66,43 @@ std::vector<Shard> Cut(const StoredTensors& tensors,
   return shards;
 }
 
-absl::Status WriteShard(const std::string& path, Shard shard) {
+// Can it be asked for values that are not finite? (Types of one byte are only
+// written as they are stored.)
+bool CanBeAsked(c10::ScalarType dtype) {
+  return c10::isFloatingType(dtype) && c10::elementSize(dtype) > 1;
+}
+
+// Of a tensor that the dtype of its file makes infinite, where it is not stored
+// so.
+absl::Status CheckHeld(const at::Tensor& stored, const at::Tensor& values) {
+  const at::Tensor before = stored.to(at::kDouble);
+  const at::Tensor lost =
+      at::isfinite(before).logical_and(at::isfinite(values).logical_not());
+  const auto count = lost.sum().item<int64_t>();
+  if (count == 0) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      absl::StrCat(count, " of ", values.numel(), " values are too large for ",
+                   DtypeName(values.scalar_type()), ", such as ",
+                   before.masked_select(lost)[0].item<double>(),
+                   values.scalar_type() == at::kHalf
+                       ? ": take a dtype of a wider range, as bfloat16 has"
+                       : ""));
+}
+
+// In the dtype of its file.
+absl::StatusOr<at::Tensor> Convert(const at::Tensor& stored,
+                                   const TensorInfo& info,
+                                   NonfiniteTensors* nonfinite) {
+  at::Tensor values = stored.to(info.dtype);
+  if (!CanBeAsked(info.dtype) || IsFinite(values)) return values;
+  TANDEM_RETURN_IF_ERROR(CheckHeld(stored, values));
+  nonfinite->push_back(
+      absl::StrCat(info.name, " has ", CountNonfinite(values)));
+  return values;
+}
+
+absl::Status WriteShard(const std::string& path, Shard shard,
+                        NonfiniteTensors* nonfinite) {
   SafetensorsWriter writer(path, {{"format", "pt"}});
   std::sort(shard.begin(), shard.end(), [&](const auto& a, const auto& b) {
     return writer.ComesBefore(a.info, b.info);
@@ -71,7 +114,7 @@ absl::Status WriteShard(const std::string& path, Shard shard) {
     TANDEM_ASSIGN_OR_RETURN(const at::Tensor stored, each.source->read());
     TANDEM_ASSIGN_OR_RETURN(
         const at::Tensor values,
-        CatchTorchOr([&] { return stored.to(each.info.dtype); },
+        CatchTorchOr([&] { return Convert(stored, each.info, nonfinite); },
                      each.info.name));
     TANDEM_RETURN_IF_ERROR(writer.Add(values));
   }
@@ -118,14 +161,16 @@ absl::Status Prepare(const std::string& folder) {
 
 }  // namespace
 
-absl::Status WriteWeightsFile(const std::string& path,
-                              const StoredTensors& tensors,
-                              std::optional<c10::ScalarType> dtype) {
+absl::StatusOr<NonfiniteTensors> WriteWeightsFile(
+    const std::string& path, const StoredTensors& tensors,
+    std::optional<c10::ScalarType> dtype) {
   Shard all;
   for (const StoredTensor& each : tensors) {
     all.push_back(WrittenAs(each, dtype));
   }
-  return WriteShard(path, std::move(all));
+  NonfiniteTensors nonfinite;
+  TANDEM_RETURN_IF_ERROR(WriteShard(path, std::move(all), &nonfinite));
+  return nonfinite;
 }
 
 bool HasWeights(const std::string& folder) {
@@ -136,18 +181,33 @@ bool HasWeights(const std::string& folder) {
   return false;
 }
 
-absl::Status WriteWeightsFolder(const std::string& folder,
-                                const StoredTensors& tensors,
-                                const WeightsFolderOptions& options) {
+absl::StatusOr<NonfiniteTensors> WriteWeightsFolder(
+    const std::string& folder, const StoredTensors& tensors,
+    const WeightsFolderOptions& options) {
   TANDEM_RETURN_IF_ERROR(Prepare(folder));
+  NonfiniteTensors nonfinite;
   const std::vector<Shard> shards = Cut(tensors, options);
+  std::vector<std::string> written;
+  // Some of a model's shards are no weights: they would be in the way of those
+  // that are written next.
+  absl::Cleanup remove = [&written] {
+    std::error_code ignored;
+    for (const std::string& path : written) {
+      std::filesystem::remove(path, ignored);
+    }
+  };
   for (size_t i = 0; i < shards.size(); ++i) {
-    TANDEM_RETURN_IF_ERROR(WriteShard(
-        absl::StrCat(folder, "/", ShardName(i, shards.size())), shards[i]));
+    const std::string path =
+        absl::StrCat(folder, "/", ShardName(i, shards.size()));
+    TANDEM_RETURN_IF_ERROR(WriteShard(path, shards[i], &nonfinite));
+    written.push_back(path);
   }
-  if (shards.size() == 1) return absl::OkStatus();
-  return WriteFileAtomically(absl::StrCat(folder, "/", kWeightsIndexFile),
-                             IndexOf(shards));
+  if (shards.size() > 1) {
+    TANDEM_RETURN_IF_ERROR(WriteFileAtomically(
+        absl::StrCat(folder, "/", kWeightsIndexFile), IndexOf(shards)));
+  }
+  std::move(remove).Cancel();
+  return nonfinite;
 }
 
 }  // namespace tandem

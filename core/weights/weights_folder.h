@@ -9,8 +9,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "core/checkpoint/stored_tensors.h"
 
 namespace tandem {
@@ -23,12 +24,17 @@ struct WeightsFolderOptions {
   uint64_t max_shard_bytes = 5000000000;
 };
 
+// Tensors that were written with infinite or NaN values, for that is how they
+// are stored: "lm_head.weight has 3 NaN and ..." each.
+using NonfiniteTensors = std::vector<std::string>;
+
 // Reads the tensors, one at a time, and writes them to one safetensors file,
 // which replaces `path` (safetensors.torch.load_file reads it). `dtype`: of
-// floating-point values; nothing: as they are stored.
-absl::Status WriteWeightsFile(const std::string& path,
-                              const StoredTensors& tensors,
-                              std::optional<c10::ScalarType> dtype);
+// floating-point values; nothing: as they are stored. OutOfRange, naming the
+// tensor, where that dtype cannot hold a finite value.
+absl::StatusOr<NonfiniteTensors> WriteWeightsFile(
+    const std::string& path, const StoredTensors& tensors,
+    std::optional<c10::ScalarType> dtype);
 
 // Whether a folder has weights already, under such names.
 bool HasWeights(const std::string& folder);
@@ -37,9 +43,9 @@ bool HasWeights(const std::string& folder);
 // where it is missing. Shards follow the order of `tensors`. The index comes
 // last: a folder that was not finished is none. FailedPrecondition for a folder
 // that has weights already, which would be read instead, or mixed with these.
-absl::Status WriteWeightsFolder(const std::string& folder,
-                                const StoredTensors& tensors,
-                                const WeightsFolderOptions& options);
+absl::StatusOr<NonfiniteTensors> WriteWeightsFolder(
+    const std::string& folder, const StoredTensors& tensors,
+    const WeightsFolderOptions& options);
 
 }  // namespace tandem
 

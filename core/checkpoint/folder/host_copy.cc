@@ -1,38 +1,84 @@
 #include "core/checkpoint/folder/host_copy.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "core/base/round_up.h"
 #include "core/base/torch_status.h"
+#include "core/device/pinned_memory.h"
 
 namespace tandem {
 namespace {
 
-// Pinned for CUDA's sake: pages that may move are copied twice.
-at::Tensor BufferFor(const at::Tensor& tensor) {
-  return at::empty(tensor.sizes(), at::TensorOptions(at::kCPU)
-                                       .dtype(tensor.scalar_type())
-                                       .pinned_memory(tensor.is_cuda()));
+constexpr int64_t kAlignment = 64;  // as LibTorch's own tensors
+
+std::vector<TensorInfo> FormsOf(const StatePart& part) {
+  std::vector<TensorInfo> forms;
+  for (const auto& [name, tensor] : part.tensors) {
+    forms.push_back(InfoOf(name, tensor));
+  }
+  return forms;
 }
 
-bool Fits(const at::Tensor& buffer, const at::Tensor& tensor) {
-  return buffer.defined() && buffer.sizes() == tensor.sizes() &&
-         buffer.scalar_type() == tensor.scalar_type();
+bool AreAlike(const std::vector<TensorInfo>& a,
+              const std::vector<TensorInfo>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const TensorInfo& one, const TensorInfo& other) {
+                      return one.name == other.name &&
+                             one.dtype == other.dtype &&
+                             one.sizes == other.sizes;
+                    });
+}
+
+int64_t BytesOf(const at::Tensor& tensor) {
+  return tensor.numel() * tensor.element_size();
+}
+
+// The GPU that has the first tensor of one, else the CPU.
+c10::Device GpuOf(const StatePart& part) {
+  for (const auto& each : part.tensors) {
+    if (each.second.is_cuda()) return each.second.device();
+  }
+  return c10::kCPU;
 }
 
 }  // namespace
+
+// One block: what is pinned piece by piece takes more than it has.
+void HostCopy::MakeRoom(const StatePart& part) {
+  std::vector<TensorInfo> forms = FormsOf(part);
+  if (AreAlike(forms, forms_)) return;
+  forms_.clear();
+  buffers_.clear();  // before there is the new block
+  int64_t bytes = 0;
+  for (const auto& each : part.tensors) {
+    bytes += RoundUp(BytesOf(each.second), kAlignment);
+  }
+  const at::Tensor block = NewPinned(bytes, GpuOf(part));
+  int64_t at = 0;
+  for (const auto& each : part.tensors) {
+    const int64_t its = BytesOf(each.second);
+    buffers_.push_back(block.narrow(0, at, its)
+                           .view(each.second.scalar_type())
+                           .view(each.second.sizes()));
+    at += RoundUp(its, kAlignment);
+  }
+  forms_ = std::move(forms);
+}
 
 absl::StatusOr<StatePart> HostCopy::Take(const StatePart& part) {
   return CatchTorchOr(
       [&] {
         at::NoGradGuard no_grad;
+        MakeRoom(part);
         StatePart copy;
         copy.slices = part.slices;
-        for (const auto& [name, tensor] : part.tensors) {
-          at::Tensor& buffer = buffers_[name];
-          if (!Fits(buffer, tensor)) buffer = BufferFor(tensor);
-          buffer.copy_(tensor);
-          copy.tensors.emplace_back(name, buffer);
+        for (size_t i = 0; i < part.tensors.size(); ++i) {
+          buffers_[i].copy_(part.tensors[i].second);
+          copy.tensors.emplace_back(part.tensors[i].first, buffers_[i]);
         }
         return copy;
       },
@@ -41,7 +87,7 @@ absl::StatusOr<StatePart> HostCopy::Take(const StatePart& part) {
 
 uint64_t HostCopy::bytes() const {
   uint64_t bytes = 0;
-  for (const auto& each : buffers_) bytes += each.second.nbytes();
+  for (const at::Tensor& each : buffers_) bytes += each.nbytes();
   return bytes;
 }
 

@@ -7,16 +7,16 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <map>
-#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/checkpoint/folder/state_part.h"
+#include "core/checkpoint/tensor_stream.h"
 
 namespace tandem {
 
 // Keeps its memory from one copy to the next: as much as the part has, in the
-// host's memory. Not thread-safe.
+// host's memory, pinned for parts of GPUs. Not thread-safe.
 class HostCopy {
  public:
   // Copies every tensor; devices have done when this returns. What the copy
@@ -28,7 +28,11 @@ class HostCopy {
   uint64_t bytes() const;
 
  private:
-  std::map<std::string, at::Tensor> buffers_;  // by the tensor's name
+  // For a part of these tensors.
+  void MakeRoom(const StatePart& part);
+
+  std::vector<TensorInfo> forms_;    // of the tensors that there is room for
+  std::vector<at::Tensor> buffers_;  // in their order, of one block
 };
 
 }  // namespace tandem

@@ -79,7 +79,7 @@ absl::StatusOr<std::string> SaveFolder(const FolderSave& save,
   std::unique_ptr<AtomicFolder> folder;
   absl::StatusOr<std::string> mine = "";
   if (save.rank == 0) {
-    auto made = AtomicFolder::Create(save.path);
+    auto made = AtomicFolder::Create(save.path, save.job);
     if (made.ok()) {
       folder = *std::move(made);
       mine = folder->temporary();

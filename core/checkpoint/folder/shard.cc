@@ -70,6 +70,11 @@ int64_t ElementsOf(const SafetensorsEntry& entry) {
 absl::StatusOr<ManifestTensor> TensorOf(const SafetensorsReader& reader,
                                         const std::string& path,
                                         const SafetensorsEntry& entry) {
+  if (entry.dtype == c10::ScalarType::Undefined) {
+    return Bad(path, entry,
+               absl::StrCat("is of dtype ", entry.unread_dtype,
+                            ", which no shard has"));
+  }
   ManifestTensor tensor = {{entry.name, entry.dtype, entry.shape}, {}, {}};
   tensor.strides = RowMajorStrides(entry.shape);
   int64_t begin = 0;

@@ -15,6 +15,7 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/folder/stored_folder.h"
 #include "core/files/atomic_folder.h"
+#include "core/instrument/fault_point.h"
 
 namespace tandem {
 namespace {
@@ -109,7 +110,10 @@ std::vector<StepFolder> ToBeRemoved(const std::vector<StepFolder>& all,
   for (const StepFolder& each : all) {
     const bool is_due =
         retention.keep_every > 0 && each.step % retention.keep_every == 0;
-    if (kept++ < retention.keep_last || is_due || each.path == newest) continue;
+    // By its name: the path of the folder may be written otherwise ("saved/").
+    const bool is_newest =
+        fs::path(each.path).filename() == fs::path(newest).filename();
+    if (kept++ < retention.keep_last || is_due || is_newest) continue;
     removed.push_back(each);
   }
   return removed;
@@ -117,20 +121,30 @@ std::vector<StepFolder> ToBeRemoved(const std::vector<StepFolder>& all,
 
 absl::Status RemoveOld(const std::string& folder, const Retention& retention,
                        const std::string& newest) {
-  std::vector<StepFolder> removed =
-      ToBeRemoved(CompleteCheckpoints(folder), retention, newest);
+  if (retention.keep_last == 0) return absl::OkStatus();
+  std::vector<StepFolder> usable = CompleteCheckpoints(folder);
+  usable.erase(std::remove_if(usable.begin(), usable.end(),
+                              [](const StepFolder& each) {
+                                return !ReadManifest(each.path).ok();
+                              }),
+               usable.end());
+  std::vector<StepFolder> removed = ToBeRemoved(usable, retention, newest);
   std::reverse(removed.begin(), removed.end());
   for (const StepFolder& each : removed) {
+    TANDEM_RETURN_IF_ERROR(FaultPoint("remove_old"));
     TANDEM_RETURN_IF_ERROR(RemoveFolder(each.path));
   }
   return absl::OkStatus();
 }
 
-std::vector<std::string> RemoveIncompleteCheckpoints(
-    const std::string& folder) {
-  return RemoveAbandonedFolders(folder, [](absl::string_view name) {
-    return name == kProbeName || ParseName(name).has_value();
-  });
+std::vector<std::string> RemoveIncompleteCheckpoints(const std::string& folder,
+                                                     const std::string& job) {
+  return RemoveAbandonedFolders(
+      folder,
+      [](absl::string_view name) {
+        return name == kProbeName || ParseName(name).has_value();
+      },
+      job);
 }
 
 }  // namespace tandem

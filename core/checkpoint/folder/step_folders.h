@@ -55,13 +55,17 @@ std::vector<StepFolder> ToBeRemoved(const std::vector<StepFolder>& all,
                                     const Retention& retention,
                                     const std::string& newest);
 
-// Removes those, the oldest first.
+// Removes those, the oldest first. A folder whose manifest cannot be read is no
+// checkpoint to go on from: it stays for a person to look at, and none that is
+// one goes because of it.
 absl::Status RemoveOld(const std::string& folder, const Retention& retention,
                        const std::string& newest);
 
-// Removes what killed jobs left in `folder` of checkpoints that they were
-// writing or removing (RemoveAbandonedFolders), and of probes; their names.
-std::vector<std::string> RemoveIncompleteCheckpoints(const std::string& folder);
+// Removes what killed jobs, and earlier processes of `job`, left in `folder` of
+// checkpoints that they were writing or removing (RemoveAbandonedFolders), and
+// of probes; their names.
+std::vector<std::string> RemoveIncompleteCheckpoints(
+    const std::string& folder, const std::string& job = "");
 
 }  // namespace tandem
 

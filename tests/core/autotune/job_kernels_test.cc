@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/autotune/choice_file.h"
 #include "core/base/status_macros.h"
 #include "core/testing/thread_ranks.h"
 
@@ -83,22 +84,68 @@ TEST(JobKernelsTest, RankZerosFileDecidesForAll) {
   ASSERT_TRUE(status.ok()) << status;
 }
 
-TEST(JobKernelsTest, WhoCannotKeepChoicesSaysSoAndHoldsUpNobody) {
+// By a rule of its own it would compute with other bits than they.
+TEST(JobKernelsTest, WhoCannotKeepChoicesHasTheOthers) {
+  const absl::Status status =
+      RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
+        const int rank = world.rank();
+        KernelChoices choices;
+        TANDEM_ASSIGN_OR_RETURN(
+            const auto kernels,
+            JobKernels::Measure(
+                rank == 1 ? "/dev/null/kernels" : CacheOf("cannot", rank),
+                world, choices));
+        EXPECT_TRUE(choices.measures());
+        // Each of them is the first to ask once.
+        for (const int first : {0, 1}) {
+          const std::string key = std::to_string(first);
+          size_t picked = 0;
+          if (rank == first) picked = choices.Pick(key, KernelsOf(rank), 2);
+          TANDEM_RETURN_IF_ERROR(world.Barrier());
+          if (rank != first) picked = choices.Pick(key, KernelsOf(rank), 2);
+          EXPECT_EQ(picked, first) << rank;
+        }
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+TEST(JobKernelsTest, WhereRankZeroCannotKeepChoicesNobodyMeasures) {
   const absl::Status status =
       RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
         const int rank = world.rank();
         KernelChoices choices;
         const auto kernels = JobKernels::Measure(
-            rank == 1 ? "/dev/null/kernels" : CacheOf("cannot", rank), world,
+            rank == 0 ? "/dev/null/kernels" : CacheOf("nobody", rank), world,
             choices);
-        EXPECT_EQ(kernels.ok(), rank == 0) << kernels.status();
-        if (rank == 1) {
-          EXPECT_THAT(std::string(kernels.status().message()),
-                      HasSubstr("/dev/null"));
-        }
+        EXPECT_THAT(std::string(kernels.status().message()),
+                    HasSubstr("rank 0: cannot"));
+        EXPECT_FALSE(choices.measures());
         return absl::OkStatus();
       });
   ASSERT_TRUE(status.ok()) << status;
+}
+
+// The next run follows rank 0's file, and is to have what this one had.
+TEST(JobKernelsTest, RankZerosFileKeepsWhatWasDecided) {
+  const std::string cache = CacheOf("decided", 0);
+  const absl::Status status =
+      RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
+        const int rank = world.rank();
+        KernelChoices choices;
+        TANDEM_ASSIGN_OR_RETURN(
+            const auto kernels,
+            JobKernels::Measure(rank == 0 ? cache : CacheOf("decided", 1),
+                                world, choices));
+        if (rank == 1) choices.Pick("key", KernelsOf(1), 0);
+        TANDEM_RETURN_IF_ERROR(world.Barrier());
+        EXPECT_EQ(choices.Pick("key", KernelsOf(rank), 0), 1) << rank;
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(status.ok()) << status;
+  const Choices kept = *(*ChoiceFile::Open(cache))->Read();
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept.begin()->second, "1");
 }
 
 TEST(JobKernelsTest, WithoutAPlaceToKeepChoicesNothingIsMeasured) {

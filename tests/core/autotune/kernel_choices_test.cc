@@ -118,6 +118,60 @@ TEST(KernelChoicesTest, TheJobDecides) {
   EXPECT_EQ(Pick(choices, kFast, "strange"), kSlow);
 }
 
+TEST(KernelChoicesTest, WhatTheJobDecidesIsKept) {
+  KernelChoices choices;
+  Measuring measuring =
+      WithTimes("kept_decision", {{"slow", 1}, {"fast", 2}, {"middle", 3}});
+  measuring.decide = [](const std::string&, const std::string&) {
+    return "fast";
+  };
+  choices.Measure(std::move(measuring));
+  EXPECT_EQ(Pick(choices), kFast);
+  KernelChoices next;
+  next.Measure(
+      WithTimes("kept_decision", {{"slow", 1}, {"fast", 2}, {"middle", 3}}));
+  EXPECT_EQ(Pick(next), kFast);
+}
+
+// Another job has written another one there since this job began.
+TEST(KernelChoicesTest, WhatTheJobDecidesTakesThePlaceOfWhatWasKept) {
+  KernelChoices another;
+  another.Measure(
+      WithTimes("replaced", {{"slow", 1}, {"fast", 2}, {"middle", 3}}));
+  EXPECT_EQ(Pick(another), kSlow);
+  KernelChoices choices;
+  Measuring measuring = WithTimes("replaced", {});  // nothing is measured
+  measuring.decide = [](const std::string&, const std::string& mine) {
+    EXPECT_EQ(mine, "slow");
+    return "fast";
+  };
+  choices.Measure(std::move(measuring));
+  EXPECT_EQ(Pick(choices), kFast);
+  KernelChoices next;
+  next.Measure(WithTimes("replaced", {}));
+  EXPECT_EQ(Pick(next), kFast);
+}
+
+// All ranks of a job have one kernel, whatever one of them can read or write.
+TEST(KernelChoicesTest, WithoutTheFileTheJobDecidesStill) {
+  for (const bool there : {true, false}) {
+    KernelChoices choices;
+    Measuring measuring;
+    if (there) {
+      const std::string path =
+          testing::TempDir() + "/broken_choices" + std::to_string(getpid());
+      measuring.file = *ChoiceFile::Open(path);
+      ASSERT_EQ(truncate(path.c_str(), 5 << 20), 0);
+    }
+    measuring.decide = [](const std::string&, const std::string& mine) {
+      EXPECT_EQ(mine, "fast");  // as measured
+      return "slow";
+    };
+    choices.Measure(std::move(measuring));
+    EXPECT_EQ(Pick(choices, 2), kSlow);
+  }
+}
+
 TEST(KernelChoicesTest, WithoutTheFileTheRuleHolds) {
   KernelChoices choices;
   Measuring measuring;

@@ -33,8 +33,8 @@ TEST(SafetensorsHeader, AcceptsNoTensors) {
   EXPECT_TRUE(ParseSafetensorsHeader(R"({"__metadata__":{}})", 0).ok());
 }
 
-// As safetensors' own reader does.
-TEST(SafetensorsHeader, TakesWhiteSpaceInFrontAndMetadataThatIsNull) {
+// As the format's own library reads them, from version 0.8 on.
+TEST(SafetensorsHeader, AcceptsWhiteSpaceBeforeItAndNoMetadata) {
   EXPECT_TRUE(ParseSafetensorsHeader(" \t\n{}\r ", 0).ok());
   const auto header = ParseSafetensorsHeader(
       R"(  {"__metadata__":null,)"
@@ -44,6 +44,29 @@ TEST(SafetensorsHeader, TakesWhiteSpaceInFrontAndMetadataThatIsNull) {
   EXPECT_TRUE(header->metadata.empty());
   ASSERT_EQ(header->entries.size(), 1u);
   EXPECT_EQ(header->entries[0].name, "a");
+  EXPECT_FALSE(
+      ParseSafetensorsHeader(R"({"__metadata__":null,"__metadata__":{}})", 0)
+          .ok());
+}
+
+// Their sizes are looked at, and that they do not overlap.
+TEST(SafetensorsHeader, KnowsDtypesThatAreNotRead) {
+  const auto header = ParseSafetensorsHeader(
+      R"({"a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]},)"
+      R"("scales":{"dtype":"F8_E8M0","shape":[4],"data_offsets":[4,8]},)"
+      R"("packed":{"dtype":"F4","shape":[2,8],"data_offsets":[8,16]},)"
+      R"("six":{"dtype":"F6_E2M3","shape":[4],"data_offsets":[16,19]},)"
+      R"("fnuz":{"dtype":"F8_E4M3FNUZ","shape":[2],"data_offsets":[19,21]}})",
+      21);
+  ASSERT_TRUE(header.ok()) << header.status();
+  EXPECT_EQ(header->entries[0].DtypeText(), "BF16");
+  EXPECT_EQ(header->entries[1].DtypeText(), "F8_E8M0");
+  EXPECT_EQ(header->entries[1].dtype, c10::ScalarType::Undefined);
+  EXPECT_EQ(header->entries[2].DtypeText(), "F4");
+  EXPECT_FALSE(
+      ParseSafetensorsHeader(
+          R"({"a":{"dtype":"F4","shape":[2,8],"data_offsets":[0,16]}})", 16)
+          .ok());
 }
 
 TEST(SafetensorsHeader, FormatsWhatItParses) {
@@ -73,6 +96,8 @@ const BadHeader kBad[] = {
     {"", 0, "begin with '{'"},
     {"[]", 0, "begin with '{'"},
     {" ", 0, "begin with '{'"},
+    {" []", 0, "begin with '{'"},
+    {"\v{}", 0, "begin with '{'"},
     {"\f{}", 0, "begin with '{'"},
     {"{", 0, "no valid JSON"},
     {"{}}", 0, "no valid JSON"},

@@ -1,16 +1,20 @@
 #include "core/checkpoint/safetensors.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/complex.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/imag.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "core/checkpoint/fingerprint.h"
 #include "gmock/gmock.h"
@@ -106,6 +110,60 @@ TEST(Safetensors, ReadsBackWhatItWrote) {
   EXPECT_EQ(WeightsSha256(*all), WeightsSha256(tensors));
 }
 
+// x.conj() and x.conj().imag have the memory of x.
+TEST(Safetensors, WritesAndHashesTheValuesOfLazyViews) {
+  const at::Tensor x = at::complex(at::arange(3.), at::arange(3.).add(1));
+  const NamedTensors lazy = {{"conj", x.conj()}, {"neg", at::imag(x.conj())}};
+  const NamedTensors formed = {{"conj", x.conj().resolve_conj()},
+                               {"neg", at::arange(3.).add(1).neg()}};
+  ASSERT_TRUE(lazy[0].second.is_conj());
+  ASSERT_TRUE(lazy[1].second.is_neg());
+  EXPECT_EQ(WeightsSha256(lazy), WeightsSha256(formed));
+  ASSERT_TRUE(WriteSafetensors(Path("lazy"), lazy).ok());
+  const auto reader = SafetensorsReader::Open(Path("lazy"));
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ(WeightsSha256(*(*reader)->ReadAll()), WeightsSha256(formed));
+}
+
+// A file of one tensor "x", as other tools write it.
+std::string WriteForeign(const std::string& name, const std::string& dtype,
+                         const std::string& data) {
+  const std::string header =
+      absl::StrCat(R"({"x":{"dtype":")", dtype, R"(","shape":[)", data.size(),
+                   R"(],"data_offsets":[0,)", data.size(), "]}}");
+  const uint64_t length = header.size();
+  std::string bytes(sizeof(length), '\0');
+  std::memcpy(bytes.data(), &length, sizeof(length));
+  WriteBytes(Path(name), bytes + header + data);
+  return Path(name);
+}
+
+// In C++ a bool of another byte means nothing.
+TEST(Safetensors, BoolsAreOneOrZero) {
+  auto reader = SafetensorsReader::Open(
+      WriteForeign("bools", "BOOL", std::string("\2\0\377\1", 4)));
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const at::Tensor bools = Get(**reader, "x");
+  ASSERT_TRUE(bools.defined());
+  EXPECT_EQ(std::string(static_cast<const char*>(bools.const_data_ptr()), 4),
+            std::string("\1\0\1\1", 4));
+}
+
+TEST(Safetensors, ATensorOfADtypeThatIsNotReadIsRefusedByName) {
+  auto reader =
+      SafetensorsReader::Open(WriteForeign("scales", "F8_E8M0", "1234"));
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const SafetensorsEntry& x = (*reader)->entries()[0];
+  for (const absl::Status& status :
+       {(*reader)->Verify(x), (*reader)->Read(x).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE(absl::StrContains(status.message(),
+                                  "tensor x is of dtype F8_E8M0, which is not "
+                                  "read: convert it"))
+        << status;
+  }
+}
+
 TEST(Safetensors, FileDoesNotDependOnTheOrderGiven) {
   const at::Tensor a = at::arange(3.);
   const at::Tensor b = at::arange(5, at::kByte);
@@ -137,6 +195,17 @@ TEST(Safetensors, RefusesToWriteWhatHasNoPlaceInAFile) {
         << status;
     EXPECT_FALSE(fs::exists(Path("bad")));
   }
+}
+
+// With another byte in its place two names could become one.
+TEST(Safetensors, RefusesNamesThatAreNoUtf8) {
+  const absl::Status status =
+      WriteSafetensors(Path("bad"), {{"w\xff", at::ones({1})}});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::StrContains(status.message(),
+                                "tensor w\\xff cannot be stored: its name is "
+                                "no UTF-8"))
+      << status;
 }
 
 absl::Status OpenError(const std::string& path) {

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/files/temporary_file.h"
+#include "core/instrument/fault_point.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
@@ -229,6 +230,14 @@ TEST_F(AtomicFileTest, AnOpenFileIsWrittenToWhereItStands) {
   ASSERT_EQ(write(out, "three", 5), 5);
   close(out);
   EXPECT_EQ(Read(Path("out")), "one two three");
+}
+
+TEST_F(AtomicFileTest, AnErrorBehindTheRenameIsNone) {
+  ArmFaults(*ParseFaults("point=sync_new_name,action=fail"));
+  EXPECT_TRUE(WriteFileAtomically(Path("a"), "new").ok());
+  ArmFaults({});
+  EXPECT_EQ(Read(Path("a")), "new");
+  EXPECT_EQ(CountFiles(), 1);
 }
 
 TEST_F(AtomicFileTest, WhatKilledProcessesLeftIsRemoved) {

@@ -164,17 +164,52 @@ TEST(AtomicFolderTest, AnAbandonedOneIsRemovedOneInUseIsNot) {
   EXPECT_EQ((*folder)->Commit().value(), path);
 }
 
-// Whether a process of another machine runs cannot be told.
-TEST(AtomicFolderTest, OneOfAnotherMachineIsRemovedWhenItIsADayOld) {
-  const std::string path = NewPath("elsewhere");
+// What a process of another machine leaves in a folder. Whether it runs cannot
+// be told.
+std::string LeaveOneElsewhere(const std::string& path,
+                              const std::string& where) {
   LeaveOne(path, [] {});
   const std::string left = ParentOf(path) + "/" + NamesBeside(path).front();
-  std::ofstream(left + "/.owner") << "another-boot pid:[1]\n1 2\n";
-  EXPECT_THAT(RemoveAbandonedFolders(ParentOf(path), Any), IsEmpty());
-  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(25);
+  std::ofstream(left + "/.owner") << where << "\n1 2\nthe-job\n";
+  return left;
+}
+
+void SetAge(const std::string& path, std::chrono::minutes age) {
+  fs::last_write_time(path, fs::file_time_type::clock::now() - age);
+}
+
+TEST(AtomicFolderTest, OneOfAnotherMachineIsRemovedWhereItsJobGoesOnHere) {
+  const std::string path = NewPath("goes_on");
+  const auto removed_for = [&](const std::string& job) {
+    return RemoveAbandonedFolders(ParentOf(path), Any, job).size();
+  };
+  for (const char* where : {"another-boot pid:[1]", ""}) {
+    const std::string left = LeaveOneElsewhere(path, where);
+    // It may go on there, too: as long as something is written it stays.
+    for (const char* name : {"/.owner", "/file", ""}) {
+      EXPECT_EQ(removed_for("the-job"), 0u) << name;
+      SetAge(left + name, std::chrono::minutes(11));
+    }
+    SetAge(left + "/file", std::chrono::minutes(9));
+    EXPECT_EQ(removed_for("the-job"), 0u);
+    SetAge(left + "/file", std::chrono::minutes(11));
+    EXPECT_EQ(removed_for("other"), 0u);
+    EXPECT_EQ(removed_for(""), 0u);
+    EXPECT_EQ(removed_for("the-job"), 1u);
+  }
+  EXPECT_THAT(NamesBeside(path), IsEmpty());
+  // Not while it is written here.
+  const auto folder = AtomicFolder::Create(path, "the-job");
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  EXPECT_EQ(removed_for("the-job"), 0u);
+}
+
+TEST(AtomicFolderTest, OneOfAnotherMachineIsRemovedWhenItIsADayOld) {
+  const std::string path = NewPath("elsewhere");
+  const std::string left = LeaveOneElsewhere(path, "another-boot pid:[1]");
   for (const char* name : {"/.owner", "/file", ""}) {
     EXPECT_THAT(RemoveAbandonedFolders(ParentOf(path), Any), IsEmpty()) << name;
-    fs::last_write_time(left + name, old);
+    SetAge(left + name, std::chrono::hours(25));
   }
   EXPECT_EQ(RemoveAbandonedFolders(ParentOf(path), Any).size(), 1u);
 }

@@ -3,9 +3,11 @@
 #include "core/pytorch_file/pytorch_file.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/complex.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 #include <caffe2/serialize/inline_container.h>
 
@@ -14,13 +16,23 @@
 #include <iterator>
 #include <map>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/dtype_names.h"
+#include "core/checkpoint/stored_tensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/pytorch_file/opcodes.h"
 
 namespace tandem::pytorch_file_test {
 namespace {
 
+using opcodes::Dict;
+using opcodes::kTrue;
+using opcodes::Number;
+using opcodes::Storage;
+using opcodes::Tensor;
+using opcodes::Text;
+using opcodes::Tuple;
 using testing::HasSubstr;
 using Tensors = std::map<std::string, at::Tensor>;
 
@@ -167,6 +179,107 @@ TEST(IsPyTorchFileTest, FilesAreToldByTheirFirstBytes) {
   std::ofstream(path) << std::string("PK\3\4\0\0\0\0{\"a\"", 12);
   EXPECT_FALSE(*IsPyTorchFile(path));
   EXPECT_FALSE(IsPyTorchFile("nowhere.pt").ok());
+}
+
+// A state_dict of one tensor "w" of two numbers, whose storage is data/0.
+std::string PickleOf(const std::string& of_class,
+                     const std::string& metadata = "") {
+  return absl::StrCat(
+      "\x80\x02",
+      Dict(Text("w") + Tensor(Storage(of_class, 2), Tuple(Number(2)),
+                              Tuple(Number(1)), Number(0), metadata)),
+      ".");
+}
+
+std::string BytesOf(const at::Tensor& tensor) {
+  return {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+at::Tensor ReadOne(const std::string& path) {
+  const auto stored = OpenPyTorchFile(path);
+  EXPECT_TRUE(stored.ok()) << stored.status();
+  const auto values = stored->begin()->read();
+  EXPECT_TRUE(values.ok()) << values.status();
+  return *values;
+}
+
+// As torch.load forms them.
+TEST(PyTorchFileTest, ConjugatesAndNegativesAreFormed) {
+  const at::Tensor reals = at::arange(1, 3, at::kFloat);
+  const at::Tensor complexes = at::complex(reals, reals.add(4));
+  const auto flag = [](const char* name) { return Dict(Text(name) + kTrue); };
+  EXPECT_TRUE(at::equal(
+      ReadOne(
+          Written({{"data.pkl", PickleOf("torch\nFloatStorage", flag("neg"))},
+                   {"data/0", BytesOf(reals)}})),
+      reals.neg()));
+  const at::Tensor read = ReadOne(Written(
+      {{"data.pkl", PickleOf("torch\nComplexFloatStorage", flag("conj"))},
+       {"data/0", BytesOf(complexes)}}));
+  EXPECT_FALSE(read.is_conj());
+  EXPECT_TRUE(at::equal(at::view_as_real(read),
+                        at::view_as_real(complexes.conj().resolve_conj())));
+}
+
+// In C++ such a bool means nothing.
+TEST(PyTorchFileTest, BoolsAreOneOrZero) {
+  const at::Tensor read =
+      ReadOne(Written({{"data.pkl", PickleOf("torch\nBoolStorage")},
+                       {"data/0", std::string("\2\0", 2)}}));
+  EXPECT_EQ(BytesOf(read), std::string("\1\0", 2));
+}
+
+// With the bytes of data/0, of two floats, changed in the file.
+std::string WithAnotherByte(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const size_t at = bytes.find("VALUES!!");
+  EXPECT_NE(at, std::string::npos);
+  bytes[at] = 'W';
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+TEST(PyTorchFileTest, AChangedByteIsToldByItsChecksum) {
+  const auto stored = OpenPyTorchFile(
+      WithAnotherByte(Written({{"data.pkl", PickleOf("torch\nFloatStorage")},
+                               {"data/0", "VALUES!!"}})));
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  for (const absl::Status& status :
+       {Verify(*stored->begin()), stored->begin()->read().status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("is damaged: data/0 has the checksum"));
+  }
+}
+
+// A view's storage is read whole for it: the change lies beside the view.
+TEST(PyTorchFileTest, AChangedByteOfItsStorageIsToldOfAView) {
+  const std::string pickle = absl::StrCat(
+      "\x80\x02",
+      Dict(Text("w") + Tensor(Storage("torch\nFloatStorage", 2),
+                              Tuple(Number(1)), Tuple(Number(1)), Number(1))),
+      ".");
+  const auto stored = OpenPyTorchFile(
+      WithAnotherByte(Written({{"data.pkl", pickle}, {"data/0", "VALUES!!"}})));
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  EXPECT_EQ(stored->begin()->read().status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+// torch.serialization.set_crc32_options(False).
+TEST(PyTorchFileTest, FilesWithoutChecksumsAreRead) {
+  const std::string path = testing::TempDir() + "/unchecked.pt";
+  {
+    caffe2::serialize::PyTorchStreamWriter writer(path,
+                                                  /*compute_crc32=*/false);
+    const std::string pickle = PickleOf("torch\nFloatStorage");
+    writer.writeRecord("data.pkl", pickle.data(), pickle.size());
+    writer.writeRecord("data/0", "VALUES!!", 8);
+    writer.writeEndOfFile();
+  }
+  EXPECT_EQ(BytesOf(ReadOne(path)), "VALUES!!");
+  EXPECT_EQ(BytesOf(ReadOne(WithAnotherByte(path))), "WALUES!!");
 }
 
 // Whatever byte is another one: refused, or other values.

@@ -6,53 +6,22 @@
 #include "core/pytorch_file/pickle_tree.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/pytorch_file/opcodes.h"
 
 namespace tandem::state_dict_test {
 namespace {
 
+using opcodes::Call;
+using opcodes::Dict;
+using opcodes::Floats;
+using opcodes::kTrue;
+using opcodes::Number;
+using opcodes::Storage;
+using opcodes::Tensor;
+using opcodes::TensorOfDtype;
+using opcodes::Text;
+using opcodes::Tuple;
 using testing::HasSubstr;
-
-// Opcodes, which follow each other.
-std::string Text(const std::string& text) {
-  return absl::StrCat("X", std::string(1, static_cast<char>(text.size())),
-                      std::string(3, '\0'), text);
-}
-std::string Number(char number) { return std::string("K") + number; }
-std::string Tuple(const std::string& items) {
-  return absl::StrCat("(", items, "t");
-}
-std::string Call(const std::string& module, const std::string& name,
-                 const std::string& arguments) {
-  return absl::StrCat("c", module, "\n", name, "\n", Tuple(arguments), "R");
-}
-std::string Storage(const std::string& of_class, char elements) {
-  return absl::StrCat(
-      Tuple(absl::StrCat(Text("storage"), "c", of_class, "\n", Text("0"),
-                         Text("cpu"), Number(elements))),
-      "Q");
-}
-std::string Tensor(const std::string& storage,
-                   const std::string& sizes = Tuple(Number(2)),
-                   const std::string& strides = Tuple(Number(1)),
-                   const std::string& offset = Number(0)) {
-  return Call("torch._utils", "_rebuild_tensor_v2",
-              absl::StrCat(storage, offset, sizes, strides, "\x89}"));
-}
-std::string TensorOfDtype(const std::string& storage,
-                          const std::string& dtype) {
-  return Call("torch._utils", "_rebuild_tensor_v3",
-              absl::StrCat(storage, Number(0), Tuple(Number(2)),
-                           Tuple(Number(1)), "\x89}ctorch\n", dtype, "\n"));
-}
-std::string Dict(const std::string& items) {
-  return absl::StrCat("}(", items, "u");
-}
-
-const std::string& Floats() {
-  static const auto& storage =
-      *new std::string(Storage("torch\nFloatStorage", 2));
-  return storage;
-}
 
 absl::StatusOr<std::vector<PickledTensor>> TensorsOf(
     const std::string& opcodes) {
@@ -116,6 +85,8 @@ TEST(StateDictTest, WhatIsNoStateDictIsRefused) {
   EXPECT_THAT(ErrorOf(Dict(Number(1) + Tensor(Floats()))),
               HasSubstr("no text"));
   EXPECT_THAT(ErrorOfTensor("N"), HasSubstr("w is no tensor"));
+  EXPECT_THAT(ErrorOf(Dict(Text("w\xff") + Tensor(Floats()))),
+              HasSubstr("w\\xff, a key of its dict, is no UTF-8"));
   const std::string w = Text("w") + Tensor(Floats());
   EXPECT_THAT(ErrorOf(Dict(w + w)), HasSubstr("w comes twice"));
 }
@@ -155,6 +126,41 @@ TEST(StateDictTest, ViewsAreWithinTheirStorage) {
   EXPECT_THAT(ErrorOfTensor(Tensor(Floats(), Tuple(Number(2)), Tuple(Number(1)),
                                    Number(1))),
               HasSubstr("w leaves its storage"));
+}
+
+TEST(StateDictTest, ConjugatesAndNegativesAreTold) {
+  const auto flagged = [](const std::string& storage,
+                          const std::string& metadata) {
+    return TensorsOf(
+        Dict(Text("w") + Tensor(storage, Tuple(Number(2)), Tuple(Number(1)),
+                                Number(0), metadata)));
+  };
+  const std::string complex = Storage("torch\nComplexFloatStorage", 2);
+  const std::string conj = Text("conj") + kTrue;
+  const std::string neg = Text("neg") + kTrue;
+  const auto both = flagged(complex, Dict(conj + neg));
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_TRUE(both->front().is_conjugate);
+  EXPECT_TRUE(both->front().is_negative);
+  const auto negative = flagged(Floats(), Dict(neg));
+  ASSERT_TRUE(negative.ok()) << negative.status();
+  EXPECT_FALSE(negative->front().is_conjugate);
+  EXPECT_TRUE(negative->front().is_negative);
+  for (const std::string none : {"", "N", "}"}) {
+    const auto plain = flagged(Floats(), none);
+    ASSERT_TRUE(plain.ok()) << plain.status();
+    EXPECT_FALSE(plain->front().is_negative);
+  }
+  EXPECT_THAT(std::string(flagged(Floats(), Dict(conj)).status().message()),
+              HasSubstr("cannot be"));
+  EXPECT_THAT(
+      std::string(
+          flagged(Floats(), Dict(Text("odd") + kTrue)).status().message()),
+      HasSubstr("has metadata \"odd\""));
+  EXPECT_THAT(std::string(flagged(Floats(), Number(1)).status().message()),
+              HasSubstr("metadata that is no dict"));
+  EXPECT_THAT(std::string(flagged(Floats(), "}N").status().message()),
+              HasSubstr("other arguments"));
 }
 
 TEST(IsKnownGlobalTest, OnlyWhatMakesTensorsIsKnown) {

@@ -57,6 +57,7 @@ TEST(ZipDirectoryTest, RecordsAreWhereTheyLie) {
   EXPECT_EQ(bytes.substr(text.offset, text.size), "abc");
   const ZipRecord values = directory->at("archive/data/0");
   EXPECT_EQ(bytes.substr(values.offset, values.size), std::string(1000, 'v'));
+  EXPECT_EQ(text.crc32, 0x352441c2u);  // of "abc"
 }
 
 // Without the zip64 end that LibTorch writes.

@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -98,9 +101,63 @@ TEST(WeightsFolderTest, FloatingPointValuesAreConverted) {
                         at::full({4}, 1.0 / 3, at::kFloat).to(at::kBFloat16)));
 }
 
+TEST(WeightsFolderTest, WhatADtypeCannotHoldIsRefused) {
+  NamedTensors tensors = ThreeTensors();
+  const at::Tensor large = at::full({3}, 65504., at::kFloat);
+  tensors.emplace_back("large", large);
+  const std::string path = NewFolder("large") + "/large.safetensors";
+  EXPECT_TRUE(WriteWeightsFile(path, tensors, at::kHalf).ok());
+  large[1] = -65536;
+  const auto written = WriteWeightsFile(path, tensors, at::kHalf);
+  EXPECT_EQ(written.status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(written.status().message()),
+              HasSubstr("large: 1 of 3 values are too large for F16, "
+                        "such as -65536"));
+  EXPECT_TRUE(WriteWeightsFile(path, tensors, at::kBFloat16).ok());
+  // Rounded to even, it is 2^128.
+  large[1] = std::numeric_limits<float>::max();
+  EXPECT_FALSE(WriteWeightsFile(path, tensors, at::kBFloat16).ok());
+  EXPECT_TRUE(WriteWeightsFile(path, tensors, std::nullopt).ok());
+}
+
+// So the command may be given again, with a dtype that holds them.
+TEST(WeightsFolderTest, WhatIsRefusedLeavesNothing) {
+  NamedTensors tensors = ThreeTensors();
+  tensors.emplace_back("z", at::full({3}, 65536., at::kFloat));
+  WeightsFolderOptions options;
+  options.max_shard_bytes = 1;
+  options.dtype = at::kHalf;
+  const std::string folder = NewFolder("refused");
+  EXPECT_FALSE(WriteWeightsFolder(folder, tensors, options).ok());
+  EXPECT_FALSE(HasWeights(folder));
+  options.dtype = at::kBFloat16;
+  const auto written = WriteWeightsFolder(folder, tensors, options);
+  EXPECT_TRUE(written.ok()) << written.status();
+}
+
+TEST(WeightsFolderTest, WhatIsStoredInfiniteIsSaidAndWritten) {
+  NamedTensors tensors = ThreeTensors();
+  EXPECT_THAT(*WriteWeightsFolder(NewFolder("finite"), tensors, {}),
+              ElementsAre());
+  const float infinity = std::numeric_limits<float>::infinity();
+  tensors.emplace_back("mask", at::full({2}, -infinity, at::kFloat));
+  tensors.emplace_back("w", at::full({1}, std::nan(""), at::kDouble));
+  WeightsFolderOptions options;
+  options.dtype = at::kHalf;
+  const std::string folder = NewFolder("infinite");
+  const auto written = WriteWeightsFolder(folder, tensors, options);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_THAT(*written,
+              ElementsAre(HasSubstr("mask has 0 NaN and 2 infinite of 2"),
+                          HasSubstr("w has 1 NaN and 0 infinite of 1")));
+  const auto all = ReadAll(*OpenWeights(folder));
+  EXPECT_EQ(all.at("mask")[1].item<float>(), -infinity);
+}
+
 TEST(WeightsFolderTest, WeightsThatAreThereAreNotMixedWithOthers) {
   const std::string folder = ShardedFolder("there");
-  const absl::Status status = WriteWeightsFolder(folder, ThreeTensors(), {});
+  const absl::Status status =
+      WriteWeightsFolder(folder, ThreeTensors(), {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("has weights already"));
 }
@@ -214,8 +271,8 @@ TEST(LoadPlanTest, WhatIsMissingLeftOverOrOfAnotherShapeIsNamed) {
               EndsWith("a is [2, 2], expected [2, 3]"));
 }
 
-TEST(LoadPlanTest, APrefixThatAWrapperAddsIsNamed) {
-  const std::string prefix = "_orig_mod.";
+TEST(LoadPlanTest, APrefixThatAWrapperOfOnesOwnAddsIsNamed) {
+  const std::string prefix = "net.";
   NamedTensors wrapped = {{prefix + "a", at::zeros({2, 3})},
                           {prefix + "c", at::zeros({4})},
                           {prefix + "head", at::zeros({2, 3})}};
@@ -226,7 +283,7 @@ TEST(LoadPlanTest, APrefixThatAWrapperAddsIsNamed) {
             .message());
   };
   EXPECT_THAT(message(wrapped),
-              EndsWith("; they would be without the '_orig_mod.' in front of "
+              EndsWith("; they would be without the 'net.' in front of "
                        "their names: save them again without it"));
   wrapped.emplace_back("mask", at::zeros({1}));
   EXPECT_THAT(message(wrapped), Not(HasSubstr("without the")));
@@ -260,6 +317,57 @@ TEST(LoadPlanTest, ATiedWeightIsStoredUnderEitherName) {
       if (each.info.name == "c") continue;
       EXPECT_TRUE(at::equal(each.read().value(), a)) << each.info.name;
     }
+  }
+}
+
+TEST(LoadPlanTest, ATiedWeightIsTheSameUnderBothNames) {
+  NameRules rules;
+  rules.tied["head"] = "a";
+  const at::Tensor a = at::ones({2, 3}), c = at::zeros({4});
+  const at::Tensor other = at::ones({2, 3});
+  for (const at::Tensor& head : {a, a.clone(), a.to(at::kHalf)}) {
+    const auto plan = PlanLoading({{"a", a}, {"c", c}, {"head", head}}, Model(),
+                                  rules, LoadAllowances());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_TRUE(CheckTied(*plan).ok());
+  }
+  other[1][2] = 2;
+  const auto plan = PlanLoading({{"a", a}, {"c", c}, {"head", other}}, Model(),
+                                rules, LoadAllowances());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(std::string(CheckTied(*plan).message()),
+              HasSubstr("head is to be the same as a"));
+}
+
+TEST(LoadPlanTest, NamesOfWrappedModelsAreUnwrapped) {
+  const at::Tensor a = at::ones({2, 3}), c = at::zeros({4});
+  for (const auto& [before, said] : std::map<std::string, std::string>{
+           {"_orig_mod.", "_orig_mod."},
+           {"module.", "module."},
+           {"module._orig_mod.", "_orig_mod. and module."},
+           {"_orig_mod.module.", "_orig_mod. and module."}}) {
+    const auto plan = PlanLoading(
+        {{before + "a", a}, {before + "c", c}, {before + "head", a}}, Model(),
+        NameRules(), LoadAllowances());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(Describe(*plan), "3 tensors loaded; names without " + said);
+  }
+  // A layer that was compiled by itself.
+  EXPECT_TRUE(PlanLoading({{"l._orig_mod.w", c}}, {Info("l.w", {4})},
+                          NameRules(), LoadAllowances())
+                  .ok());
+  // Not of a wrapper: of some names, or of the model's own.
+  const auto some = PlanLoading({{"module.a", a}, {"c", c}, {"head", a}},
+                                Model(), NameRules(), LoadAllowances());
+  EXPECT_EQ(some.status().message(),
+            "the tensors are not the model's: missing: a; left over: module.a; "
+            "they would be without the 'module.' in front of their names: save "
+            "them again without it");
+  for (const char* own : {"module.w", "l._orig_mod.w"}) {
+    EXPECT_TRUE(
+        PlanLoading({{own, c}}, {Info(own, {4})}, NameRules(), LoadAllowances())
+            .ok())
+        << own;
   }
 }
 

@@ -30,6 +30,7 @@
 #include "core/instrument/fault_point.h"
 #include "core/store/gather.h"
 #include "gtest/gtest.h"
+#include "tests/core/testing/log_lines.h"
 
 namespace tandem::save_test {
 namespace {
@@ -236,6 +237,22 @@ TEST(SaveFolderTest, AFailureAnywhereLeavesWhatWasThere) {
     EXPECT_EQ(WeightsSha256(*Load(path)), WeightsSha256(WholeState(1)));
     EXPECT_EQ(CountBeside(path), 1) << point;
   }
+}
+
+// What stands under its name can be read, however its directory's sync ends.
+TEST(SaveFolderTest, WhatFailsBehindTheRenameIsAWarning) {
+  const std::string path = NewPath("unsynced");
+  ArmFaults(*ParseFaults("point=sync_new_name,action=fail"));
+  LogLines log;
+  for (const absl::Status& each : Save(path, Deal(WholeState(5), 2))) {
+    EXPECT_TRUE(each.ok()) << each;
+  }
+  ArmFaults({});
+  EXPECT_EQ(WeightsSha256(*Load(path)), WeightsSha256(WholeState(5)));
+  EXPECT_TRUE(log.Await(absl::StrCat(
+      path, " is complete, but may not outlive a crash of the machine")));
+  // Beside it of two shards and the manifest; the fault says so as often.
+  EXPECT_EQ(log.lines().size(), 2 * 4u);
 }
 
 TEST(SaveFolderTest, StateThatIsNotWholeIsRefusedByName) {

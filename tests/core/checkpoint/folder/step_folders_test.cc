@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/checkpoint/folder/manifest.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -28,7 +29,8 @@ std::string NewFolder(const std::string& name) {
 
 void AddCheckpoint(const std::string& folder, const std::string& name) {
   fs::create_directories(folder + "/" + name);
-  std::ofstream(folder + "/" + name + "/manifest.json") << "{}";
+  std::ofstream(folder + "/" + name + "/manifest.json")
+      << FormatManifest(Manifest());
 }
 
 std::vector<int64_t> StepsOf(const std::vector<StepFolder>& folders) {
@@ -99,6 +101,23 @@ TEST(StepFoldersTest, OldOnesGoAndNothingElse) {
   ASSERT_TRUE(RemoveOld(folder, {2, 3}, folder + "/step-000000006").ok());
   EXPECT_THAT(StepsOf(CompleteCheckpoints(folder)), ElementsAre(6, 5, 3));
   EXPECT_TRUE(fs::exists(folder + "/notes"));
+  // The one that was written last, of an earlier step than the other's.
+  ASSERT_TRUE(
+      RemoveOld(folder + "/", {1, 0}, folder + "//step-000000003").ok());
+  EXPECT_THAT(StepsOf(CompleteCheckpoints(folder)), ElementsAre(6, 3));
+}
+
+// Its newest two are what the job can go on from.
+TEST(StepFoldersTest, DamagedOnesAreNotAmongThoseThatAreKept) {
+  const std::string folder = NewFolder("damaged");
+  for (int64_t step = 1; step <= 5; ++step) {
+    AddCheckpoint(folder, StepFolderName(step));
+  }
+  for (const char* name : {"/step-000000001", "/step-000000004"}) {
+    std::ofstream(folder + name + "/manifest.json") << "{}";
+  }
+  ASSERT_TRUE(RemoveOld(folder, {2, 0}, folder + "/step-000000005").ok());
+  EXPECT_THAT(StepsOf(StepFolders(folder)), ElementsAre(5, 4, 3, 1));
 }
 
 TEST(StepFoldersTest, WhatKilledJobsLeftGoes) {
