@@ -8,6 +8,7 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -15,9 +16,12 @@
 #include "core/backend/backend_names.h"
 #include "core/backend/gloo_backend.h"
 #include "core/backend/hierarchical_backend.h"
+#include "core/backend/host_identity.h"
 #include "core/backend/issue_mutex.h"
 #include "core/backend/nccl_backend.h"
+#include "core/base/call_within.h"
 #include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
 #include "core/shm/backend.h"
 #include "core/sim/links/backend.h"
 #include "core/sim/nccl/backend.h"
@@ -28,6 +32,16 @@ namespace {
 
 using MadeBackend = absl::StatusOr<c10::intrusive_ptr<c10d::Backend>>;
 
+// Of a group that is to be connected by Gloo.
+absl::Status CheckHosts(const GroupPlace& place,
+                        const CommunicatorOptions& options) {
+  const std::string& mine = place.hosts[static_cast<size_t>(place.rank)];
+  const bool is_near =
+      std::all_of(place.hosts.begin(), place.hosts.end(),
+                  [&](const auto& each) { return SharesLoopback(each, mine); });
+  return is_near ? absl::OkStatus() : CheckLeavesHost(options);
+}
+
 MadeBackend MakeShm(const GroupPlace& place,
                     const CommunicatorOptions& options) {
   const HostLayout layout(place.hosts);
@@ -35,6 +49,7 @@ MadeBackend MakeShm(const GroupPlace& place,
     return ShmBackend::Create(place.store, place.rank, place.size(),
                               options.timeout, options.rank_names);
   }
+  TANDEM_RETURN_IF_ERROR(CheckHosts(place, options));
   return HierarchicalBackend::Create(
       place.store, place.rank, layout, options.timeout, options.rank_names,
       [&](const StorePtr& its, int its_rank, int its_size) {
@@ -44,6 +59,7 @@ MadeBackend MakeShm(const GroupPlace& place,
 
 MadeBackend MakeGloo(const GroupPlace& place,
                      const CommunicatorOptions& options) {
+  TANDEM_RETURN_IF_ERROR(CheckHosts(place, options));
   return MakeGlooBackend(place.store, place.rank, place.size(), options);
 }
 
@@ -120,16 +136,41 @@ absl::Status AddBackend(const std::string& name, c10::DeviceType device,
   return absl::OkStatus();
 }
 
-void AbortBackend(c10d::Backend& backend, const std::string& reason) {
+// What an abort takes that waits for nobody.
+constexpr std::chrono::seconds kAbortTime(1);
+
+void AbortHost(c10d::Backend& backend, const std::string& reason) {
+  absl::MutexLock lock(&IssueMutex());
   if (auto* shm = dynamic_cast<ShmBackend*>(&backend)) {
     shm->Abort(reason);
   } else if (auto* hosts = dynamic_cast<HierarchicalBackend*>(&backend)) {
     hosts->Abort(reason);
-  } else if (auto* nccl = dynamic_cast<sim::NcclBackend*>(&backend)) {
-    nccl->Abort(reason);
   } else {
     backend.abort();
   }
+}
+
+// Those that are not the host's.
+std::vector<c10::intrusive_ptr<c10d::Backend>> OfDevices(
+    c10d::ProcessGroup& group) {
+  std::vector<c10::intrusive_ptr<c10d::Backend>> backends;
+  for (const c10::Device& device : group.getDeviceTypes()) {
+    if (!device.is_cpu()) backends.push_back(group.getBackend(device.type()));
+  }
+  return backends;
+}
+
+// On a thread that is left behind if need be: NCCL's may wait without end, for
+// a kernel that waits for a peer that is gone.
+void AbortOfDevice(const c10::intrusive_ptr<c10d::Backend>& backend,
+                   const std::string& reason) {
+  if (auto* nccl = dynamic_cast<sim::NcclBackend*>(backend.get())) {
+    return nccl->Abort(reason);
+  }
+  CallWithin<bool>(kAbortTime, [backend] {
+    backend->abort();
+    return true;
+  }).IgnoreError();
 }
 
 }  // namespace
@@ -156,15 +197,22 @@ absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
   return group;
 }
 
+// The host's first, which tells the other ranks.
 void AbortBackends(c10d::ProcessGroup& group, const std::string& reason) {
-  for (const c10::Device& device : group.getDeviceTypes()) {
-    c10d::Backend& backend = *group.getBackend(device.type());
-    if (!device.is_cpu()) {
-      AbortBackend(backend, reason);
-      continue;
-    }
-    absl::MutexLock lock(&IssueMutex());
-    AbortBackend(backend, reason);
+  CatchTorch([&] {
+    AbortHost(*group.getBackend(c10::DeviceType::CPU), reason);
+  }).IgnoreError();
+  for (const auto& backend : OfDevices(group)) AbortOfDevice(backend, reason);
+}
+
+void CloseBackends(c10d::ProcessGroup& group,
+                   std::chrono::milliseconds timeout) {
+  for (const auto& backend : OfDevices(group)) {
+    const absl::Status closed = CallWithin<bool>(timeout, [backend] {
+                                  backend->shutdown();
+                                  return true;
+                                }).status();
+    if (!closed.ok()) AbortOfDevice(backend, std::string(closed.message()));
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <chrono>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <vector>
@@ -46,14 +47,24 @@ struct GroupPlace {
 //   what it is given runs on streams; Work::wait() orders streams and does not
 //   hold up the host;
 //   Work::isCompleted() and then exception() tell of its end;
-//   abort() does, on this rank, what it does there.
+//   abort() does, on this rank, what it does there;
+//   shutdown() ends it, where all ranks call it.
 absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
     const GroupPlace& place, const CommunicatorOptions& options);
 
-// Backend::abort() of the group's backends. Where a backend can tell the other
-// ranks why (shm can), their errors say `reason`. Takes IssueMutex() for the
-// host's alone: a device's may have to wait for what its streams run.
+// Backend::abort() of the group's backends, the host's first. Where a backend
+// can tell the other ranks why (shm can), their errors say `reason`. Takes
+// IssueMutex() for the host's alone. A device's, which may have to wait for
+// what its streams run, is not waited for for longer than a second: it goes on
+// on a thread of its own. Errors are nobody's.
 void AbortBackends(c10d::ProcessGroup& group, const std::string& reason);
+
+// Of a group that is whole, and that nobody needs any more: Backend::shutdown()
+// of a device's backend, by which NCCL gives back memory and ends its threads,
+// together with the other ranks. One that does not within `timeout`, since a
+// rank is gone, is aborted. Works must have ended.
+void CloseBackends(c10d::ProcessGroup& group,
+                   std::chrono::milliseconds timeout);
 
 // Unavailable when another rank has died, given up ("rank 1 gave up: REASON")
 // or left, as far as the host's backend knows (shm does, on one host): for who

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/base/rounded_number.h"
 
 namespace tandem {
 namespace {
@@ -33,15 +34,6 @@ const KnownBackend* Find(absl::string_view name) {
     if (name == each.name) return &each;
   }
   return nullptr;
-}
-
-bool IsExactIn(c10::ScalarType dtype, double factor) {
-  if (dtype == at::kBFloat16) {
-    return static_cast<double>(c10::BFloat16(static_cast<float>(factor))) ==
-           factor;
-  }
-  return dtype == at::kHalf &&
-         static_cast<double>(c10::Half(static_cast<float>(factor))) == factor;
 }
 
 absl::Status Unknown(absl::string_view text) {
@@ -80,8 +72,12 @@ bool BackendMultiplies(absl::string_view name, c10::ScalarType dtype,
                        double factor) {
   const KnownBackend* const known = Find(name);
   if (known == nullptr || known->takes_factor == TakesFactor::kNo) return false;
-  return known->takes_factor == TakesFactor::kInDouble ||
-         !c10::isReducedFloatingType(dtype) || IsExactIn(dtype, factor);
+  if (known->takes_factor == TakesFactor::kInDouble ||
+      !c10::isReducedFloatingType(dtype)) {
+    return true;
+  }
+  return (dtype == at::kBFloat16 || dtype == at::kHalf) &&
+         RoundedTo(dtype, factor) == factor;
 }
 
 }  // namespace tandem

@@ -13,7 +13,8 @@ namespace {
 
 // What a message needs to end whose peer has sent, or taken, all and gone.
 constexpr std::chrono::milliseconds kLastBytes(500);
-// What the others need for theirs of a collective when one has done its part.
+// What the others need for theirs of a collective when one has done its part,
+// after the last bytes that they sent each other.
 constexpr std::chrono::milliseconds kOthersPart(4000);
 // What a collective needs that ends because of the same break.
 constexpr absl::Duration kGrace = absl::Seconds(1);
@@ -78,6 +79,22 @@ void BreakableWaits::Doubt(int peer, const std::string& reason) {
   const Time now = Clock::now();
   for (Waiting* const wait : waits_) {
     if (wait->peer_ == peer) wait->doubted_ = std::min(wait->doubted_, now);
+  }
+}
+
+bool BreakableWaits::HasDoubtedCollective() {
+  absl::MutexLock lock(&mutex_);
+  return absl::c_any_of(waits_, [](const Waiting* wait) {
+    return wait->message_ == nullptr && wait->doubted_ != Time::max();
+  });
+}
+
+void BreakableWaits::RenewDoubts(Time now) {
+  absl::MutexLock lock(&mutex_);
+  for (Waiting* const wait : waits_) {
+    if (wait->message_ == nullptr && wait->doubted_ != Time::max()) {
+      wait->doubted_ = now;
+    }
   }
 }
 

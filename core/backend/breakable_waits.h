@@ -60,6 +60,11 @@ class BreakableWaits {
   // The connection to `peer` (kAll: one of them) was seen broken, so that waits
   // for it will not end, or are about to: the peer may have done its part.
   void Doubt(int peer, const std::string& reason);
+  // Whether a collective is waited for that was doubted.
+  bool HasDoubtedCollective();
+  // The others are at work on theirs: those doubts count from now on. A message
+  // has nobody but its peer.
+  void RenewDoubts(Time now);
   // The reason, once a wait should have ended since; else empty.
   std::string Confirmed(Time now);
 

@@ -110,8 +110,10 @@ class BreakableCollective : public c10d::Work {
 }  // namespace
 
 BreakableWorks::BreakableWorks(std::function<void(int)> probe,
+                               std::function<bool()> have_moved,
                                std::function<void()> keep_backend)
     : probe_(std::move(probe)),
+      have_moved_(std::move(have_moved)),
       keep_backend_(std::move(keep_backend)),
       waits_(std::make_shared<BreakableWaits>()),
       thread_([this] { Run(); }) {}
@@ -135,6 +137,9 @@ void BreakableWorks::Break(const std::string& reason) { waits_->Break(reason); }
 
 void BreakableWorks::Run() {
   while (waits_->Pause(kInterval)) {
+    if (waits_->HasDoubtedCollective() && have_moved_()) {
+      waits_->RenewDoubts(BreakableWaits::Clock::now());
+    }
     const std::string reason = waits_->Confirmed(BreakableWaits::Clock::now());
     if (!reason.empty()) return Break(reason);
     for (const int peer : waits_->PeersDue(BreakableWaits::Clock::now())) {

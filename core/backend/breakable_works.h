@@ -26,7 +26,8 @@ namespace tandem {
 //
 // A rank that has done its part may go before the others are done. A message
 // needs its own peer alone; a collective's connections are all looked at, and
-// it is given longer: what others do of it after a rank has gone is short.
+// it is given longer, and for as long as bytes move between the others: their
+// last phase may be long, on a slow network.
 //
 // Thread-safe.
 class BreakableWorks {
@@ -35,10 +36,12 @@ class BreakableWorks {
 
   // `probe` throws once the connection to `peer` (BreakableWaits::kAll: one of
   // all) is broken. Called on a thread of this object's until the destructor
-  // has returned, and not after Break. `keep_backend` is called when a wait for
-  // a collective was ended which may still run: its backend must live on, for
-  // its destructor would wait for it.
+  // has returned, and not after Break; so is `have_moved`: whether bytes went
+  // over the group's connections since it was called last. `keep_backend` is
+  // called when a wait for a collective was ended which may still run: its
+  // backend must live on, for its destructor would wait for it.
   BreakableWorks(std::function<void(int peer)> probe,
+                 std::function<bool()> have_moved,
                  std::function<void()> keep_backend);
   ~BreakableWorks();
   BreakableWorks(const BreakableWorks&) = delete;
@@ -59,6 +62,7 @@ class BreakableWorks {
   void Run();
 
   const std::function<void(int)> probe_;
+  const std::function<bool()> have_moved_;
   const std::function<void()> keep_backend_;
   // Works may be waited for after this object has gone.
   const std::shared_ptr<BreakableWaits> waits_;

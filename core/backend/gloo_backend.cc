@@ -3,6 +3,8 @@
 #include <ATen/ops/empty.h>
 #include <glog/logging.h>
 #include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -21,7 +23,9 @@
 #include "core/backend/breakable_works.h"
 #include "core/backend/issue_mutex.h"
 #include "core/backend/listening_sockets.h"
+#include "core/backend/moving_bytes.h"
 #include "core/backend/pair_proof.h"
+#include "core/base/owned_fd.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/store/sockets.h"
@@ -35,14 +39,32 @@ using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
+// Nobody sends with these. The tag chooses the context, by its remainder.
+constexpr int kNobodysTag = 1 << 30;
+
+WorkPtr StartToReceive(ProcessGroupGloo& gloo, int from, int tag) {
+  Tensors tensors = {at::empty({1}, at::kByte)};
+  return gloo.ProcessGroupGloo::recv(tensors, from, tag);
+}
+
+void FailToReceive(ProcessGroupGloo& gloo, int from, int tag) {
+  // A pair that is broken already throws at once; the next may not be.
+  CatchTorch([&] {
+    StartToReceive(gloo, from, tag)->wait(std::chrono::milliseconds(1));
+  }).IgnoreError();
+}
+
 // LibTorch's own ignores abort(): works would run on to their timeouts, and the
 // destructor waits for them.
 class GlooBackend : public ProcessGroupGloo {
  public:
+  // `epolls`: that tell of its connections.
   GlooBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-              c10::intrusive_ptr<Options> options)
+              c10::intrusive_ptr<Options> options, std::set<int> epolls)
       : ProcessGroupGloo(store, rank, size, std::move(options)),
-        works_([this](int peer) { Probe(peer); }, [this] { LiveOn(); }) {}
+        bytes_(std::move(epolls)),
+        works_([this](int peer) { Probe(peer); },
+               [this] { return bytes_.HaveMoved(); }, [this] { LiveOn(); }) {}
 
   // New connections would not be those that were proved (pair_proof.h).
   bool supportsReconfigure() const override { return false; }
@@ -54,45 +76,91 @@ class GlooBackend : public ProcessGroupGloo {
     works_.Break("the connections of the group were broken off");
     for (size_t c = 0; c < contexts_.size(); ++c) {
       for (int r = 0; r < getSize(); ++r) {
-        if (r != getRank()) FailToReceive(r, kTag + static_cast<int>(c));
+        if (r == getRank()) continue;
+        FailToReceive(*this, r, kNobodysTag + static_cast<int>(c));
       }
     }
   }
 
   WorkPtr broadcast(Tensors& tensors,
                     const c10d::BroadcastOptions& options) override {
-    return works_.OfCollective(ProcessGroupGloo::broadcast(tensors, options));
+    return Breakable(ProcessGroupGloo::broadcast(tensors, options));
   }
   WorkPtr allreduce(Tensors& tensors,
                     const c10d::AllreduceOptions& options) override {
-    return works_.OfCollective(ProcessGroupGloo::allreduce(tensors, options));
+    return Breakable(ProcessGroupGloo::allreduce(tensors, options));
+  }
+  WorkPtr allreduce_sparse(Tensors& tensors,
+                           const c10d::AllreduceOptions& options) override {
+    return Breakable(ProcessGroupGloo::allreduce_sparse(tensors, options));
+  }
+  WorkPtr allreduce_coalesced(
+      Tensors& tensors,
+      const c10d::AllreduceCoalescedOptions& options) override {
+    return Breakable(ProcessGroupGloo::allreduce_coalesced(tensors, options));
   }
   WorkPtr reduce(Tensors& tensors,
                  const c10d::ReduceOptions& options) override {
-    return works_.OfCollective(ProcessGroupGloo::reduce(tensors, options));
+    return Breakable(ProcessGroupGloo::reduce(tensors, options));
+  }
+  WorkPtr reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                         const c10d::ReduceScatterOptions& options) override {
+    return Breakable(
+        ProcessGroupGloo::reduce_scatter(outputs, inputs, options));
+  }
+  WorkPtr reduce_scatter_single(
+      at::Tensor& output, at::Tensor& input,
+      const c10d::ReduceScatterOptions& options) override {
+    return Breakable(
+        ProcessGroupGloo::reduce_scatter_single(output, input, options));
+  }
+  WorkPtr reduce_scatter_single_coalesced(
+      Tensors& outputs, Tensors& inputs,
+      const c10d::ReduceScatterOptions& options) override {
+    return Breakable(ProcessGroupGloo::reduce_scatter_single_coalesced(
+        outputs, inputs, options));
   }
   WorkPtr allgather(TensorLists& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions& options) override {
-    return works_.OfCollective(
-        ProcessGroupGloo::allgather(outputs, inputs, options));
+    return Breakable(ProcessGroupGloo::allgather(outputs, inputs, options));
+  }
+  WorkPtr allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                              const c10d::AllgatherOptions& options) override {
+    return Breakable(
+        ProcessGroupGloo::allgather_coalesced(outputs, inputs, options));
   }
   WorkPtr all_gather_single(at::Tensor& output, at::Tensor& input,
                             const c10d::AllgatherOptions& options) override {
-    return works_.OfCollective(
+    return Breakable(
         ProcessGroupGloo::all_gather_single(output, input, options));
+  }
+  WorkPtr all_gather_single_coalesced(
+      Tensors& outputs, Tensors& inputs,
+      const c10d::AllgatherOptions& options) override {
+    return Breakable(ProcessGroupGloo::all_gather_single_coalesced(
+        outputs, inputs, options));
   }
   WorkPtr gather(TensorLists& outputs, Tensors& inputs,
                  const c10d::GatherOptions& options) override {
-    return works_.OfCollective(
-        ProcessGroupGloo::gather(outputs, inputs, options));
+    return Breakable(ProcessGroupGloo::gather(outputs, inputs, options));
   }
   WorkPtr scatter(Tensors& outputs, TensorLists& inputs,
                   const c10d::ScatterOptions& options) override {
-    return works_.OfCollective(
-        ProcessGroupGloo::scatter(outputs, inputs, options));
+    return Breakable(ProcessGroupGloo::scatter(outputs, inputs, options));
+  }
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
+                   const c10d::AllToAllOptions& options) override {
+    return Breakable(ProcessGroupGloo::alltoall(outputs, inputs, options));
+  }
+  WorkPtr all_to_all_single(at::Tensor& output, at::Tensor& input,
+                            std::vector<int64_t>& output_splits,
+                            std::vector<int64_t>& input_splits,
+                            const c10d::AllToAllOptions& options) override {
+    return Breakable(ProcessGroupGloo::all_to_all_single(
+        output, input, output_splits, input_splits, options));
   }
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
-    return works_.OfCollective(ProcessGroupGloo::barrier(options));
+    return Breakable(ProcessGroupGloo::barrier(options));
   }
   WorkPtr send(Tensors& tensors, int to, int tag) override {
     return works_.OfMessage(ProcessGroupGloo::send(tensors, to, tag), to);
@@ -102,19 +170,11 @@ class GlooBackend : public ProcessGroupGloo {
   }
 
  private:
-  // Nobody sends with these. The tag chooses the context, by its remainder.
-  static constexpr int kTag = 1 << 30;
-
-  WorkPtr StartToReceive(int from, int tag) {
-    Tensors tensors = {at::empty({1}, at::kByte)};
-    return ProcessGroupGloo::recv(tensors, from, tag);
-  }
-
-  void FailToReceive(int from, int tag) {
-    // A pair that is broken already throws at once; the next may not be.
-    CatchTorch([&] {
-      StartToReceive(from, tag)->wait(std::chrono::milliseconds(1));
-    }).IgnoreError();
+  // Of others that LibTorch starts by the methods above (a sum of several
+  // tensors, say) it makes works that wait for those.
+  WorkPtr Breakable(WorkPtr work) {
+    const bool is_collective = dynamic_cast<AsyncWork*>(work.get()) != nullptr;
+    return is_collective ? works_.OfCollective(std::move(work)) : work;
   }
 
   // Nobody waits for what this starts: a few bytes that Gloo keeps.
@@ -124,7 +184,7 @@ class GlooBackend : public ProcessGroupGloo {
       for (int r = 0; r < getSize(); ++r) {
         const bool asked = peer == BreakableWaits::kAll || peer == r;
         if (r == getRank() || !asked) continue;
-        StartToReceive(r, kTag + static_cast<int>(c));
+        StartToReceive(*this, r, kNobodysTag + static_cast<int>(c));
       }
     }
   }
@@ -136,6 +196,7 @@ class GlooBackend : public ProcessGroupGloo {
   }
 
   c10::intrusive_ptr<GlooBackend> self_;  // null, as a rule
+  MovingBytes bytes_;                     // of the thread of works_
   BreakableWorks works_;
 };
 
@@ -169,6 +230,18 @@ absl::StatusOr<std::vector<std::string>> PlacesToBind(
   return {{address}};
 }
 
+// Whether an interface, or an address, is one that no other host reaches.
+bool StaysOnHost(const std::string& place) {
+  ifreq request = {};
+  const OwnedFd any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (if_nametoindex(place.c_str()) == 0 || place.size() >= IFNAMSIZ || !any) {
+    return IsLoopback(place);
+  }
+  place.copy(request.ifr_name, IFNAMSIZ - 1);
+  return ioctl(any.get(), SIOCGIFFLAGS, &request) == 0 &&
+         (request.ifr_flags & IFF_LOOPBACK) != 0;
+}
+
 std::shared_ptr<::gloo::transport::Device> MakeDevice(
     const std::string& place) {
   if (if_nametoindex(place.c_str()) != 0) {
@@ -179,32 +252,54 @@ std::shared_ptr<::gloo::transport::Device> MakeDevice(
 
 }  // namespace
 
+absl::Status CheckLeavesHost(const CommunicatorOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> places,
+                          PlacesToBind(options));
+  for (const std::string& place : places) {
+    if (!StaysOnHost(place)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the network interface or address \"", place,
+        "\" is loopback, and the ranks are on several hosts: give an interface "
+        "by which the hosts reach each other (--interface, "
+        "GLOO_SOCKET_IFNAME), or none"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGlooBackend(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
     const CommunicatorOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(std::vector<std::string> places,
                           PlacesToBind(options));
   auto gloo = ProcessGroupGloo::Options::create(options.timeout);
-  std::set<int> listening;
+  Acceptors acceptors;
   for (const std::string& place : places) {
+    Acceptors made;
     TANDEM_RETURN_IF_ERROR(CatchTorch(
         [&] {
-          listening.merge(DescriptorsOf(
-              [&] { gloo->devices.push_back(MakeDevice(place)); }));
+          made =
+              AcceptorsOf([&] { gloo->devices.push_back(MakeDevice(place)); });
         },
         absl::StrCat("cannot bind the network interface or address \"", place,
                      "\"")));
+    if (made.sockets.empty()) {
+      return absl::InternalError(
+          "cannot tell at which port Gloo listens, which is to accept nobody "
+          "but the group's ranks");
+    }
+    acceptors.sockets.merge(made.sockets);
+    acceptors.epolls.merge(made.epolls);
   }
   TANDEM_ASSIGN_OR_RETURN(c10::intrusive_ptr<c10d::Backend> backend,
                           CatchTorchOr(
                               [&]() -> c10::intrusive_ptr<c10d::Backend> {
                                 return c10::make_intrusive<GlooBackend>(
-                                    store, rank, size, gloo);
+                                    store, rank, size, gloo, acceptors.epolls);
                               },
                               "connect the ranks"));
   // All peers are connected. Who comes now is none, and Gloo would keep the
   // connection for good, and end the process when there are too many.
-  for (const int fd : listening) {
+  for (const int fd : acceptors.sockets) {
     TANDEM_RETURN_IF_ERROR(StopAccepting(fd));
   }
   TANDEM_RETURN_IF_ERROR(

@@ -9,10 +9,15 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/backend/communicator_options.h"
 
 namespace tandem {
+
+// InvalidArgument where what is to be bound is loopback: for ranks of several
+// hosts, which would wait for each other to their timeouts.
+absl::Status CheckLeavesHost(const CommunicatorOptions& options);
 
 // Connects every pair of ranks. Binds what `options.interface` says, and what
 // its comment says when it is empty.

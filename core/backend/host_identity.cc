@@ -17,6 +17,13 @@ std::string Namespace(const char* path) {
   return absl::StrCat(status.st_dev, ":", status.st_ino);
 }
 
+// What stands behind the host's name, in which there is no space.
+absl::string_view NetworkOf(absl::string_view identity) {
+  const size_t space = identity.find(' ');
+  return space == absl::string_view::npos ? absl::string_view()
+                                          : identity.substr(space);
+}
+
 }  // namespace
 
 std::string HostIdentity() {
@@ -25,6 +32,10 @@ std::string HostIdentity() {
   char name[256] = {};
   gethostname(name, sizeof(name) - 1);
   return absl::StrCat(name, " ", boot, " ", Namespace("/proc/self/ns/net"));
+}
+
+bool SharesLoopback(absl::string_view one, absl::string_view other) {
+  return NetworkOf(one) == NetworkOf(other);
 }
 
 }  // namespace tandem

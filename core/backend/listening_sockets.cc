@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iterator>
+#include <fstream>
+#include <map>
 #include <string>
 #include <system_error>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 
 namespace tandem {
@@ -41,6 +44,45 @@ std::vector<int> OpenDescriptors() {
   return open;
 }
 
+// What a descriptor stands for: "socket:[4711]", which no other socket has. A
+// number, though, is used anew once its descriptor is closed.
+std::string NameOf(int fd) {
+  std::error_code gone;
+  return std::filesystem::read_symlink(absl::StrCat("/proc/self/fd/", fd), gone)
+      .string();
+}
+
+std::set<std::string> ListeningNames() {
+  std::set<std::string> names;
+  for (const int fd : ListeningDescriptors()) names.insert(NameOf(fd));
+  return names;
+}
+
+// Names of the sockets that each epoll instance watches. The instances all have
+// the same name.
+std::map<int, std::set<std::string>> Epolls() {
+  std::map<int, std::set<std::string>> epolls;
+  for (const int epoll : OpenDescriptors()) {
+    if (NameOf(epoll) != "anon_inode:[eventpoll]") continue;
+    std::set<std::string>& watched = epolls[epoll];
+    for (const int fd : WatchedBy(epoll)) {
+      const std::string name = NameOf(fd);
+      if (absl::StartsWith(name, "socket:")) watched.insert(name);
+    }
+  }
+  return epolls;
+}
+
+// Whether the instance that watched `before` is no longer there, and another of
+// its number watches `now`.
+bool HasGone(const std::set<std::string>& before,
+             const std::set<std::string>& now) {
+  return !before.empty() && std::none_of(before.begin(), before.end(),
+                                         [&](const std::string& name) {
+                                           return now.count(name) > 0;
+                                         });
+}
+
 }  // namespace
 
 std::set<int> ListeningDescriptors() {
@@ -51,16 +93,36 @@ std::set<int> ListeningDescriptors() {
   return listening;
 }
 
-std::set<int> DescriptorsOf(const std::function<void()>& make) {
+Acceptors AcceptorsOf(const std::function<void()>& make) {
   static absl::Mutex* const mutex = new absl::Mutex;
   absl::MutexLock lock(mutex);
-  const std::set<int> before = ListeningDescriptors();
+  const std::set<std::string> listening_before = ListeningNames();
+  const std::map<int, std::set<std::string>> epolls_before = Epolls();
   make();
-  const std::set<int> after = ListeningDescriptors();
-  std::set<int> made;
-  std::set_difference(after.begin(), after.end(), before.begin(), before.end(),
-                      std::inserter(made, made.end()));
+  Acceptors made;
+  for (const auto& [epoll, watched] : Epolls()) {
+    const auto before = epolls_before.find(epoll);
+    if (before != epolls_before.end() && !HasGone(before->second, watched)) {
+      continue;
+    }
+    for (const int fd : WatchedBy(epoll)) {
+      if (!ListensOnTcp(fd) || listening_before.count(NameOf(fd)) > 0) continue;
+      made.sockets.insert(fd);
+      made.epolls.insert(epoll);
+    }
+  }
   return made;
+}
+
+// Of "tfd:        5 events:       19 data: ...", a line for each.
+std::set<int> WatchedBy(int epoll) {
+  std::set<int> watched;
+  std::ifstream info(absl::StrCat("/proc/self/fdinfo/", epoll));
+  int fd = -1;
+  for (std::string word; info >> word;) {
+    if (word == "tfd:" && info >> fd) watched.insert(fd);
+  }
+  return watched;
 }
 
 absl::Status StopAccepting(int fd) {

@@ -14,9 +14,19 @@ namespace tandem {
 // Descriptors of all TCP sockets on which this process listens.
 std::set<int> ListeningDescriptors();
 
-// Those on which `make` has begun to listen. Callers have turns, so that each
-// sees its own; whoever else begins to listen meanwhile is seen too.
-std::set<int> DescriptorsOf(const std::function<void()>& make);
+// What somebody else's code has made to accept connections by epoll(7).
+struct Acceptors {
+  std::set<int> sockets;  // that listen
+  std::set<int> epolls;   // that tell of them, and of whoever has come
+};
+
+// Those that `make` has made. Callers have turns, so that each sees its own.
+// What other threads make meanwhile is not taken for it, unless they, too, make
+// an epoll instance that watches a new socket; they may close what they have.
+Acceptors AcceptorsOf(const std::function<void()>& make);
+
+// Descriptors that an epoll instance watches.
+std::set<int> WatchedBy(int epoll);
 
 // From here on who accepts at `fd` when epoll(7) says so hears of no further
 // connection: those that come stay in the kernel's queue, up to its length, and

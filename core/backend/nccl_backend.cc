@@ -11,7 +11,6 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAFunctions.h>
 
-#include <cstdlib>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 
@@ -70,38 +69,6 @@ absl::StatusOr<c10::intrusive_ptr<ProcessGroupNCCL::Options>> OptionsFor(
   return nccl;
 }
 
-// While the first group is made, c10d's flight recorder of NCCL's works takes
-// its size from a variable by which programs switch off that of the host's
-// works (ConfigureProcess), which would take a stack trace for each of them.
-class RecorderSize {
- public:
-  RecorderSize() {
-    if (const char* before = std::getenv(kName)) before_ = before;
-    const char* size = std::getenv("TORCH_NCCL_TRACE_BUFFER_SIZE");
-    setenv(kName, size == nullptr ? "2000" : size, /*replace=*/1);
-  }
-  ~RecorderSize() {
-    if (before_.empty()) {
-      unsetenv(kName);
-    } else {
-      setenv(kName, before_.c_str(), /*replace=*/1);
-    }
-  }
-  RecorderSize(const RecorderSize&) = delete;
-  RecorderSize& operator=(const RecorderSize&) = delete;
-
- private:
-  static constexpr char kName[] = "TORCH_FR_BUFFER_SIZE";
-
-  std::string before_;
-};
-
-NcclPtr Make(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-             const c10::intrusive_ptr<ProcessGroupNCCL::Options>& options) {
-  const RecorderSize size_of_recorder;
-  return c10::make_intrusive<ProcessGroupNCCL>(store, rank, size, options);
-}
-
 void ReduceOneElement(ProcessGroupNCCL& nccl, c10::Device device) {
   std::vector<at::Tensor> tensors = {
       at::zeros({1}, at::TensorOptions().device(device))};
@@ -126,7 +93,8 @@ absl::StatusOr<BackendPtr> MakeNcclBackend(
   TANDEM_ASSIGN_OR_RETURN(const auto nccl_options, OptionsFor(options));
   return CatchTorchOr(
       [&]() -> BackendPtr {
-        NcclPtr nccl = Make(store, rank, size, nccl_options);
+        auto nccl = c10::make_intrusive<ProcessGroupNCCL>(store, rank, size,
+                                                          nccl_options);
         nccl->setGroupUid(options.name);
         nccl->setGroupDesc(options.name);
         // A bound device is the only one.

@@ -64,8 +64,8 @@ absl::Status CheckNcclIsBuilt();
 // not the host (unless TORCH_NCCL_BLOCKING_WAIT is set). Messages' tags are
 // ignored: they match in order. abort() is local. c10d's watchdog is on
 // (TORCH_NCCL_ASYNC_ERROR_HANDLING), and so is its flight recorder of NCCL's
-// works, with room for TORCH_NCCL_TRACE_BUFFER_SIZE (2,000; 0: off), whatever
-// TORCH_FR_BUFFER_SIZE says of the host's.
+// works, with room for TORCH_FR_BUFFER_SIZE, else TORCH_NCCL_TRACE_BUFFER_SIZE
+// (2,000; 0: off).
 //
 // FailedPrecondition in a build without NCCL; InvalidArgument for a device that
 // is no GPU of this process's, and for a parent that is not NCCL's. For the

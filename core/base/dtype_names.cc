@@ -1,5 +1,7 @@
 #include "core/base/dtype_names.h"
 
+#include <utility>
+
 #include "absl/strings/str_join.h"
 
 namespace tandem {
@@ -55,6 +57,23 @@ absl::optional<c10::ScalarType> DtypeOfName(absl::string_view name) {
   return absl::nullopt;
 }
 
+int BitsOfUnreadDtype(absl::string_view name) {
+  constexpr std::pair<absl::string_view, int> kUnread[] = {
+      {"F4", 4},      {"F6_E2M3", 6},     {"F6_E3M2", 6},
+      {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}};
+  for (const auto& [known, bits] : kUnread) {
+    if (known == name) return bits;
+  }
+  return 0;
+}
+
+std::string KnownDtypeNames() {
+  return absl::StrJoin(kDtypes, ", ",
+                       [](std::string* out, const NamedDtype& each) {
+                         out->append(each.name.data(), each.name.size());
+                       });
+}
+
 std::string ShortDtypeName(absl::string_view name) {
   for (const Spelling& each : kSpellings) {
     if (each.long_name == name) return std::string(each.short_name);
@@ -67,13 +86,6 @@ std::string LongDtypeName(absl::string_view name) {
     if (each.short_name == name) return std::string(each.long_name);
   }
   return std::string(name);
-}
-
-std::string KnownDtypeNames() {
-  return absl::StrJoin(kDtypes, ", ",
-                       [](std::string* out, const NamedDtype& each) {
-                         out->append(each.name.data(), each.name.size());
-                       });
 }
 
 }  // namespace tandem

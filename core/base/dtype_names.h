@@ -19,7 +19,11 @@ absl::string_view DtypeName(c10::ScalarType dtype);
 // The dtype of that name, or nothing.
 absl::optional<c10::ScalarType> DtypeOfName(absl::string_view name);
 
-// "BOOL, U8, ...": all names, for messages.
+// Of the format's other dtypes ("F4", "F8_E8M0", ...), whose tensors nothing
+// here computes with: the bits of an element. 0: no such name.
+int BitsOfUnreadDtype(absl::string_view name);
+
+// "BOOL, U8, ...": all names that are read, for messages.
 std::string KnownDtypeNames();
 
 // What flags call dtypes, of what PyTorch calls them and the reverse: "fp32" of

@@ -54,7 +54,8 @@ absl::StatusOr<std::optional<int>> Environment::GetInt(
   if (!absl::SimpleAtoi(*text, &value)) {
     return absl::InvalidArgumentError(
         absl::StrCat("the environment says ", name, "='", *text,
-                     "', which is not an integer; correct or unset it"));
+                     "', which is no whole number of at most 2147483647; "
+                     "correct or unset it"));
   }
   return std::optional<int>(value);
 }

@@ -11,7 +11,8 @@
 namespace tandem {
 
 // `text` with every control character (C0, DEL and C1, with one of which each
-// escape sequence begins) as C writes it: \n, \t, \r, \x1b.
+// escape sequence begins), and every byte that is of no UTF-8 character, as C
+// writes it: \n, \t, \r, \x1b.
 std::string Printable(absl::string_view text);
 
 // The same of a text of several lines, whose ends stay.

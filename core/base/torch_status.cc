@@ -2,16 +2,19 @@
 
 #include <c10/util/Exception.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <exception>
 #include <initializer_list>
 #include <new>
 #include <stdexcept>
+#include <system_error>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/out_of_memory.h"
+#include "core/base/system_error.h"
 
 namespace tandem {
 namespace {
@@ -65,6 +68,17 @@ absl::Status MakeOutOfMemory(absl::string_view text, absl::string_view what) {
   std::string message = CleanTorchMessage(text);
   if (!note.empty()) absl::StrAppend(&message, "; ", note);
   return MakeStatus(absl::StatusCode::kResourceExhausted, message, what);
+}
+
+// A std::thread's that could not be started, above all.
+absl::Status MakeSystemError(const std::system_error& error,
+                             absl::string_view what) {
+  if (error.code() != std::errc::resource_unavailable_try_again) {
+    return MakeStatusByText(absl::StatusCode::kInternal, error.what(), what);
+  }
+  const absl::Status status = StartError(EAGAIN, "start a thread");
+  return MakeStatus(absl::StatusCode::kResourceExhausted, status.message(),
+                    what);
 }
 
 // Cuts `text` where `mark` begins.
@@ -146,6 +160,8 @@ absl::Status StatusOfCurrentException(absl::string_view what) {
     return MakeStatus(Code::kOutOfRange, e.what(), what);
   } catch (const std::invalid_argument& e) {
     return MakeStatus(Code::kInvalidArgument, e.what(), what);
+  } catch (const std::system_error& e) {
+    return MakeSystemError(e, what);
   } catch (const std::exception& e) {
     return MakeStatusByText(Code::kInternal, e.what(), what);
   } catch (...) {

@@ -10,7 +10,7 @@
 //   InvalidArgument    what TORCH_CHECK refuses: shapes, dtypes, values
 //   OutOfRange         c10::IndexError, std::out_of_range
 //   Unimplemented      c10::NotImplementedError
-//   ResourceExhausted  out of memory, on any device
+//   ResourceExhausted  out of memory, on any device, or of threads
 //   DeadlineExceeded   a store, a connection or a collective timed out
 //   Unavailable        a connection to another process broke or was refused
 //   Internal           all else, LibTorch's own assertions included

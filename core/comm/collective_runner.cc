@@ -1,5 +1,6 @@
 #include "core/comm/collective_runner.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <numeric>
@@ -25,6 +26,9 @@ namespace {
 
 using Clock = PendingCollective::Clock;
 using EndTime = std::shared_ptr<std::atomic<Clock::rep>>;
+
+// For the other ranks to come to a group's end as well.
+constexpr std::chrono::seconds kFarewell(10);
 
 // The first to tell is right: the others come later.
 void NoteEnd(std::atomic<Clock::rep>& end) {
@@ -87,9 +91,17 @@ CollectiveRunner::CollectiveRunner(GroupMember member,
 
 CollectiveRunner::~CollectiveRunner() {
   stream_works_ = nullptr;  // while what it uses is there
-  if (check_ != nullptr && broken().ok()) check_->Leave();
-  if (job_watch_ != nullptr && process_group_ != nullptr)
+  if (process_group_ == nullptr) return;
+  if (job_watch_ != nullptr) {
     job_watch_->Remove(watched_as_);
+    if (job_watch_->HasFailed()) return;
+  }
+  if (!broken().ok()) return;
+  // Whoever waits for this rank in vain hears of it before this rank waits.
+  if (check_ != nullptr) check_->Leave();
+  const std::chrono::milliseconds patience =
+      std::min<std::chrono::milliseconds>(options_.timeout, kFarewell);
+  CatchTorch([&] { CloseBackends(*process_group_, patience); }).IgnoreError();
 }
 
 void CollectiveRunner::ShareFate() {
@@ -149,7 +161,7 @@ absl::StatusOr<PendingCollective> CollectiveRunner::Start(
   Call call{operation.name, ++sequence_, purpose,
             std::exchange(announced_, CallFlights())};
   // What a graph replays is not seen here.
-  if (call.flights.empty() && place != Place::kGraph) {
+  if (call.flights.empty() && place.kind != Place::kGraph) {
     call.flights.Add(FlightRecorder::OfProcess().Schedule(
         flight_group_, operation, sequence_));
   }
@@ -174,7 +186,7 @@ absl::StatusOr<PendingCollective> CollectiveRunner::StartCall(Call call,
   PendingCollective pending;
   pending.started_ = Clock::now();
   auto issued = CatchTorchOr([&] {
-    if (place != Place::kHost) return issue();
+    if (place.kind != Place::kHost) return issue();
     absl::MutexLock lock(&IssueMutex());
     return issue();
   });
@@ -184,8 +196,9 @@ absl::StatusOr<PendingCollective> CollectiveRunner::StartCall(Call call,
   const auto ending = std::make_shared<Ending>();
   ending->flights = call.flights;
   pending.end_time_ = EndTime(ending, &ending->time);
-  if (place != Place::kHost) {
-    if (place == Place::kStream) {
+  if (place.kind != Place::kHost) {
+    if (place.kind == Place::kStream) {
+      pending.end_moment_ = EndOf(call, *work, place.device);
       LookAfter(std::move(call), work, [ending] { NoteEnd(ending->time); });
     }
     pending.wait_ = [this, work] {

@@ -5,6 +5,7 @@
 #define TANDEM_CORE_COMM_COLLECTIVE_RUNNER_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -23,6 +25,8 @@
 #include "core/backend/communicator_options.h"
 #include "core/comm/call_flights.h"
 #include "core/comm/pending_collective.h"
+#include "core/comm/work_timer.h"
+#include "core/device/device_moment.h"
 #include "core/flight/recorder.h"
 #include "core/health/group_member.h"
 
@@ -47,7 +51,11 @@ class CollectiveRunner {
   using Issue = absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()>;
   // Who runs it: threads of the host's backend, a stream of a device's, or one
   // in each replay of a graph, whose works nobody looks after.
-  enum class Place { kHost, kStream, kGraph };
+  struct Place {
+    enum Kind { kHost, kStream, kGraph };
+    Kind kind = kHost;
+    c10::Device device = c10::kCPU;  // that of the stream
+  };
 
   CollectiveRunner(GroupMember member, const CommunicatorOptions& options);
   ~CollectiveRunner();
@@ -116,6 +124,9 @@ class CollectiveRunner {
                        StragglerWatch* watch);
   // Has a thread look after a work that a stream runs, and find its errors.
   void LookAfter(Call call, const WorkPtr& work, std::function<void()> end);
+  // By the device's clock, where the work itself does not tell it.
+  std::optional<DeviceMoment> EndOf(const Call& call, c10d::Work& work,
+                                    c10::Device device);
   // What failed first when the host's `call` did: what a stream was given
   // before and has not done waits for the same ranks.
   Call FirstNotDone(const Call& call);
@@ -140,6 +151,7 @@ class CollectiveRunner {
   int64_t sequence_ = 0;                      // collectives so far
   CallFlights announced_;                     // what Agree has let pass
   std::atomic<bool> tells_end_{true};         // do works have futures?
+  WorkTimer timer_;                           // of collectives on streams
   std::unique_ptr<WorkThread> stream_works_;  // in the order of their start
   absl::Mutex breaking_;  // held while a failure is looked into
   mutable absl::Mutex mutex_ ABSL_ACQUIRED_AFTER(breaking_);

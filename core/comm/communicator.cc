@@ -26,8 +26,9 @@ using TensorList = std::vector<at::Tensor>;
 
 CollectiveRunner::Place PlaceOf(const at::Tensor& given) {
   using Place = CollectiveRunner::Place;
-  if (given.is_cpu()) return Place::kHost;
-  return WorkIsCaptured(given.device()) ? Place::kGraph : Place::kStream;
+  if (given.is_cpu()) return {Place::kHost};
+  return {WorkIsCaptured(given.device()) ? Place::kGraph : Place::kStream,
+          given.device()};
 }
 
 // Do all ranks start this? There is no runner in a group of one.
@@ -214,7 +215,7 @@ absl::Status Communicator::Barrier(const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(
       Agree(runner_.get(), operation.name, operation, at::Tensor(), purpose));
   using Place = CollectiveRunner::Place;
-  return runner_->Run(operation, purpose, Place::kHost, [&] {
+  return runner_->Run(operation, purpose, {Place::kHost}, [&] {
     return process_group_->getDefaultBackend()->barrier();
   });
 }

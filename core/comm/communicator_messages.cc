@@ -6,9 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
 #include "core/comm/collective_runner.h"
 #include "core/comm/communicator.h"
 #include "core/comm/communicator_tensors.h"
@@ -57,9 +59,15 @@ c10::intrusive_ptr<c10d::Work> IssueTogether(
   }
   c10d::Backend& backend = BackendOf(group, messages[0]->tensor);
   backend.startCoalescing();
+  // NCCL's groups are the thread's: behind one that stays open, nothing begins
+  // that the thread starts, in whatever group of ranks.
+  absl::Cleanup close = [&] {
+    CatchTorch([&] { backend.endCoalescing(); }).IgnoreError();
+  };
   for (const RankMessage* each : messages) {
     Issue(group, *each, BytesFor(group, *each));
   }
+  std::move(close).Cancel();
   return backend.endCoalescing();
 }
 
@@ -112,7 +120,7 @@ absl::StatusOr<PendingCollective> Communicator::StartMessages(
     TANDEM_ASSIGN_OR_RETURN(
         PendingCollective started,
         runner_->StartMessage(TextOf(*this, each), {FlightOfMessage(each)},
-                              purpose, Place::kHost,
+                              purpose, {Place::kHost},
                               [&] { return Issue(*this, each, bytes); }));
     pending.push_back(
         each.sends ? std::move(started)
@@ -121,9 +129,10 @@ absl::StatusOr<PendingCollective> Communicator::StartMessages(
   if (!on_streams.empty()) {
     TANDEM_ASSIGN_OR_RETURN(
         PendingCollective started,
-        runner_->StartMessage(text, flights, purpose, Place::kStream, [&] {
-          return IssueTogether(*this, on_streams);
-        }));
+        runner_->StartMessage(
+            text, flights, purpose,
+            {Place::kStream, on_streams.front()->tensor.device()},
+            [&] { return IssueTogether(*this, on_streams); }));
     pending.push_back(std::move(started));
   }
   return PendingCollective::AllOf(std::move(pending));

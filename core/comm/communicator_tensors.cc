@@ -91,6 +91,10 @@ absl::Status CheckTensor(const Communicator& group, absl::string_view operation,
     fault = "the tensor is undefined";
   } else if (tensor.layout() != at::kStrided || !tensor.is_contiguous()) {
     fault = "the tensor must be dense and contiguous: call contiguous() first";
+  } else if (tensor.is_conj() || tensor.is_neg()) {
+    fault =
+        "the tensor is a conjugate or negative view, whose memory has other "
+        "values: call resolve_conj() and resolve_neg() first";
   } else {
     fault = Refusal(group, tensor);
     if (fault.empty()) return absl::OkStatus();

@@ -10,6 +10,7 @@ PendingCollective PendingCollective::AllOf(std::vector<PendingCollective> all) {
   PendingCollective whole;
   whole.started_ = all.front().started_;
   whole.end_time_ = all.back().end_time_;
+  whole.end_moment_ = all.back().end_moment_;
   const auto parts =
       std::make_shared<std::vector<PendingCollective>>(std::move(all));
   whole.wait_ = [parts] {
@@ -38,6 +39,9 @@ absl::Status PendingCollective::Wait() {
 }
 
 PendingCollective::Clock::time_point PendingCollective::ended() const {
+  if (end_moment_.has_value()) {
+    return end_moment_->has_come() ? end_moment_->time() : Clock::time_point();
+  }
   if (end_time_ == nullptr) return started_;
   return Clock::time_point(Clock::duration(end_time_->load()));
 }

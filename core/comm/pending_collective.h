@@ -8,10 +8,12 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/device/device_moment.h"
 
 namespace tandem {
 
@@ -44,8 +46,8 @@ class PendingCollective {
 
   // When it was started, and when its last byte had come (if the backend does
   // not tell: when Wait() returned); the second is known after Wait(), or when
-  // a stream has come to its end. Epoch for one that had nothing to do, or has
-  // not ended. For traces.
+  // a stream has come to its end, by the device's clock. Epoch for one that had
+  // nothing to do, or has not ended. For traces.
   Clock::time_point started() const { return started_; }
   Clock::time_point ended() const;
 
@@ -59,6 +61,7 @@ class PendingCollective {
   absl::Status result_;
   Clock::time_point started_;
   EndTime end_time_;
+  std::optional<DeviceMoment> end_moment_;  // goes before `end_time_`
 };
 
 }  // namespace tandem

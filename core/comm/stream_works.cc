@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -67,6 +68,16 @@ void CollectiveRunner::LookAfter(Call call, const WorkPtr& work,
         NewWork([device = *options_.device] { SetCurrentDevice(device); }));
   }
   stream_works_->Add(NewWork(std::move(look)));
+}
+
+// Messages are not timed: c10d keeps what is sent only until a stream has
+// waited for it. A collective's tensors come out again, and the work has them.
+std::optional<DeviceMoment> CollectiveRunner::EndOf(const Call& call,
+                                                    c10d::Work& work,
+                                                    c10::Device device) {
+  const bool tells_itself = dynamic_cast<NotifiesCompletion*>(&work) != nullptr;
+  if (tells_itself || call.sequence == 0) return std::nullopt;
+  return timer_.EndOf(work, device);
 }
 
 CollectiveRunner::Call CollectiveRunner::FirstNotDone(const Call& call) {

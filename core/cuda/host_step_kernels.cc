@@ -64,7 +64,7 @@ void SgdOnCpu(const at::Tensor& values, const at::Tensor& grads,
   SgdStep step;
   step.learning_rate = static_cast<float>(numbers[0]);
   step.momentum = static_cast<float>(numbers[1]);
-  step.dampening = static_cast<float>(numbers[2]);
+  step.rest_of_dampening = static_cast<float>(numbers[2]);
   step.weight_decay = static_cast<float>(numbers[3]);
   step.nesterov = nesterov;
   step.is_first = is_first;
@@ -77,13 +77,14 @@ void AdamOnCpu(const at::Tensor& values, const at::Tensor& grads,
                const State& held, bool decoupled) {
   AdamStep step;
   step.learning_rate = static_cast<float>(numbers[0]);
-  step.beta1 = static_cast<float>(numbers[1]);
+  step.rest_of_beta1 = static_cast<float>(numbers[1]);
   step.beta2 = static_cast<float>(numbers[2]);
-  step.eps = static_cast<float>(numbers[3]);
-  step.weight_decay = static_cast<float>(numbers[4]);
+  step.rest_of_beta2 = static_cast<float>(numbers[3]);
+  step.eps = static_cast<float>(numbers[4]);
+  step.weight_decay = static_cast<float>(numbers[5]);
   step.decoupled = decoupled;
-  step.bias_correction1 = static_cast<float>(numbers[5]);
-  step.bias_correction2_root = static_cast<float>(numbers[6]);
+  step.bias_correction1 = static_cast<float>(numbers[6]);
+  step.bias_correction2_root = static_cast<float>(numbers[7]);
   StepAll(values, grads, first, second, factor, held, step);
 }
 
@@ -125,7 +126,8 @@ class Kernels : public StepKernels {
             const at::Tensor& factor) const override {
     static const auto op = FindOperator<decltype(SgdOnCpu)>("tandem::sgd_step");
     const std::vector<double> numbers = {step.learning_rate, step.momentum,
-                                         step.dampening, step.weight_decay};
+                                         step.rest_of_dampening,
+                                         step.weight_decay};
     op.call(tensors.values, tensors.grads,
             tensors.first.defined() ? State(tensors.first) : std::nullopt,
             factor, numbers, HeldBy(tensors), step.nesterov, step.is_first);
@@ -136,8 +138,9 @@ class Kernels : public StepKernels {
     static const auto op =
         FindOperator<decltype(AdamOnCpu)>("tandem::adam_step");
     const std::vector<double> numbers = {step.learning_rate,
-                                         step.beta1,
+                                         step.rest_of_beta1,
                                          step.beta2,
+                                         step.rest_of_beta2,
                                          step.eps,
                                          step.weight_decay,
                                          step.bias_correction1,

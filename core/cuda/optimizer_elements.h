@@ -35,9 +35,11 @@ TANDEM_HOST_DEVICE inline GradientFactor FactorOf(
     double sum, const FactorOptions& options) {
   GradientFactor result;
   result.skip = options.skips_nonfinite && !(sum <= 1.7976931348623157e308);
-  result.norm = static_cast<float>(std::sqrt(sum)) * options.inverse_scale;
+  // In double to the end: what float cannot hold may be scaled, or clipped.
+  const double norm = std::sqrt(sum) * options.inverse_scale;
+  result.norm = static_cast<float>(norm);
   result.factor = options.inverse_scale;
-  const float most = options.max_norm / (result.norm + 1e-6f);
+  const auto most = static_cast<float>(options.max_norm / (norm + 1e-6));
   // A NaN is to stay one.
   if (options.max_norm > 0 && !(most >= 1)) result.factor *= most;
   return result;
@@ -46,7 +48,7 @@ TANDEM_HOST_DEVICE inline GradientFactor FactorOf(
 struct SgdStep {
   float learning_rate = 0;
   float momentum = 0;
-  float dampening = 0;
+  float rest_of_dampening = 1;  // 1 - dampening, rounded once
   float weight_decay = 0;
   bool nesterov = false;
   bool is_first = false;  // the momentum buffer has nothing yet
@@ -61,7 +63,7 @@ struct SgdStep {
                                      float&) const {
     grad += weight_decay * value;
     if (momentum != 0) {
-      buffer = is_first ? grad : momentum * buffer + (1 - dampening) * grad;
+      buffer = is_first ? grad : momentum * buffer + rest_of_dampening * grad;
       grad = nesterov ? grad + momentum * buffer : buffer;
     }
     value -= learning_rate * grad;
@@ -70,8 +72,11 @@ struct SgdStep {
 
 struct AdamStep {
   float learning_rate = 0;
-  float beta1 = 0;
+  // 1 - beta, rounded once: what float's own subtraction gives is off by
+  // 1.3e-5 for 0.999, the same way in each step.
+  float rest_of_beta1 = 1;
   float beta2 = 0;
+  float rest_of_beta2 = 1;
   float eps = 0;
   float weight_decay = 0;
   bool decoupled = false;           // AdamW
@@ -93,8 +98,9 @@ struct AdamStep {
     } else {
       grad += weight_decay * value;
     }
-    average += (1 - beta1) * (grad - average);
-    average_of_squares = beta2 * average_of_squares + (1 - beta2) * grad * grad;
+    average += rest_of_beta1 * (grad - average);
+    average_of_squares =
+        beta2 * average_of_squares + rest_of_beta2 * grad * grad;
     const float root =
         std::sqrt(average_of_squares) / bias_correction2_root + eps;
     value -= learning_rate / bias_correction1 * average / root;

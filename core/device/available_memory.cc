@@ -6,19 +6,16 @@
 namespace tandem {
 namespace {
 
-// Where one version of control groups says it, below the group's folder.
+// Where one version of control groups says it, in a group's folder.
 struct MemoryFiles {
   const char* limit;
   const char* used;
-  const char* statistics;
-  const char* prefix;  // of what counts groups below this one, too
+  const char* prefix;  // in memory.stat, of what counts groups below it, too
 };
 
-constexpr MemoryFiles kVersions[] = {
-    {"/memory.max", "/memory.current", "/memory.stat", ""},
-    {"/memory/memory.limit_in_bytes", "/memory/memory.usage_in_bytes",
-     "/memory/memory.stat", "total_"},
-};
+constexpr MemoryFiles kVersion2 = {"/memory.max", "/memory.current", ""};
+constexpr MemoryFiles kVersion1 = {"/memory.limit_in_bytes",
+                                   "/memory.usage_in_bytes", "total_"};
 
 // kNoMemoryLimit where there is no such file, "max" in it, or what version 1
 // says instead: the greatest number of pages.
@@ -40,14 +37,18 @@ uint64_t SumOf(const std::string& path, const std::string& one,
   return sum;
 }
 
-uint64_t LeftInGroup(const std::string& root, const MemoryFiles& files) {
-  const uint64_t limit = NumberIn(root + files.limit);
+uint64_t LimitOf(const std::string& folder, const MemoryFiles& files) {
+  return NumberIn(folder + files.limit);
+}
+
+uint64_t LeftIn(const std::string& folder, const MemoryFiles& files) {
+  const uint64_t limit = LimitOf(folder, files);
   if (limit == kNoMemoryLimit) return kNoMemoryLimit;
-  const uint64_t used = NumberIn(root + files.used);
+  const uint64_t used = NumberIn(folder + files.used);
   if (used == kNoMemoryLimit) return limit;
   const std::string prefix = files.prefix;
   const uint64_t reclaimable =
-      SumOf(root + files.statistics, prefix + "inactive_file",
+      SumOf(folder + "/memory.stat", prefix + "inactive_file",
             prefix + "active_file");
   const uint64_t held = used - std::min(used, reclaimable);
   return limit - std::min(limit, held);
@@ -63,23 +64,29 @@ uint64_t LeftOnMachine(const std::string& meminfo) {
   return kNoMemoryLimit;  // a kernel older than 3.14
 }
 
-}  // namespace
-
-uint64_t MemoryLimit(const std::string& cgroup_root) {
-  uint64_t limit = kNoMemoryLimit;
-  for (const MemoryFiles& files : kVersions) {
-    limit = std::min(limit, NumberIn(cgroup_root + files.limit));
+// The least of what `of` gives for each group that this process is in.
+uint64_t Least(const ControlGroups& groups,
+               uint64_t (*of)(const std::string& folder,
+                              const MemoryFiles& files)) {
+  uint64_t least = kNoMemoryLimit;
+  for (const std::string& folder : FoldersOfVersion2(groups)) {
+    least = std::min(least, of(folder, kVersion2));
   }
-  return limit;
+  for (const std::string& folder : FoldersOfVersion1(groups, "memory")) {
+    least = std::min(least, of(folder, kVersion1));
+  }
+  return least;
 }
 
-uint64_t AvailableMemory(const std::string& cgroup_root,
+}  // namespace
+
+uint64_t MemoryLimit(const ControlGroups& groups) {
+  return Least(groups, &LimitOf);
+}
+
+uint64_t AvailableMemory(const ControlGroups& groups,
                          const std::string& meminfo) {
-  uint64_t left = LeftOnMachine(meminfo);
-  for (const MemoryFiles& files : kVersions) {
-    left = std::min(left, LeftInGroup(cgroup_root, files));
-  }
-  return left;
+  return std::min(LeftOnMachine(meminfo), Least(groups, &LeftIn));
 }
 
 }  // namespace tandem

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <string>
 
 namespace tandem {
 namespace {
@@ -11,17 +12,17 @@ double Ratio(double quota, double period) {
 }
 
 // "150000 100000", or "max 100000".
-double Version2(const std::string& root) {
-  std::ifstream file(root + "/cpu.max");
+double Version2(const std::string& folder) {
+  std::ifstream file(folder + "/cpu.max");
   double quota = 0;
   double period = 0;
   return file >> quota >> period ? Ratio(quota, period) : kNoCpuQuota;
 }
 
 // A quota of -1 is none.
-double Version1(const std::string& root) {
-  std::ifstream quota_file(root + "/cpu/cpu.cfs_quota_us");
-  std::ifstream period_file(root + "/cpu/cpu.cfs_period_us");
+double Version1(const std::string& folder) {
+  std::ifstream quota_file(folder + "/cpu.cfs_quota_us");
+  std::ifstream period_file(folder + "/cpu.cfs_period_us");
   double quota = 0;
   double period = 0;
   return quota_file >> quota && period_file >> period ? Ratio(quota, period)
@@ -30,8 +31,15 @@ double Version1(const std::string& root) {
 
 }  // namespace
 
-double CpuQuota(const std::string& cgroup_root) {
-  return std::min(Version2(cgroup_root), Version1(cgroup_root));
+double CpuQuota(const ControlGroups& groups) {
+  double least = kNoCpuQuota;
+  for (const std::string& folder : FoldersOfVersion2(groups)) {
+    least = std::min(least, Version2(folder));
+  }
+  for (const std::string& folder : FoldersOfVersion1(groups, "cpu")) {
+    least = std::min(least, Version1(folder));
+  }
+  return least;
 }
 
 }  // namespace tandem

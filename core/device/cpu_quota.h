@@ -4,16 +4,17 @@
 #define TANDEM_CORE_DEVICE_CPU_QUOTA_H_
 
 #include <limits>
-#include <string>
+
+#include "core/device/control_group.h"
 
 namespace tandem {
 
 constexpr double kNoCpuQuota = std::numeric_limits<double>::infinity();
 
 // Processors that the control group grants, such as 1.5: the least of what
-// version 2 (cpu.max) and version 1 (cpu.cfs_quota_us) say at the group that
-// the container sees as its own. kNoCpuQuota when nothing does.
-double CpuQuota(const std::string& cgroup_root = "/sys/fs/cgroup");
+// version 2 (cpu.max) and version 1 (cpu.cfs_quota_us) say of it and of those
+// that it lies in. kNoCpuQuota when nothing does.
+double CpuQuota(const ControlGroups& groups = {});
 
 }  // namespace tandem
 

@@ -6,38 +6,37 @@
 #include <unordered_map>
 
 #include "core/device/capture_mark.h"
+#include "core/device/own_stream.h"
 
 namespace tandem {
 namespace {
 
 using Clock = DeviceMoment::Clock;
 
-// A device's event of which the host's time is known.
-struct Origin {
-  c10::Event event;
-  Clock::time_point time;
-};
-
-std::unique_ptr<c10::Event> RecordOn(c10::Device device) {
-  auto event = std::make_unique<c10::Event>(device.type(),
+std::unique_ptr<c10::Event> RecordOn(c10::Stream stream) {
+  auto event = std::make_unique<c10::Event>(stream.device_type(),
                                             c10::EventFlag::BACKEND_DEFAULT);
-  event->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  event->record(stream);
   return event;
 }
 
+// A device's clock, and the stream of its events, where nothing else waits.
+struct ClockAndStream {
+  explicit ClockAndStream(c10::Device device) : stream(TakeStream(device)) {}
+
+  const OwnStream stream;
+  DeviceClock<c10::Event> clock;
+};
+
 // Made once, and kept: devices stay until the process ends.
-const Origin& OriginOf(c10::Device device) {
+ClockAndStream& ClockOf(c10::Device device) {
   static auto* mutex = new std::mutex;
-  static auto* origins =
-      new std::unordered_map<c10::Device, std::unique_ptr<Origin>>;
+  static auto* clocks =
+      new std::unordered_map<c10::Device, std::unique_ptr<ClockAndStream>>;
   const std::lock_guard<std::mutex> lock(*mutex);
-  std::unique_ptr<Origin>& origin = (*origins)[device];
-  if (origin == nullptr) {
-    std::unique_ptr<c10::Event> event = RecordOn(device);
-    event->synchronize();
-    origin.reset(new Origin{std::move(*event), Clock::now()});
-  }
-  return *origin;
+  std::unique_ptr<ClockAndStream>& its = (*clocks)[device];
+  if (its == nullptr) its = std::make_unique<ClockAndStream>(device);
+  return *its;
 }
 
 }  // namespace
@@ -45,8 +44,10 @@ const Origin& OriginOf(c10::Device device) {
 DeviceMoment DeviceMoment::Now(c10::Device device) {
   DeviceMoment moment;
   if (device.type() != c10::DeviceType::CPU && !WorkIsCaptured(device)) {
-    OriginOf(device);
-    moment.event_ = RecordOn(device);
+    ClockAndStream& its = ClockOf(device);
+    moment.origin_ = its.clock.OriginNow([&] { return RecordOn(*its.stream); });
+    moment.event_ =
+        RecordOn(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
   }
   moment.issued_ = Clock::now();
   return moment;
@@ -59,10 +60,7 @@ bool DeviceMoment::has_come() const {
 Clock::time_point DeviceMoment::time() const {
   if (event_ == nullptr) return issued_;
   if (!event_->query()) event_->synchronize();
-  const Origin& origin = OriginOf(event_->device());
-  const std::chrono::duration<double, std::milli> since(
-      origin.event.elapsedTime(*event_));
-  return origin.time + std::chrono::duration_cast<Clock::duration>(since);
+  return origin_->TimeOf(*event_);
 }
 
 }  // namespace tandem

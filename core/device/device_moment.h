@@ -11,6 +11,8 @@
 #include <chrono>
 #include <memory>
 
+#include "core/device/device_clock.h"
+
 namespace tandem {
 
 // Copies are one moment. Thread-safe but for assignment.
@@ -22,9 +24,10 @@ class DeviceMoment {
   DeviceMoment() = default;
 
   // When the calling thread's stream of the device will have done what it has
-  // been given so far. The first one of a device waits for it, to bring its
-  // clock and the host's together; others cost an event. In a graph
-  // (capture_mark.h) there are no times: when the host was there.
+  // been given so far. The first one of a device waits until an idle stream of
+  // it answers, to bring its clock and the host's together; others cost an
+  // event. In a graph (capture_mark.h) there are no times: when the host was
+  // there.
   static DeviceMoment Now(c10::Device device);
 
   // When the host was there.
@@ -37,6 +40,7 @@ class DeviceMoment {
  private:
   Clock::time_point issued_;
   std::shared_ptr<c10::Event> event_;  // null: the host's own
+  std::shared_ptr<const DeviceClock<c10::Event>::Origin> origin_;
 };
 
 }  // namespace tandem

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "core/device/own_stream.h"
+
 namespace tandem {
 namespace {
 
@@ -35,13 +37,11 @@ at::Tensor CopyAhead(c10::Device device, const at::Tensor& pinned) {
 
 c10::Stream CopyStream(c10::Device device) {
   static auto* mutex = new std::mutex;
-  static auto* streams = new std::unordered_map<c10::Device, c10::Stream>;
+  static auto* streams = new std::unordered_map<c10::Device, OwnStream>;
   const std::lock_guard<std::mutex> lock(*mutex);
-  const auto found = streams->find(device);
-  if (found != streams->end()) return found->second;
-  const c10::Stream stream =
-      VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
-  return streams->emplace(device, stream).first->second;
+  OwnStream& stream = (*streams)[device];
+  if (stream == nullptr) stream = TakeStream(device);
+  return *stream;
 }
 
 at::Tensor PlaceOn(c10::Device device, const at::Tensor& tensor) {

@@ -4,15 +4,18 @@
 #include <glog/logging.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <system_error>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
@@ -35,8 +38,36 @@ struct Dumping {
   }
 };
 
+namespace fs = std::filesystem;
+
+// Those of earlier jobs of this user's, whose names begin alike: nobody else
+// removes them.
+void RemoveOldNeighbours(const std::string& folder) {
+  constexpr std::chrono::hours kOld(7 * 24);
+  const fs::path mine(folder);
+  const std::string name = mine.filename().string();
+  const std::string kind = name.substr(0, name.rfind('-') + 1);
+  if (kind.empty()) return;
+  std::error_code error;
+  for (fs::directory_iterator each(mine.parent_path(), error), end;
+       !error && each != end; each.increment(error)) {
+    const std::string path = each->path().string();
+    struct stat found = {};
+    const bool is_ours =
+        absl::StartsWith(each->path().filename().string(), kind) &&
+        lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode) &&
+        found.st_uid == geteuid();
+    const auto age = std::chrono::seconds(time(nullptr) - found.st_mtime);
+    std::error_code ignored;
+    if (is_ours && age > kOld) fs::remove_all(path, ignored);
+  }
+}
+
 absl::Status MakePrivateFolder(const std::string& folder) {
-  if (mkdir(folder.c_str(), 0700) == 0) return absl::OkStatus();
+  if (mkdir(folder.c_str(), 0700) == 0) {
+    RemoveOldNeighbours(folder);
+    return absl::OkStatus();
+  }
   struct stat found = {};
   if (errno == EEXIST && lstat(folder.c_str(), &found) == 0 &&
       S_ISDIR(found.st_mode) && found.st_uid == geteuid()) {
@@ -50,7 +81,7 @@ absl::Status MakePrivateFolder(const std::string& folder) {
 absl::Status MakeFolder(const FlightJob& job) {
   if (job.is_private) return MakePrivateFolder(job.folder);
   std::error_code error;
-  std::filesystem::create_directories(job.folder, error);
+  fs::create_directories(job.folder, error);
   if (!error) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(
       "folder ", job.folder, " cannot be made: ", error.message()));

@@ -2,6 +2,7 @@
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <glog/logging.h>
 
 #include <optional>
@@ -24,18 +25,27 @@ class CudaGraph : public DeviceGraph {
     const c10::cuda::CUDAGuard guard(device_);
     const absl::Status begun = CatchTorch(
         [&] {
+          stream_ = c10::cuda::getCurrentCUDAStream();
           graph_.emplace();
           graph_->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
         },
         "begin a capture");
-    if (begun.ok()) mark_.emplace(device_);
+    if (begun.ok()) {
+      mark_.emplace(device_);
+    } else {
+      graph_.reset();
+    }
     return begun;
   }
 
+  // On the stream that is captured, whichever is the current one by now: on
+  // another, CUDAGraph refuses to end it, and LibTorch's allocators would go on
+  // giving out memory as in a capture. Where CUDA fails, they have ended
+  // theirs.
   absl::Status End() override {
     CHECK(mark_.has_value()) << "no capture has begun";
     mark_.reset();
-    const c10::cuda::CUDAGuard guard(device_);
+    const c10::cuda::CUDAStreamGuard guard(*stream_);
     const absl::Status ended =
         CatchTorch([&] { graph_->capture_end(); }, "end a capture");
     if (!ended.ok()) graph_.reset();
@@ -57,6 +67,7 @@ class CudaGraph : public DeviceGraph {
  private:
   const c10::Device device_;
   std::optional<CaptureMark> mark_;  // while it is captured
+  std::optional<c10::cuda::CUDAStream> stream_;
   std::optional<at::cuda::CUDAGraph> graph_;
 };
 

@@ -21,12 +21,11 @@ void Follow(c10::Stream later, c10::Stream earlier) {
 
 }  // namespace
 
-// Of high priority, for copies between devices have streams of the other pool,
-// which is handed round: other threads may give these work while this one is
-// captured.
+// Of high priority, for where streams are of a pool, copies between devices
+// have those of the other one: other threads may give these work while this one
+// is captured.
 SideStream::SideStream(c10::Device device)
-    : stream_(VirtualGuardImpl(device.type())
-                  .getStreamFromGlobalPool(device, /*isHighPriority=*/true)) {}
+    : stream_(TakeStream(device, /*high_priority=*/true)) {}
 
 SideStream::Scope::Scope(const SideStream& side)
     : before_(CurrentOf(side.stream().device())),

@@ -8,12 +8,14 @@
 #include <c10/core/Stream.h>
 #include <c10/core/StreamGuard.h>
 
+#include "core/device/own_stream.h"
+
 namespace tandem {
 
 // Not thread-safe, but for different scopes of different threads.
 class SideStream {
  public:
-  // One of the device's pool. Not for the CPU.
+  // Copies are one stream. Not for the CPU.
   explicit SideStream(c10::Device device);
 
   // While it lives, this stream is the calling thread's current one: it comes
@@ -32,10 +34,10 @@ class SideStream {
     const c10::StreamGuard guard_;
   };
 
-  c10::Stream stream() const { return stream_; }
+  c10::Stream stream() const { return *stream_; }
 
  private:
-  const c10::Stream stream_;
+  OwnStream stream_;
 };
 
 }  // namespace tandem

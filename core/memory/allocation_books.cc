@@ -1,5 +1,7 @@
 #include "core/memory/allocation_books.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "core/base/byte_size.h"
 #include "core/memory/result_category.h"
@@ -46,11 +48,12 @@ MemoryBooks AllocationBooks::Of(int device) const {
   return found == devices_.end() ? MemoryBooks() : found->second.books;
 }
 
-std::string AllocationBooks::DescribeFailure(const std::string& type) const {
+std::string AllocationBooks::TakeFailure(const std::string& type) {
   absl::MutexLock lock(&mutex_);
-  if (failed_ < 0) return "";
+  const int device = std::exchange(failed_, -1);
+  if (device < 0) return "";
   return absl::StrCat(
-      type, ":", failed_, " held ", FormatBytes(at_failure_.total), " then (",
+      type, ":", device, " held ", FormatBytes(at_failure_.total), " then (",
       DescribeUse(at_failure_),
       "): take a smaller batch or smaller microbatches, activation "
       "checkpointing, an optimizer that replicas share, or more devices");

@@ -36,8 +36,9 @@ class AllocationBooks {
 
   // What a device held when an allocation last failed, and what to do:
   // "cuda:0 held 70 GiB then (parameters 40 GiB, ...): take ..." where `type`
-  // is "cuda". Empty: none has.
-  std::string DescribeFailure(const std::string& type) const;
+  // is "cuda". Told once, for it says nothing of another error: empty then, and
+  // where none has failed.
+  std::string TakeFailure(const std::string& type);
 
  private:
   struct Held {

@@ -28,7 +28,7 @@ bool Attach() {
       [](const AllocationBooks::Entry& entry) { Books().Note(entry); });
   RegisterMemoryBooks(c10::DeviceType::CUDA,
                       [](int device) { return Books().Of(device); });
-  SetOutOfMemoryNote([] { return Books().DescribeFailure("cuda"); });
+  SetOutOfMemoryNote([] { return Books().TakeFailure("cuda"); });
   return true;
 }
 

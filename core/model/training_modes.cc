@@ -14,6 +14,7 @@ TrainingModes::TrainingModes(const LayerList& layers) {
 
 void TrainingModes::Look(const std::shared_ptr<Module>& module, bool is_below) {
   const bool trains = module->is_training();
+  any_trains_ = any_trains_ || trains;
   const bool keeps = is_below || !trains;
   if (keeps) kept_.push_back({module, trains});
   for (const std::shared_ptr<Module>& child : module->children()) {

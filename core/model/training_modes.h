@@ -20,6 +20,9 @@ class TrainingModes {
   // On: each module's own mode; off: evaluation.
   void Set(bool on) const;
 
+  // Are there modules, all of them in evaluation mode?
+  bool NoneTrains() const { return !layers_.empty() && !any_trains_; }
+
  private:
   using Module = torch::nn::Module;
   struct Mode {
@@ -30,6 +33,7 @@ class TrainingModes {
   void Look(const std::shared_ptr<Module>& module, bool is_below);
 
   std::vector<std::shared_ptr<Module>> layers_;
+  bool any_trains_ = false;
   std::vector<Mode> kept_;  // of frozen ones and all below; parents come first
 };
 

@@ -7,6 +7,9 @@ void CheckDense(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.defined() && tensor.device().is_cpu() &&
                   tensor.layout() == at::kStrided && tensor.is_contiguous(),
               "shm takes dense contiguous tensors on the CPU");
+  TORCH_CHECK(!tensor.is_conj() && !tensor.is_neg(),
+              "shm takes tensors as their memory has them: resolve_conj() and "
+              "resolve_neg() come first");
 }
 
 }  // namespace

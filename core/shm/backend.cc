@@ -233,7 +233,10 @@ ShmBackend::WorkPtr ShmBackend::recv(Tensors& tensors, int from, int tag) {
 at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
   TORCH_CHECK(options.device().is_cpu(), "shm allocates CPU tensors");
   const auto dtype = c10::typeMetaToScalarType(options.dtype());
-  const size_t bytes = size * c10::elementSize(dtype);
+  int64_t bytes = 0;
+  TORCH_CHECK(size >= 0 && !__builtin_mul_overflow(
+                               size, c10::elementSize(dtype), &bytes),
+              "shm cannot allocate ", size, " elements of ", dtype);
   if (bytes == 0) return at::from_blob(nullptr, {size}, options);
   std::shared_ptr<ShmArena> arena = group_->shared_arena();
   const absl::StatusOr<void*> data = arena->Allocate(bytes);

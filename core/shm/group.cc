@@ -47,12 +47,13 @@ absl::Status ShmGroup::CheckPeers() const {
 ShmGroup::~ShmGroup() { Close(); }
 
 void ShmGroup::Close() {
-  if (std::exchange(closed_, true)) return;
-  queue_->Close();
-  mail_->Close();
-  segment_.SetState(rank_, ShmRankState::kLeft);
-  monitor_.reset();
-  for (ShmPeer& peer : connections_.peers) peer.socket = OwnedFd();
+  absl::call_once(closed_, [this] {
+    queue_->Close();
+    mail_->Close();
+    segment_.SetState(rank_, ShmRankState::kLeft);
+    monitor_.reset();
+    for (ShmPeer& peer : connections_.peers) peer.socket = OwnedFd();
+  });
 }
 
 }  // namespace tandem

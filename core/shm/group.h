@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/base/call_once.h"
 #include "absl/status/statusor.h"
 #include "core/shm/mail.h"
 #include "core/shm/memory/arena.h"
@@ -44,7 +45,7 @@ class ShmGroup {
   absl::Status CheckPeers() const;
 
   // Finishes what is queued and leaves: a peer that waits for more is told so.
-  // The second time it does nothing.
+  // Whoever calls it again waits for the first to be through. Thread-safe.
   void Close();
 
  private:
@@ -58,7 +59,7 @@ class ShmGroup {
   std::unique_ptr<ShmMonitor> monitor_;
   std::unique_ptr<ShmQueue> queue_;
   std::unique_ptr<ShmMail> mail_;
-  bool closed_ = false;
+  absl::once_flag closed_;
 };
 
 }  // namespace tandem

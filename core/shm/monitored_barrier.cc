@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "core/base/some_of.h"
 #include "core/shm/collectives.h"
 #include "core/shm/memory/operation_names.h"
 
@@ -27,10 +27,10 @@ class MonitoredBarrier : public ShmCollective {
     absl::Status status = rounds.Await(deadline);
     const std::vector<int> missing = rounds.Missing();
     if (!absl::IsDeadlineExceeded(status) || missing.empty()) return status;
-    return absl::DeadlineExceededError(absl::StrCat(
-        missing.size() == 1 ? "Rank " : "Ranks ", absl::StrJoin(missing, ", "),
-        " failed to pass monitoredBarrier in ", timeout_.count(),
-        " ms: ", status.message()));
+    return absl::DeadlineExceededError(
+        absl::StrCat(missing.size() == 1 ? "Rank " : "Ranks ", SomeOf(missing),
+                     " failed to pass monitoredBarrier in ", timeout_.count(),
+                     " ms: ", status.message()));
   }
 
   bool begins_cheaply() const override { return true; }

@@ -2,12 +2,15 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "core/device/host_memory.h"
 #include "core/vector/dispatch.h"
@@ -83,14 +86,33 @@ double Greatest(const T* x, int64_t n) {
   return static_cast<double>(greatest);
 }
 
+constexpr double kMost = std::numeric_limits<double>::max();
+
+// Of elements, or parts, of which the greatest is so: as parts of it, so that
+// no power overflows, nor all of them vanish. `sum_of` sums a function of each.
+template <typename SumOf>
+double NormByGreatest(double greatest, double p, SumOf sum_of) {
+  if (greatest == 0 || std::isinf(p) || !std::isfinite(greatest)) {
+    return greatest;
+  }
+  const double sum = sum_of(
+      [greatest, p](double v) { return std::pow(std::abs(v) / greatest, p); });
+  // By logarithms, for the root alone may be more than a double holds.
+  const double root = std::pow(sum, 1 / p);
+  const double norm = std::isinf(root)
+                          ? std::exp(std::log(greatest) + std::log(sum) / p)
+                          : greatest * root;
+  return std::min(norm, kMost);
+}
+
 template <typename T>
 double PowerSum(const T* x, int64_t n, double p) {
-  if (std::isinf(p)) return Greatest(x, n);
   if (p == 2) return VectorSum<T, 2>(x, n, [](double v) { return v * v; });
   if (p == 1) {
     return VectorSum<T, 1>(x, n, [](double v) { return std::abs(v); });
   }
-  return Sum(x, n, [p](double v) { return std::pow(std::abs(v), p); });
+  return NormByGreatest(Greatest(x, n), p,
+                        [&](const auto& term) { return Sum(x, n, term); });
 }
 
 template <typename T>
@@ -113,20 +135,41 @@ std::vector<at::Tensor> PartsOf(const at::Tensor& flat,
   return parts;
 }
 
-// One wait for the device, whatever the number of ranges.
+// One wait for the device, whatever the number of norms.
+std::vector<double> Read(const std::vector<at::Tensor>& norms) {
+  const at::Tensor all = at::stack(norms).cpu();
+  const auto* const first = all.const_data_ptr<double>();
+  return {first, first + norms.size()};
+}
+
+// As NormByGreatest has it, part by part: each is copied as doubles.
+std::vector<double> NormsByGreatest(const std::vector<at::Tensor>& parts,
+                                    double p) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  std::vector<double> norms =
+      Read(at::_foreach_norm(parts, infinity, at::kDouble));
+  std::vector<at::Tensor> of_quotients;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const bool divides = norms[i] > 0 && std::isfinite(norms[i]);
+    of_quotients.push_back(at::linalg_vector_norm(
+        parts[i].to(at::kDouble).div(divides ? norms[i] : 1), p));
+  }
+  const std::vector<double> factors = Read(of_quotients);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (norms[i] > 0 && std::isfinite(norms[i])) {
+      norms[i] = std::min(norms[i] * factors[i], kMost);
+    }
+  }
+  return norms;
+}
+
 std::vector<double> PowerSumsOfLibTorch(const at::Tensor& flat,
                                         const std::vector<ElementRange>& ranges,
                                         double p) {
   const std::vector<at::Tensor> parts = PartsOf(flat, ranges);
-  const at::ScalarType dtype =
-      flat.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const at::Tensor norms =
-      at::stack(at::_foreach_norm(parts, p, dtype)).to(at::kCPU, at::kDouble);
-  std::vector<double> sums;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const double norm = norms.const_data_ptr<double>()[i];
-    sums.push_back(std::isinf(p) ? norm : std::pow(norm, p));
-  }
+  if (p != 1 && p != 2 && !std::isinf(p)) return NormsByGreatest(parts, p);
+  std::vector<double> sums = Read(at::_foreach_norm(parts, p, at::kDouble));
+  for (double& each : sums) each = p == 2 ? each * each : each;
   return sums;
 }
 
@@ -159,9 +202,25 @@ at::Tensor SquareSums(const at::Tensor& flat,
       .square_();
 }
 
-double NormOfPowerSum(double sum, double p) {
-  if (std::isinf(p) || p == 1) return sum;
-  return p == 2 ? std::sqrt(sum) : std::pow(sum, 1 / p);
+double NormOfPowerSums(const std::vector<double>& sums, double p) {
+  const auto sum_of = [&](const auto& term) {
+    double all = 0;
+    for (const double sum : sums) all += term(sum);
+    return all;
+  };
+  if (p == 1 || p == 2) {
+    const double all = sum_of([](double sum) { return sum; });
+    return p == 1 ? all : std::sqrt(all);
+  }
+  const double norm = NormByGreatest(
+      Greatest(sums.data(), static_cast<int64_t>(sums.size())), p, sum_of);
+  return norm == kMost ? std::numeric_limits<double>::infinity() : norm;
+}
+
+bool NormOverflows(const std::vector<double>& sums, double p) {
+  return std::isinf(NormOfPowerSums(sums, p)) &&
+         std::all_of(sums.begin(), sums.end(),
+                     [](double sum) { return std::isfinite(sum); });
 }
 
 }  // namespace tandem

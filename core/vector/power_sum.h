@@ -15,9 +15,11 @@ struct ElementRange {
   int64_t numel;  // > 0
 };
 
-// For each of `ranges` of `flat` ([n], floating point, contiguous): the sum of
-// |x|^p over its elements, or their greatest |x| when p is infinite. Requires
-// p > 0. NaNs stay.
+// For each of `ranges` of `flat` ([n], floating point, contiguous): for p = 1
+// and 2 the sum of |x|^p over its elements, else their p-norm, whose powers may
+// be more than a double holds (the greatest |x| when p is infinite). Requires
+// p > 0. NaNs stay; a norm of finite elements that is itself too large is the
+// greatest double.
 //
 // On CPU float and double are summed in double and in a fixed order: for p = 1
 // and 2 and infinity the result has the same bits on every x86-64 machine,
@@ -32,8 +34,12 @@ std::vector<double> PowerSums(const at::Tensor& flat,
 at::Tensor SquareSums(const at::Tensor& flat,
                       const std::vector<ElementRange>& ranges);
 
-// The p-norm whose power sum over all elements is `sum`.
-double NormOfPowerSum(double sum, double p);
+// The p-norm of all elements of which these are PowerSums. Infinite, too, where
+// it is more than a double holds.
+double NormOfPowerSums(const std::vector<double>& sums, double p);
+
+// Is that norm infinite though every sum is finite?
+bool NormOverflows(const std::vector<double>& sums, double p);
 
 }  // namespace tandem
 

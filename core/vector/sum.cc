@@ -98,6 +98,9 @@ void VectorSum::Accumulate(absl::Span<const void* const> terms, int64_t begin,
 void VectorSum::Run(absl::Span<const void* const> terms,
                     absl::Span<void* const> results, int64_t count) const {
   alignas(64) std::byte block[kBlockBytes];
+  // Not in the block: memory that is read as float is not written as another
+  // type in the same loop.
+  alignas(64) float wide[kHalfBlock];
   const bool half = half_.widen != nullptr;
   const int64_t step = half ? kHalfBlock : kBlockBytes / element_bytes_;
   // With two terms or fewer every element is read before it is written.
@@ -107,14 +110,13 @@ void VectorSum::Run(absl::Span<const void* const> terms,
     const int64_t offset = begin * element_bytes_;
     void* const sum = direct ? At(results[0], offset) : block;
     if (half) {
-      AccumulateHalf(terms, begin, n, reinterpret_cast<float*>(block));
+      AccumulateHalf(terms, begin, n, wide);
     } else {
       Accumulate(terms, begin, n, sum);
     }
-    if (reduction_.divisor != 1) divide_(sum, sum, n, reduction_.divisor);
-    if (half) {
-      half_.narrow(block, reinterpret_cast<float*>(block), n);
-    }
+    void* const summed = half ? wide : sum;
+    if (reduction_.divisor != 1) divide_(summed, summed, n, reduction_.divisor);
+    if (half) half_.narrow(block, wide, n);
     for (size_t i = direct ? 1 : 0; i < results.size(); ++i) {
       std::memcpy(At(results[i], offset), sum, n * element_bytes_);
     }

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/cpu_quota.h"
@@ -157,9 +157,8 @@ class Connector {
     for (int r = mine_.rank + 1; r < size_; ++r) {
       if (!made_.peers[r].socket) missing.push_back(NameOf(r));
     }
-    return absl::DeadlineExceededError(
-        absl::StrCat("no connection from rank ", absl::StrJoin(missing, ", "),
-                     " within the timeout"));
+    return absl::DeadlineExceededError(absl::StrCat(
+        "no connection from rank ", SomeOf(missing), " within the timeout"));
   }
 
   absl::Status Note(const Hello& theirs, LocalPeer peer, OwnedFd arena) {

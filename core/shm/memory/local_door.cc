@@ -89,10 +89,20 @@ absl::StatusOr<bool> LocalDoor::Listen(SocketDeadline until, size_t* speaking) {
 absl::Status LocalDoor::Admit() {
   absl::StatusOr<LocalPeer> peer =
       AcceptLocal(listener_.fd.get(), Clock::now());
-  if (absl::IsPermissionDenied(peer.status())) return absl::OkStatus();
-  if (!peer.ok()) return peer.status();
-  waiting_.push_back({*std::move(peer), Clock::now() + kManners});
-  if (waiting_.size() > kMostWaiting) waiting_.pop_front();
+  if (peer.ok()) {
+    waiting_.push_back({*std::move(peer), Clock::now() + kManners});
+    if (waiting_.size() > kMostWaiting) waiting_.pop_front();
+    return absl::OkStatus();
+  }
+  const absl::Status& error = peer.status();
+  // Another user's, or one that has gone again.
+  if (absl::IsPermissionDenied(error) || absl::IsUnavailable(error) ||
+      absl::IsDeadlineExceeded(error)) {
+    return absl::OkStatus();
+  }
+  if (!absl::IsResourceExhausted(error) || waiting_.empty()) return error;
+  // Without descriptors: the next one has that of who has waited longest.
+  waiting_.pop_front();
   return absl::OkStatus();
 }
 

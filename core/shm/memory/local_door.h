@@ -21,7 +21,8 @@ namespace tandem {
 // (/proc/net/unix), so anybody may connect: another user, a scanner, a process
 // that sends something else, or nothing, or that closes again. None of them is
 // an error here, and none keeps the next one waiting: connections are accepted
-// as they come, and each has a few seconds to send its first message.
+// as they come, and each has a few seconds to send its first message. Where the
+// process may open no more files, the one that has waited longest goes.
 class LocalDoor {
  public:
   struct Visitor {

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/random_bytes.h"
 #include "core/base/status_macros.h"
+#include "core/base/system_error.h"
 
 namespace tandem {
 namespace {
@@ -22,7 +23,7 @@ namespace {
 constexpr int kMaxFds = 4;
 
 absl::Status Failed(const char* what) {
-  return absl::ErrnoToStatus(errno, absl::StrCat("local socket: ", what));
+  return SystemError(errno, absl::StrCat("local socket: ", what));
 }
 
 absl::StatusOr<OwnedFd> NewSocket() {
@@ -135,6 +136,10 @@ absl::StatusOr<LocalListener> ListenLocal(int backlog) {
 absl::StatusOr<LocalPeer> AcceptLocal(int listener, SocketDeadline deadline) {
   TANDEM_RETURN_IF_ERROR(AwaitInput(listener, deadline));
   OwnedFd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+  // As ECONNABORTED: who has knocked is gone.
+  if (!fd && errno == EPROTO) {
+    return absl::UnavailableError(Failed("accept").message());
+  }
   if (!fd) return Failed("accept");
   return Checked(std::move(fd));
 }

@@ -37,8 +37,8 @@ struct LocalPeer {
   pid_t pid = 0;  // as this process sees it; 0 when it cannot
 };
 
-// The next connection. PermissionDenied when it is another user's;
-// DeadlineExceeded when none comes.
+// The next connection. PermissionDenied when it is another user's, Unavailable
+// when it has gone again; DeadlineExceeded when none comes.
 absl::StatusOr<LocalPeer> AcceptLocal(int listener, SocketDeadline deadline);
 
 // Unavailable when nobody listens under `name`; PermissionDenied when another

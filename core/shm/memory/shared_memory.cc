@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/base/system_error.h"
 #include "core/device/available_memory.h"
 
 namespace tandem {
@@ -29,7 +30,7 @@ int CreateMemfd() {
 }
 
 absl::Status Failed(const char* what) {
-  return absl::ErrnoToStatus(errno, absl::StrCat("shared memory: ", what));
+  return SystemError(errno, absl::StrCat("shared memory: ", what));
 }
 
 }  // namespace

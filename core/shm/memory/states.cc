@@ -1,7 +1,9 @@
 #include "core/shm/memory/states.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "core/base/some_of.h"
 
 namespace tandem {
 namespace {
@@ -24,12 +26,12 @@ std::string GaveUp(const ShmSegment& segment, int rank) {
 
 std::string NamesOfRanks(const ShmSegment& segment,
                          const std::vector<int>& ranks) {
-  return absl::StrCat(
-      ranks.size() == 1 ? "rank " : "ranks ",
-      absl::StrJoin(ranks, ", ", [&](std::string* out, int rank) {
-        absl::StrAppend(out, segment.name(rank), " (pid ",
-                        segment.page(rank).pid.load(), ")");
-      }));
+  std::vector<std::string> names;
+  for (const int rank : ranks) {
+    names.push_back(absl::StrCat(segment.name(rank), " (pid ",
+                                 segment.page(rank).pid.load(), ")"));
+  }
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", SomeOf(names));
 }
 
 absl::Status CheckPresence(const ShmSegment& segment, int me,

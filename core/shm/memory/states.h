@@ -19,7 +19,7 @@ namespace tandem {
 absl::Status CheckPresence(const ShmSegment& segment, int me,
                            absl::FunctionRef<bool(int rank)> matters);
 
-// "rank 2 (pid 123)", "ranks 2 (pid 123) and 3 (pid 124)".
+// "rank 2 (pid 123)", "ranks 2 (pid 123), 3 (pid 124)"; of many the first.
 std::string NamesOfRanks(const ShmSegment& segment,
                          const std::vector<int>& ranks);
 

@@ -5,6 +5,7 @@
 #include <c10/core/TensorImpl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -32,13 +33,28 @@ void DropStorage(void* storage) {
   c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(storage));
 }
 
-// A storage over the same memory, elsewhere; holds the original.
-c10::Storage Over(const c10::Storage& original, void* data, c10::Device device,
-                  c10::Allocator* allocator) {
-  c10::StorageImpl* held = original.unsafeGetStorageImpl();
+// Not ReleaseBlock itself, by which BlockOf() knows memory that is to be taken
+// over.
+void DropBlock(void* data) { ReleaseBlock(data); }
+
+// The memory itself, for the host. The block is held, not the storage, which
+// may be resized, by another stream's thread, while a queue still works on it.
+c10::DataPtr Hold(const c10::Storage& original, void* data) {
+  const c10::Device host(c10::DeviceType::CPU);
+  Block* const block = BlockOf(original.data_ptr());
+  if (block != nullptr && block->data() == data) {
+    block->references.fetch_add(1, std::memory_order_relaxed);
+    return c10::DataPtr(data, data, &DropBlock, host);
+  }
+  c10::StorageImpl* const held = original.unsafeGetStorageImpl();
   c10::raw::intrusive_ptr::incref(held);
+  return c10::DataPtr(data, held, &DropStorage, host);
+}
+
+// A CPU storage over the same memory, which it holds.
+c10::Storage Over(const c10::Storage& original, void* data) {
   return c10::Storage(c10::Storage::use_byte_size_t(), original.nbytes(),
-                      c10::DataPtr(data, held, &DropStorage, device), allocator,
+                      Hold(original, data), c10::GetCPUAllocator(),
                       /*resizable=*/true);
 }
 
@@ -105,10 +121,7 @@ c10::Storage CallAliases::ToHost(const c10::Storage& storage) {
     }
   }
   void* data = ToHostPointer(storage.data());
-  storages_.push_back(
-      {storage,
-       Over(storage, data, c10::DeviceType::CPU, c10::GetCPUAllocator()),
-       data});
+  storages_.push_back({storage, Over(storage, data), data});
   return storages_.back().host;
 }
 
@@ -190,9 +203,7 @@ void CallAliases::WriteBack(int8_t device) {
 at::Tensor HostAlias(const at::Tensor& tensor) {
   CheckPlain(tensor);
   const c10::Storage& storage = tensor.storage();
-  return Like(tensor,
-              Over(storage, ToHostPointer(storage.data()), c10::DeviceType::CPU,
-                   c10::GetCPUAllocator()),
+  return Like(tensor, Over(storage, ToHostPointer(storage.data())),
               DispatchKey::CPU);
 }
 

@@ -188,6 +188,9 @@ CallOutcome Find(const c10::OperatorHandle& op, const OperatorTraits& traits,
 
 using OutcomePtr = std::shared_ptr<const CallOutcome>;
 
+// Of them, then one begins anew: signatures of a text that grows never end.
+constexpr size_t kMostKnown = 1 << 16;
+
 struct Known {
   std::mutex mutex;
   std::unordered_map<std::string, OutcomePtr> outcomes;
@@ -226,9 +229,9 @@ OutcomePtr OutcomeOf(const c10::OperatorHandle& op,
   }
   auto outcome = std::make_shared<CallOutcome>(Find(op, traits, arguments));
   const std::lock_guard<std::mutex> lock(AllKnown().mutex);
-  return AllKnown()
-      .outcomes.emplace(*signature, std::move(outcome))
-      .first->second;
+  auto& outcomes = AllKnown().outcomes;
+  if (outcomes.size() >= kMostKnown) outcomes.clear();
+  return outcomes.emplace(*signature, std::move(outcome)).first->second;
 }
 
 }  // namespace sim

@@ -1,13 +1,13 @@
 #include "core/sim/nccl/backend.h"
 
-#include <ATen/ops/_local_scalar_dense.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
+#include <glog/logging.h>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/rounded_number.h"
 #include "core/base/status_macros.h"
 #include "core/sim/calls/call_aliases.h"
 #include "core/sim/nccl/deadlock_watch.h"
@@ -48,10 +48,20 @@ Options WithFactorIn(c10::ScalarType dtype, Options options) {
   const auto* const sum = dynamic_cast<const c10d::PreMulSumSupplement*>(
       options.reduceOp.supplement_.get());
   if (sum != nullptr && !sum->tensor_factor.defined()) {
-    options.reduceOp = c10d::makePreMulSum(
-        at::scalar_tensor(sum->double_factor, dtype).item<double>());
+    options.reduceOp =
+        c10d::makePreMulSum(RoundedTo(dtype, sum->double_factor));
   }
   return options;
+}
+
+// Groups are the thread's, whichever communicators they are of.
+thread_local int open_groups = 0;
+
+void CheckNoGroupIsOpen() {
+  TORCH_CHECK_WITH(
+      DistBackendError, open_groups == 0,
+      "this thread has left a group open (startCoalescing): NCCL would not "
+      "begin what it starts on any communicator");
 }
 
 std::string NameOf(const c10d::ReduceOp& op) {
@@ -88,6 +98,9 @@ NcclBackend::NcclBackend(StorePtr store, int rank, int size,
 }
 
 NcclBackend::~NcclBackend() {
+  LOG_IF(WARNING, was_used_ && !is_shut_down_ && aborted_.empty())
+      << "a group of NCCL, " << options_.name
+      << ", was not shut down: on a GPU its memory and its threads may stay";
   for (const auto& each : communicators_) {
     DeadlockWatch::OfProcess().Remove(each.second.get());
   }
@@ -135,11 +148,18 @@ NcclBackend::WorkPtr NcclBackend::Launch(OpType type, NcclPart part,
                      "sim_nccl needs contiguous tensors");
   }
   if (group_.has_value()) {
+    TORCH_CHECK_WITH(
+        ValueError,
+        group_->tensors.empty() ||
+            group_->tensors.front().device() == tensors.front().device(),
+        "a group of sim_nccl has tensors of one device");
     group_->parts.push_back(std::move(part));
     group_->tensors.insert(group_->tensors.end(), tensors.begin(),
                            tensors.end());
     return nullptr;
   }
+  CheckNoGroupIsOpen();
+  was_used_ = true;
   return CommunicatorOf(tensors.front().device()).Launch(type, {part}, tensors);
 }
 
@@ -208,7 +228,8 @@ NcclBackend::WorkPtr NcclBackend::reduce_scatter_single(
   auto part =
       Collective(Text("reduce-scatter", input, NameOf(options.reduceOp)),
                  [out = HostAlias(output), in = HostAlias(input),
-                  options](c10d::Backend& wire) mutable {
+                  options = WithFactorIn(input.scalar_type(), options)](
+                     c10d::Backend& wire) mutable {
                    return wire.reduce_scatter_single(out, in, options);
                  });
   return Launch(OpType::_REDUCE_SCATTER_BASE, std::move(part), {output, input});
@@ -219,6 +240,7 @@ NcclBackend::WorkPtr NcclBackend::barrier(const c10d::BarrierOptions& options) {
       options.device.has_value() ? options.device : getBoundDeviceId();
   TORCH_CHECK_WITH(ValueError, device.has_value(),
                    "a barrier of sim_nccl must know its device");
+  CheckNoGroupIsOpen();
   auto part = Collective("barrier", [](auto& wire) { return wire.barrier(); });
   return CommunicatorOf(*device).Launch(OpType::BARRIER, {part}, {});
 }
@@ -244,12 +266,15 @@ NcclBackend::WorkPtr NcclBackend::recv(Tensors& tensors, int from,
 void NcclBackend::startCoalescing() {
   TORCH_CHECK(!group_.has_value(), "a group has been started before");
   group_.emplace();
+  ++open_groups;
 }
 
 NcclBackend::WorkPtr NcclBackend::endCoalescing() {
   TORCH_CHECK(group_.has_value(), "no group has been started");
   Group group = *std::exchange(group_, std::nullopt);
+  --open_groups;
   TORCH_CHECK(!group.tensors.empty(), "a group of nothing");
+  was_used_ = true;
   return CommunicatorOf(group.tensors.front().device())
       .Launch(OpType::COALESCED, std::move(group.parts),
               std::move(group.tensors));

@@ -6,6 +6,7 @@
 
 #include <c10/core/Device.h>
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -85,7 +86,9 @@ class NcclBackend : public c10d::Backend {
   // This rank's alone: others' works go on waiting.
   void Abort(const std::string& reason);
   void abort() override { Abort("by this rank"); }
-  void shutdown() override { abort(); }
+  // Where works have ended. One that was used and is neither shut down nor
+  // aborted warns at its end, as c10d's.
+  void shutdown() override { is_shut_down_ = true; }
 
  private:
   struct Group {
@@ -104,6 +107,8 @@ class NcclBackend : public c10d::Backend {
   std::mutex mutex_;
   std::map<int, std::unique_ptr<NcclCommunicator>> communicators_;  // by device
   std::string aborted_;
+  std::atomic<bool> was_used_{false};
+  std::atomic<bool> is_shut_down_{false};
   std::optional<Group> group_;
 };
 

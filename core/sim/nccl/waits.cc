@@ -40,7 +40,8 @@ std::string RankWaits::Encode() const {
   for (const CommunicatorWait& each : communicators) {
     all["communicators"].push_back(ToJson(each));
   }
-  return all.dump();
+  // A group's name need not be UTF-8.
+  return all.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 RankWaits DecodeRankWaits(const std::string& text) {

@@ -1,7 +1,6 @@
 // LSTM, GRU and RNN, and cells of the first two, on simulated devices: the
 // CPU's, whole, forward and backward. Their gradients have no gradients.
 
-#include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -10,7 +9,6 @@
 #include <torch/library.h>
 
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -39,31 +37,20 @@ at::Generator GeneratorOn(int8_t device) {
   return scoped.defined() ? scoped : DefaultGenerator(device);
 }
 
-// Dropout between layers draws from the CPU's default generator: the device's
-// numbers are there meanwhile.
-class GeneratorScope {
+// Dropout between layers, on the CPU, draws from the device's generator
+// meanwhile: that of the host is other threads' too.
+class GeneratorScope : public DefaultGeneratorScope {
  public:
-  explicit GeneratorScope(int8_t device)
-      : lock_(Mutex()),
-        host_(at::globalContext().defaultGenerator(c10::DeviceType::CPU)),
-        device_(HostGeneratorOf(GeneratorOn(device), device)),
-        before_(host_.get_state()) {
-    host_.set_state(device_.get_state());
-  }
-  ~GeneratorScope() {
-    device_.set_state(host_.get_state());
-    host_.set_state(before_);
+  explicit GeneratorScope(at::Generator host)
+      : DefaultGeneratorScope(/*seed=*/0), host_(std::move(host)) {}
+
+ protected:
+  at::Generator Make(c10::Device device) const override {
+    return device.is_cpu() ? host_ : Outside(device);
   }
 
  private:
-  static std::mutex& Mutex() {
-    static std::mutex mutex;
-    return mutex;
-  }
-  std::lock_guard<std::mutex> lock_;
-  at::Generator host_;
-  at::Generator device_;
-  const at::Tensor before_;
+  const at::Generator host_;
 };
 
 // The tensors of a call's arguments in order; a list's follow each other.
@@ -142,13 +129,15 @@ class RecurrentFunction : public torch::autograd::Function<RecurrentFunction> {
     }
     torch::jit::Stack stack = WithTensors(call->arguments, call->leaves);
     {
-      const GeneratorScope generator(call->device);
       const at::AutoGradMode with_graph(true);
       const c10::impl::ExcludeDispatchKeyGuard no_cast(
           c10::autocast_dispatch_keyset);
       // The guard under which autograd calls this leaves the graph out.
       const c10::impl::ForceDispatchKeyGuard afresh(
           c10::impl::LocalDispatchKeySet(c10::impl::PODLocalDispatchKeySet{}));
+      // Within: it is a dispatch key of the thread's.
+      const GeneratorScope generator(
+          HostGeneratorOf(GeneratorOn(call->device), call->device));
       call->op.callBoxed(stack);
     }
     call->arguments.clear();

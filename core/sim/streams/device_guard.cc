@@ -84,6 +84,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     CountHostWait("event");
     if (event != nullptr) static_cast<Event*>(event)->Wait();
   }
+  // In a float, as CUDA has it.
   double elapsedTime(void* begin, void* end,
                      const c10::DeviceIndex /*device*/) const override {
     const auto at = [](void* event) {
@@ -91,7 +92,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
       TORCH_CHECK(mark != nullptr, "an event has not been recorded");
       return mark->PassedAt();
     };
-    using Milliseconds = std::chrono::duration<double, std::milli>;
+    using Milliseconds = std::chrono::duration<float, std::milli>;
     return Milliseconds(at(end) - at(begin)).count();
   }
   void destroyEvent(void* event,

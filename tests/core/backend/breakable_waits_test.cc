@@ -97,6 +97,30 @@ TEST_F(BreakableWaitsTest, ACollectiveIsGivenTimeForTheOthersPart) {
   EXPECT_EQ(waits_.Confirmed(In(5)), "closed");
 }
 
+// Of a large sum over a slow network, whose first rank has gone.
+TEST_F(BreakableWaitsTest, ACollectiveIsGivenTimeWhileTheOthersMoveBytes) {
+  EXPECT_FALSE(waits_.HasDoubtedCollective());
+  const BreakableWaits::Waiting all(&waits_, nullptr, BreakableWaits::kAll);
+  const BreakableWaits::Waiting message(&waits_, message_.get(), kPeer);
+  waits_.Doubt(kPeer, "closed");
+  EXPECT_FALSE(waits_.HasDoubtedCollective());
+  const BreakableWaits::Time before = Clock::now();
+  waits_.Doubt(BreakableWaits::kAll, "closed");
+  EXPECT_TRUE(waits_.HasDoubtedCollective());
+  // The message's peer is gone, whatever the others do.
+  waits_.RenewDoubts(before + Seconds(60));
+  EXPECT_EQ(waits_.Confirmed(before + Seconds(63)), "closed");
+}
+
+TEST_F(BreakableWaitsTest, ACollectiveThatStandsStillIsBroken) {
+  const BreakableWaits::Waiting all(&waits_, nullptr, BreakableWaits::kAll);
+  const BreakableWaits::Time before = Clock::now();
+  waits_.Doubt(BreakableWaits::kAll, "closed");
+  waits_.RenewDoubts(before + Seconds(60));
+  EXPECT_EQ(waits_.Confirmed(before + Seconds(63)), "");
+  EXPECT_EQ(waits_.Confirmed(before + Seconds(65)), "closed");
+}
+
 TEST_F(BreakableWaitsTest, ABreakAbortsMessagesAndEndsCollectives) {
   const BreakableWaits::Waiting waiting(&waits_, message_.get(), kPeer);
   const bool ended = false;

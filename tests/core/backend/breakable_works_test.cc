@@ -212,6 +212,45 @@ TEST(BreakableWorksTest, ACollectiveHalfSentEndsWithItsReceiver) {
               StartsWith("UNAVAILABLE"));
 }
 
+using Start =
+    std::function<c10::intrusive_ptr<c10d::Work>(c10d::ProcessGroup& group)>;
+
+std::string LoseAPeerOf(const Start& start) {
+  const auto take_part = [&](Communicator& world, bool stop) -> absl::Status {
+    c10::intrusive_ptr<c10d::Work> work;
+    TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
+      absl::MutexLock lock(&IssueMutex());
+      work = start(*world.process_group());
+    }));
+    if (stop) StopHere();
+    return Soon([&] { return CatchTorch([&] { work->wait(); }); });
+  };
+  return LoseTheReceiver(
+      [&](Communicator& world) { return take_part(world, false); },
+      [&](Communicator& world) { return take_part(world, true); });
+}
+
+// ProvePairs makes one in each group.
+TEST(BreakableWorksTest, AnExchangeOfAllWithAllEndsWithAPeer) {
+  EXPECT_THAT(LoseAPeerOf([](c10d::ProcessGroup& group) {
+                at::Tensor output = Large();
+                at::Tensor input = Large();
+                std::vector<int64_t> equal;
+                return group.all_to_all_single(output, input, equal, equal);
+              }),
+              StartsWith("UNAVAILABLE"));
+}
+
+// LibTorch makes it of others.
+TEST(BreakableWorksTest, AReduceScatterEndsWithAPeer) {
+  EXPECT_THAT(LoseAPeerOf([](c10d::ProcessGroup& group) {
+                at::Tensor output = Large();
+                at::Tensor input = at::zeros({2 * kBytes}, at::kByte);
+                return group.reduce_scatter_single(output, input);
+              }),
+              StartsWith("UNAVAILABLE"));
+}
+
 TEST(BreakableWorksTest, AMessageHalfReceivedEndsWithItsSender) {
   const std::string go = TestFile(".go");
   // Stops, so that it takes nothing while the sockets are filled.

@@ -25,13 +25,65 @@ TEST(ListeningSocketsTest, ThoseOfTcpThatListenAreSeen) {
   EXPECT_THAT(ListeningDescriptors(), ElementsAre(four.get()));
 }
 
-TEST(ListeningSocketsTest, DescriptorsAreOfWhatWasMade) {
-  const OwnedFd before(ListenOn("127.0.0.1", 0).value().fd);
-  OwnedFd made;
-  EXPECT_THAT(DescriptorsOf([] {}), IsEmpty());
-  const auto seen =
-      DescriptorsOf([&] { made = OwnedFd(ListenOn("127.0.0.1", 0)->fd); });
-  EXPECT_THAT(seen, ElementsAre(made.get()));
+// A socket that listens, and an epoll instance that watches it.
+struct Acceptor {
+  OwnedFd socket;
+  OwnedFd epoll;
+};
+
+Acceptor MakeAcceptor() {
+  Acceptor made = {OwnedFd(ListenOn("127.0.0.1", 0).value().fd),
+                   OwnedFd(epoll_create1(0))};
+  epoll_event in{};
+  in.events = EPOLLIN;
+  EXPECT_EQ(epoll_ctl(made.epoll.get(), EPOLL_CTL_ADD, made.socket.get(), &in),
+            0);
+  return made;
+}
+
+TEST(ListeningSocketsTest, AcceptorsAreOfWhatWasMade) {
+  const Acceptor before = MakeAcceptor();
+  EXPECT_THAT(AcceptorsOf([] {}).sockets, IsEmpty());
+  Acceptor made;
+  const Acceptors seen = AcceptorsOf([&] { made = MakeAcceptor(); });
+  EXPECT_THAT(seen.sockets, ElementsAre(made.socket.get()));
+  EXPECT_THAT(seen.epolls, ElementsAre(made.epoll.get()));
+  EXPECT_THAT(WatchedBy(made.epoll.get()), ElementsAre(made.socket.get()));
+}
+
+// Another thread's: a port for metrics, a debugger's.
+TEST(ListeningSocketsTest, WhatElseIsOpenedMeanwhileIsNotTakenForIt) {
+  const Acceptor before = MakeAcceptor();
+  Acceptor made;
+  OwnedFd bare;
+  OwnedFd watched;
+  const Acceptors seen = AcceptorsOf([&] {
+    bare = OwnedFd(ListenOn("127.0.0.1", 0).value().fd);
+    watched = OwnedFd(ListenOn("127.0.0.1", 0).value().fd);
+    epoll_event in{};
+    in.events = EPOLLIN;
+    EXPECT_EQ(epoll_ctl(before.epoll.get(), EPOLL_CTL_ADD, watched.get(), &in),
+              0);
+    made = MakeAcceptor();
+  });
+  EXPECT_THAT(seen.sockets, ElementsAre(made.socket.get()));
+}
+
+// Another thread's that goes, so that what is made has its numbers.
+TEST(ListeningSocketsTest, WhatIsClosedMeanwhileDoesNotHideWhatIsMade) {
+  for (const bool with_epoll : {false, true}) {
+    Acceptor before = MakeAcceptor();
+    const int number = before.socket.get();
+    Acceptor made;
+    const Acceptors seen = AcceptorsOf([&] {
+      before.socket = OwnedFd();
+      if (with_epoll) before.epoll = OwnedFd();
+      made = MakeAcceptor();
+    });
+    EXPECT_EQ(made.socket.get(), number);
+    EXPECT_THAT(seen.sockets, ElementsAre(made.socket.get()));
+    EXPECT_THAT(seen.epolls, ElementsAre(made.epoll.get()));
+  }
 }
 
 // How many connections epoll tells of, within a moment.

@@ -26,7 +26,8 @@ TEST(EnvironmentTest, IntegersAreParsedOrTheErrorNamesVariableAndText) {
   const absl::Status error = env.GetInt("B").status();
   EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(error.message(), HasSubstr("B='3x'"));
-  EXPECT_FALSE(env.GetInt("C").ok());
+  EXPECT_THAT(env.GetInt("C").status().message(),
+              HasSubstr("at most 2147483647"));
 }
 
 TEST(EnvironmentTest, ReadsTheProcess) {

@@ -22,10 +22,20 @@ TEST(Printable, NothingOfAnEscapeSequenceIsLeft) {
 TEST(Printable, WhatIsNoControlCharacterStaysAsItIs) {
   for (const char* text : {"", "transformer.h.0.attn.c_attn.weight", "a \\n b",
                            "gr\xc3\xb6\xc3\x9f", "\xe6\xa8\xa1\xe5\x9e\x8b",
-                           "caf\xe9", "\xc2\xa0", "\xc2"}) {
+                           "\xc2\xa0", "\xf0\x9f\x98\x80"}) {
     EXPECT_EQ(Printable(text), text);
     EXPECT_EQ(PrintableLines(text), text);
   }
+}
+
+// Of Latin-1, or of a character that was cut: 0x9b is CSI to some terminals.
+TEST(Printable, BytesOfNoCharacterAreEscaped) {
+  EXPECT_EQ(Printable("caf\xe9 \x9b"
+                      "31m"),
+            "caf\\xe9 \\x9b31m");
+  EXPECT_EQ(Printable("\xc2"), "\\xc2");
+  EXPECT_EQ(Printable("\xe6\xa8"), "\\xe6\\xa8");
+  EXPECT_EQ(PrintableLines("\xff\n"), "\\xff\n");
 }
 
 TEST(Printable, LineEndsStayInLinesAlone) {

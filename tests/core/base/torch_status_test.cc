@@ -9,6 +9,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "absl/strings/match.h"
@@ -120,6 +121,26 @@ TEST(CatchTorchTest, OtherExceptions) {
                       StatusCode::kInternal, "without a message");
   ExpectOneUsefulText(CatchTorch([] { throw 7; }), StatusCode::kInternal,
                       "unknown type");
+}
+
+// As std::thread's constructor does.
+TEST(CatchTorchTest, AThreadThatCannotBeStartedNamesTheLimits) {
+  const absl::Status status = CatchTorch(
+      [] {
+        throw std::system_error(
+            std::make_error_code(std::errc::resource_unavailable_try_again));
+      },
+      "train");
+  ExpectOneUsefulText(status, StatusCode::kResourceExhausted,
+                      "train: start a thread");
+  ExpectOneUsefulText(status, StatusCode::kResourceExhausted, "ulimit -u");
+  ExpectOneUsefulText(status, StatusCode::kResourceExhausted, "pids.max");
+  ExpectOneUsefulText(CatchTorch([] {
+                        throw std::system_error(
+                            std::make_error_code(std::errc::not_supported),
+                            "odd");
+                      }),
+                      StatusCode::kInternal, "odd");
 }
 
 TEST(CatchTorchTest, AReturnedStatusIsHandedThrough) {

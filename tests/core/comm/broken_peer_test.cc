@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -230,6 +231,33 @@ TEST_P(BrokenPeerTest, SoItDoesWhereCollectivesAreChecked) {
                     HasSubstr("the store, over which ranks compare what they "
                               "start, did not answer; this rank started "
                               "all-reduce of Float [997] on cpu (bucket 1")));
+}
+
+// As a program that has read all its batches, with communicators that nobody
+// destroys. The others wait at the store, where no connection breaks.
+TEST_P(BrokenPeerTest, WhoeverWaitsForARankThatExitedWithSuccessIsTold) {
+  const std::string path = TestFile(".store");
+  std::vector<std::unique_ptr<ForkedRank>> ranks;
+  for (int r = 0; r < 3; ++r) {
+    ranks.push_back(std::make_unique<ForkedRank>(r, [&, r]() -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(const StorePtr store,
+                              OpenFileStore(path, r, 3, "", kLong));
+      CommunicatorOptions options;
+      options.timeout = std::chrono::minutes(10);
+      options.backend = GetParam();
+      options.check_collectives = true;
+      TANDEM_ASSIGN_OR_RETURN(
+          const std::unique_ptr<Communicator> world,
+          Communicator::Create(store, r, 3, "world", options));
+      TANDEM_RETURN_IF_ERROR(world->Barrier());
+      if (r == 1) exit(0);
+      return world->Barrier();
+    }));
+  }
+  for (const int r : {0, 2}) {
+    EXPECT_THAT(ranks[r]->Result(),
+                AllOf(StartsWith("UNAVAILABLE"), HasSubstr("rank 1")));
+  }
 }
 
 }  // namespace

@@ -163,6 +163,11 @@ TEST_P(CommunicatorMessagesTest, RefusesWhatMakesNoSense) {
             std::string(
                 world.StartSend(tensor.t(), other, 0).status().message()),
             HasSubstr("dense and contiguous"));
+        const at::Tensor conjugate = at::zeros({4}, at::kComplexFloat).conj();
+        EXPECT_THAT(
+            std::string(
+                world.StartSend(conjugate, other, 0).status().message()),
+            HasSubstr("call resolve_conj() and resolve_neg() first"));
         // Nothing is sent for nothing.
         EXPECT_TRUE(Send(world, at::zeros({0}), other, 0).ok());
         return world.Barrier();

@@ -73,8 +73,9 @@ double Difference(const at::Tensor& a, const at::Tensor& b) {
 AdamStep Adam(int step, float weight_decay, bool decoupled) {
   AdamStep adam;
   adam.learning_rate = kRate;
-  adam.beta1 = 0.9f;
+  adam.rest_of_beta1 = 0.1f;
   adam.beta2 = 0.999f;
+  adam.rest_of_beta2 = 0.001f;
   adam.eps = kEps;
   adam.weight_decay = weight_decay;
   adam.decoupled = decoupled;
@@ -116,6 +117,21 @@ TEST_P(AdamStepTest, EqualsAtensFusedStep) {
 
 INSTANTIATE_TEST_SUITE_P(Decay, AdamStepTest, testing::Bool());
 
+// Float's own difference of 1 and 0.99999 is off by 1.4e-3, in each step.
+TEST(AdamStepBetasTest, WhatTheyLeaveIsRoundedOnce) {
+  constexpr double kBeta = 0.99999;
+  AdamStep adam;
+  adam.beta2 = static_cast<float>(kBeta);
+  adam.rest_of_beta2 = static_cast<float>(1 - kBeta);
+  float value = 0, average = 0, squares = 0;
+  double expected = 0;
+  for (int i = 0; i < 1000; ++i) {
+    adam(/*grad=*/1, value, average, squares);
+    expected = kBeta * expected + (1 - kBeta);
+  }
+  EXPECT_NEAR(squares / expected, 1, 2e-4);
+}
+
 struct SgdCase {
   float momentum, dampening, weight_decay;
   bool nesterov;
@@ -130,7 +146,7 @@ TEST_P(SgdStepTest, EqualsAtensFusedStep) {
   for (int step = 1; step <= kSteps; ++step) {
     SgdStep sgd{kRate,
                 with.momentum,
-                with.dampening,
+                1 - with.dampening,
                 with.weight_decay,
                 with.nesterov,
                 /*is_first=*/step == 1};
@@ -165,6 +181,17 @@ TEST(FactorOfTest, UnscalesAndClips) {
   EXPECT_FLOAT_EQ(FactorOf(144, {0.25f, 1.5f}).factor,
                   0.25f * (1.5f / (3 + 1e-6f)));
   EXPECT_EQ(FactorOf(0, {1, 1}).factor, 1);
+}
+
+// In float it would be infinite, and nothing be left of the gradients.
+TEST(FactorOfTest, ANormBeyondFloatClipsAsAnyOther) {
+  const double sum = 2 * 3e38 * 3e38;
+  for (const float inverse_scale : {1 / 65536.0f, 1.0f}) {
+    const GradientFactor found = FactorOf(sum, {inverse_scale, 1});
+    EXPECT_EQ(found.skip, 0);
+    EXPECT_EQ(std::isfinite(found.norm), inverse_scale < 1);
+    EXPECT_NEAR(found.factor * std::sqrt(sum), 1, 1e-4) << inverse_scale;
+  }
 }
 
 TEST(FactorOfTest, WhatIsNotFiniteIsSkipped) {

@@ -90,8 +90,9 @@ TEST_P(OptimizerKernelsTest, AdamStepsAsAtens) {
   at::Tensor its_average = average.clone(), its_squares = squares.clone();
   AdamStep adam;
   adam.learning_rate = 0.01f;
-  adam.beta1 = 0.9f;
+  adam.rest_of_beta1 = 0.1f;
   adam.beta2 = 0.999f;
+  adam.rest_of_beta2 = 0.001f;
   adam.eps = 1e-8f;
   adam.weight_decay = 0.1f;
   adam.decoupled = true;

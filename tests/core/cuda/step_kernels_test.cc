@@ -92,8 +92,9 @@ TEST_P(StepKernelsTest, AdamStepsAsLibTorchs) {
              its_squares = at::zeros({37});
   AdamStep adam;
   adam.learning_rate = 0.1F;
-  adam.beta1 = 0.9F;
+  adam.rest_of_beta1 = 0.1F;
   adam.beta2 = 0.999F;
+  adam.rest_of_beta2 = 0.001F;
   adam.eps = 1e-3F;
   adam.weight_decay = 0.1F;
   adam.decoupled = true;

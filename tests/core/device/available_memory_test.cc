@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "core/device/control_group.h"
+
 namespace tandem::available_memory_test {
 namespace {
 
@@ -23,14 +25,19 @@ class Folder {
           "MemAvailable: 104857600 kB\nBuffers: 7 kB");
   }
   void Write(const std::string& file, const std::string& text) {
-    std::ofstream(path_ + "/" + file) << text << "\n";
+    const std::string path = path_ + "/" + file;
+    std::filesystem::create_directories(
+        std::filesystem::path(path).parent_path());
+    std::ofstream(path) << text << "\n";
   }
-  uint64_t limit() const { return MemoryLimit(path_); }
+  uint64_t limit() const { return MemoryLimit(groups()); }
   uint64_t available() const {
-    return AvailableMemory(path_, path_ + "/meminfo");
+    return AvailableMemory(groups(), path_ + "/meminfo");
   }
 
  private:
+  ControlGroups groups() const { return {path_, path_ + "/membership"}; }
+
   const std::string path_;
 };
 
@@ -96,6 +103,39 @@ TEST(AvailableMemoryTest, AGroupWithoutALimitHasWhatTheMachineHas) {
   folder.Write("memory/memory.usage_in_bytes", Bytes(50));
   EXPECT_EQ(folder.available(), 100 * kGiB);
   EXPECT_EQ(folder.limit(), kNoMemoryLimit);
+}
+
+TEST(AvailableMemoryTest, TheGroupWithTheLeastDecides) {
+  Folder folder("nested");
+  folder.Write("membership", "0::/job/step");
+  folder.Write("job/memory.max", Bytes(16));
+  folder.Write("job/memory.current", Bytes(15));  // of several steps
+  folder.Write("job/step/memory.max", Bytes(8));
+  folder.Write("job/step/memory.current", Bytes(2));
+  EXPECT_EQ(folder.limit(), 8 * kGiB);
+  EXPECT_EQ(folder.available(), 1 * kGiB);
+  folder.Write("job/memory.current", Bytes(3));
+  EXPECT_EQ(folder.available(), 6 * kGiB);
+}
+
+TEST(AvailableMemoryTest, Version1HasAPathOfItsOwn) {
+  Folder folder("nested_v1");
+  folder.Write("membership", "4:cpu:/other\n3:memory:/slurm/job_7");
+  folder.Write("memory/slurm/job_7/memory.limit_in_bytes", Bytes(2));
+  folder.Write("memory/slurm/job_7/memory.usage_in_bytes", Bytes(1));
+  EXPECT_EQ(folder.limit(), 2 * kGiB);
+  EXPECT_EQ(folder.available(), 1 * kGiB);
+}
+
+// Docker's without a namespace: the host's path, whose group is the root here.
+TEST(AvailableMemoryTest, APathThatIsNotThereIsTheRoot) {
+  Folder folder("container");
+  for (const char* path : {"0::/docker/4711", "0::/../../4711", "0::", ""}) {
+    folder.Write("membership", path);
+    folder.Write("memory.max", Bytes(4));
+    folder.Write("memory.current", Bytes(1));
+    EXPECT_EQ(folder.available(), 3 * kGiB) << path;
+  }
 }
 
 TEST(AvailableMemoryTest, ThisMachineHasSome) {

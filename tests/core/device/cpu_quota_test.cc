@@ -17,9 +17,12 @@ class Folder {
     std::filesystem::create_directories(path_ + "/cpu");
   }
   void Write(const std::string& file, const std::string& text) {
-    std::ofstream(path_ + "/" + file) << text << "\n";
+    const std::string path = path_ + "/" + file;
+    std::filesystem::create_directories(
+        std::filesystem::path(path).parent_path());
+    std::ofstream(path) << text << "\n";
   }
-  double quota() const { return CpuQuota(path_); }
+  double quota() const { return CpuQuota({path_, path_ + "/membership"}); }
 
  private:
   const std::string path_;
@@ -44,7 +47,33 @@ TEST(CpuQuotaTest, Version1) {
 
 TEST(CpuQuotaTest, NoControlGroupsAreNoQuota) {
   EXPECT_EQ(Folder("none").quota(), kNoCpuQuota);
-  EXPECT_EQ(CpuQuota("/no/such/folder"), kNoCpuQuota);
+  EXPECT_EQ(CpuQuota({"/no/such/folder", "/no/such/file"}), kNoCpuQuota);
+}
+
+// systemd-run -p CPUQuota=, Slurm's task/cgroup: a group within others.
+TEST(CpuQuotaTest, TheLeastOfAGroupAndThoseItLiesIn) {
+  Folder folder("nested_v2");
+  folder.Write("membership", "0::/user.slice/run.scope");
+  folder.Write("cpu.max", "max 100000");
+  folder.Write("user.slice/cpu.max", "300000 100000");
+  EXPECT_EQ(folder.quota(), 3);
+  folder.Write("user.slice/run.scope/cpu.max", "100000 100000");
+  EXPECT_EQ(folder.quota(), 1);
+  folder.Write("user.slice/cpu.max", "50000 100000");
+  EXPECT_EQ(folder.quota(), 0.5);
+  folder.Write("membership", "0::/other.slice");
+  EXPECT_EQ(folder.quota(), kNoCpuQuota);
+}
+
+TEST(CpuQuotaTest, Version1NamesTheGroupOfEachController) {
+  Folder folder("nested_v1");
+  folder.Write("membership",
+               "12:memory:/m\n4:cpu,cpuacct:/a/b\n1:name=systemd:/c\n0::/");
+  folder.Write("cpu/a/b/cpu.cfs_quota_us", "150000");
+  folder.Write("cpu/a/b/cpu.cfs_period_us", "100000");
+  folder.Write("cpu/m/cpu.cfs_quota_us", "10000");
+  folder.Write("cpu/m/cpu.cfs_period_us", "100000");
+  EXPECT_EQ(folder.quota(), 1.5);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ TEST_F(DeviceMomentTest, OnTheCpuItIsTheHosts) {
 }
 
 TEST_F(DeviceMomentTest, ComesWhenItsStreamDoes) {
-  DeviceMoment::Now(SimDevice(0));  // waits for the device, once
+  DeviceMoment::Now(SimDevice(0));  // brings the clocks together
   DeviceMoment first, last;
   std::promise<Clock::time_point> ran;
   Clock::time_point released;
@@ -59,6 +59,12 @@ TEST_F(DeviceMomentTest, ComesWhenItsStreamDoes) {
   // The origin's time is taken late where the machine is busy.
   EXPECT_LT(end, Clock::now() + 100 * kOff);
   EXPECT_LT(last.issued(), released);
+}
+
+// Not even the first one, which brings the clocks together.
+TEST_F(DeviceMomentTest, WhatTheDeviceHasToDoIsNotWaitedFor) {
+  const HeldStream held(sim::DefaultStream(2));
+  EXPECT_FALSE(DeviceMoment::Now(SimDevice(2)).has_come());
 }
 
 TEST_F(DeviceMomentTest, AnotherDevicesStreamIsNotWaitedFor) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <sstream>
@@ -113,6 +114,30 @@ TEST(DumpFileTest, AFolderAmongOthersFilesIsThisUsersAlone) {
   SetFlightJob(job);
   EXPECT_EQ(DumpFlight(FlightTrigger::kSignal, "").status().code(),
             absl::StatusCode::kPermissionDenied);
+}
+
+TEST(DumpFileTest, FoldersOfJobsLongAgoGo) {
+  namespace fs = std::filesystem;
+  const std::string kind = NewFolder("dumps_of");
+  const std::string old = kind + "-0001";
+  const std::string recent = kind + "-0002";
+  const std::string other = kind + "s-0003";
+  for (const std::string& each : {old, recent, other}) {
+    fs::create_directories(each);
+    std::ofstream(each + "/rank_0.json") << "{}";
+  }
+  const auto long_ago =
+      fs::file_time_type::clock::now() - std::chrono::hours(8 * 24);
+  fs::last_write_time(old, long_ago);
+  fs::last_write_time(other, long_ago);
+  FlightJob job = Job(kind + "-0004");
+  job.is_private = true;
+  SetFlightJob(job);
+  ASSERT_TRUE(DumpFlight(FlightTrigger::kSignal, "").ok());
+  EXPECT_FALSE(fs::exists(old));
+  EXPECT_TRUE(fs::exists(recent));
+  EXPECT_TRUE(fs::exists(other));
+  EXPECT_TRUE(fs::exists(job.folder));
 }
 
 TEST(DumpFileTest, AFolderThatCannotBeMadeIsNamed) {

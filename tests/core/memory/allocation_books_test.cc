@@ -95,8 +95,8 @@ void RunOut() {
 }
 
 TEST(AllocationBooksTest, AnOutOfMemoryErrorTellsWhatWasHeldThen) {
-  EXPECT_EQ(BooksOfProcess().DescribeFailure("cuda"), "");
-  SetOutOfMemoryNote([] { return BooksOfProcess().DescribeFailure("cuda"); });
+  EXPECT_EQ(BooksOfProcess().TakeFailure("cuda"), "");
+  SetOutOfMemoryNote([] { return BooksOfProcess().TakeFailure("cuda"); });
   Allocate(BooksOfProcess(), MemoryCategory::kParameters, 1, 3 << 20, 2);
   Allocate(BooksOfProcess(), MemoryCategory::kActivations, 2, 1 << 20, 2);
   const absl::Status status = CatchTorch([] { RunOut(); }, "layer fc");
@@ -108,6 +108,10 @@ TEST(AllocationBooksTest, AnOutOfMemoryErrorTellsWhatWasHeldThen) {
             HasSubstr("total capacity of 79.10 GiB; cuda:2 held 4 MiB then "
                       "(parameters 3 MiB, activations 1 MiB): take a smaller "
                       "batch")));
+  // Another error is another one's: by then it held less.
+  EXPECT_EQ(NoteOnOutOfMemory(), "");
+  EXPECT_THAT(std::string(CatchTorch([] { RunOut(); }, "").message()),
+              HasSubstr("cuda:2 held 3 MiB then (parameters 3 MiB)"));
   SetOutOfMemoryNote(nullptr);
   EXPECT_EQ(NoteOnOutOfMemory(), "");
 }

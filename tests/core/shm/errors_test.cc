@@ -6,10 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/core/shm/ranks.h"
 
 namespace tandem::errors_test {
@@ -35,6 +38,42 @@ TEST(ShmErrorsTest, RanksThatDisagreeAreToldWhoDoesWhat) {
                 AllOf(HasSubstr("ranks disagree"),
                       HasSubstr("all-reduce of 40 bytes of Float (sum)"),
                       HasSubstr("broadcast of 8 bytes of Float, root 0")));
+  });
+}
+
+// What lies in memory would be sent.
+TEST(ShmErrorsTest, ViewsThatAreYetToBeFormedAreRefused) {
+  OnRanks(2, [](c10d::Backend& b) {
+    Tensors tensors = {at::zeros({3}, at::kComplexFloat).conj()};
+    const absl::Status status =
+        CatchTorch([&] { b.broadcast(tensors)->wait(); });
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("resolve_conj() and resolve_neg() come first"));
+  });
+}
+
+// Of such sizes the product is 0, a few bytes, or less than nothing.
+TEST(ShmErrorsTest, TensorsThatNoMemoryHoldsAreRefused) {
+  OnRanks(1, [](c10d::Backend& b) {
+    for (const int64_t size : {int64_t{1} << 62, (int64_t{1} << 62) + 1,
+                               int64_t{1} << 61, int64_t{-1}}) {
+      EXPECT_THAT(ErrorOf([&] { b.allocateTensor(size, at::kFloat); }),
+                  HasSubstr(absl::StrCat("shm cannot allocate ", size,
+                                         " elements of Float")));
+    }
+    EXPECT_EQ(b.allocateTensor(0, at::kFloat).numel(), 0);
+    EXPECT_EQ(b.allocateTensor(3, at::kFloat).numel(), 3);
+  });
+}
+
+TEST(ShmErrorsTest, SeveralThreadsMayShutOneGroupDown) {
+  OnRanks(2, [](c10d::Backend& b) {
+    b.barrier()->wait();
+    std::thread other([&] { b.shutdown(); });
+    b.shutdown();
+    other.join();
+    EXPECT_THAT(ErrorOf([&] { b.barrier()->wait(); }), HasSubstr("left"));
   });
 }
 

@@ -15,6 +15,7 @@
 #include <ATen/ops/eye.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
@@ -26,9 +27,11 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/rnn.h>
 #include <torch/optim/sgd.h>
 #include <torch/serialize.h>
 
+#include <atomic>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -170,6 +173,28 @@ TEST_F(SimTest, EachDeviceHasItsRandomNumbers) {
   at::manual_seed(7);
   const at::Tensor dropped = at::dropout(at::ones({64}), 0.5, true);
   ExpectSameBits(at::dropout(at::ones({64}, SimDevice(2)), 0.5, true), dropped);
+}
+
+// Its operators run the CPU's, which draw from the CPU's generator.
+TEST_F(SimTest, ARecurrentNetworksDropoutLeavesOtherThreadsNumbersAlone) {
+  torch::nn::LSTM lstm(torch::nn::LSTMOptions(4, 3).num_layers(2).dropout(0.5));
+  lstm->to(SimDevice(0));
+  const at::Tensor x = at::ones({5, 2, 4}, SimDevice(0));
+  at::manual_seed(7);
+  std::atomic<bool> over = false;
+  std::vector<float> drawn;
+  std::thread loader([&] {
+    do {
+      drawn.push_back(at::rand({}).item<float>());
+    } while (!over);
+  });
+  for (int i = 0; i < 100; ++i) lstm->forward(x);
+  over = true;
+  loader.join();
+  at::manual_seed(7);
+  for (const float each : drawn) {
+    ASSERT_EQ(at::rand({}).item<float>(), each);
+  }
 }
 
 TEST_F(SimTest, SavesAndLoads) {

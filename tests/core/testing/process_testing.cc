@@ -45,8 +45,10 @@ Environment CleanEnvironment() {
     const size_t equals = variable.find('=');
     const std::string name = variable.substr(0, equals);
     bool launchers = name == "RANK" || name == "WORLD_SIZE";
-    for (const char* prefix : {"LOCAL_", "GROUP_", "MASTER_", "SLURM_", "OMPI_",
-                               "PMIX_", "TORCHELASTIC_", "TANDEM_"}) {
+    for (const char* prefix :
+         {"LOCAL_", "GROUP_", "MASTER_", "SLURM_", "OMPI_", "PMI_", "PMIX_",
+          "MPI_LOCAL", "MV2_", "MVP_", "JSM_", "FLUX_", "PALS_", "PET_",
+          "TORCHELASTIC_", "TANDEM_"}) {
       launchers = launchers || absl::StartsWith(name, prefix);
     }
     if (!launchers) result.Set(name, variable.substr(equals + 1));

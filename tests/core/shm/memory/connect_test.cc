@@ -157,6 +157,13 @@ TEST(ShmConnectTest, WhoDoesNotComeIsNamed) {
               HasSubstr("no connection from rank 1, 2"));
 }
 
+TEST(ShmConnectTest, OfManyWhoDoNotComeSomeAreNamed) {
+  const StorePtr store = NewHashStore(kPatient);
+  Rank zero(store, 0, 12, milliseconds(300));
+  EXPECT_THAT(std::string(zero.Result().status().message()),
+              HasSubstr("from rank 1, 2, 3, 4, 5, 6, 7, 8 and 3 more within"));
+}
+
 TEST(ShmConnectTest, GroupsOfOneProcessShareDescriptors) {
   const StorePtr first = NewHashStore(kPatient);
   const StorePtr second = NewHashStore(kPatient);

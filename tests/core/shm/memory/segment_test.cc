@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/shm/memory/states.h"
+
 namespace tandem {
 namespace {
 
@@ -30,6 +32,19 @@ TEST(ShmSegmentTest, AStateIsLeftOnce) {
   EXPECT_EQ(segment.state(1), ShmRankState::kGaveUp);
   EXPECT_EQ(segment.reason(1), "the disk is full");
   EXPECT_EQ(segment.reason(0), "");
+}
+
+TEST(ShmSegmentTest, OfManyRanksSomeAreNamed) {
+  ShmSegment segment = NewSegment(10);
+  std::vector<int> ranks;
+  for (int rank = 0; rank < segment.size(); ++rank) {
+    segment.page(rank).pid = 70 + rank;
+    ranks.push_back(rank);
+  }
+  EXPECT_EQ(NamesOfRanks(segment, {9}), "rank 9 (pid 79)");
+  EXPECT_EQ(NamesOfRanks(segment, ranks),
+            "ranks 0 (pid 70), 1 (pid 71), 2 (pid 72), 3 (pid 73), 4 (pid 74), "
+            "5 (pid 75), 6 (pid 76), 7 (pid 77) and 2 more");
 }
 
 TEST(ShmSegmentTest, ALongReasonIsCut) {

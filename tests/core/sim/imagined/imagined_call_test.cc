@@ -1,10 +1,16 @@
 #include "core/sim/imagined/imagined_call.h"
 
 #include <ATen/Functions.h>
+#include <ATen/core/List.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <memory>
 #include <string>
 
+#include "core/sim/calls/operator_traits.h"
+#include "core/sim/imagined/call_outcome.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
 
@@ -97,6 +103,26 @@ TEST_F(ImaginedCallTest, MemoryThatDoesNotSufficeIsTold) {
   }
   sim::SetCap(3, 0);
   EXPECT_EQ(Held(3), 80);
+}
+
+// A text that grows makes a new signature in each step, without end. The first
+// outcome has gone, and with it all that were known, when 65,536 others have
+// come.
+TEST_F(ImaginedCallTest, OutcomesAreForgottenBeforeTheyAreTooMany) {
+  const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::roll", "");
+  const sim::OperatorTraits traits(op);
+  const at::Tensor rolled = Empty({2});
+  const auto outcome_of = [&](int64_t shift) {
+    return sim::OutcomeOf(
+        op, traits,
+        {rolled, c10::List<int64_t>{shift}, c10::List<int64_t>{int64_t{0}}});
+  };
+  const std::weak_ptr<const sim::CallOutcome> first = outcome_of(0);
+  EXPECT_EQ(outcome_of(0), first.lock());
+  for (int64_t shift = 1; shift <= 1 << 16; ++shift) outcome_of(shift);
+  EXPECT_TRUE(first.expired());
+  EXPECT_EQ(outcome_of(0)->results.size(), 1);
 }
 
 TEST_F(ImaginedCallTest, AsynchronousOnesAreRefused) {

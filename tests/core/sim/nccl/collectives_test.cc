@@ -9,10 +9,16 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Types.hpp>
 #include <vector>
 
+#include "core/base/rounded_number.h"
 #include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
+#include "core/comm/rank_message.h"
 #include "core/sim/testing.h"
 #include "core/testing/thread_ranks.h"
 #include "tests/core/sim/nccl/nccl_ranks.h"
@@ -50,18 +56,65 @@ TEST_P(NcclCollectives, AllReduceSums) {
 // NCCL rounds a factor to the dtype: by a third in bf16, all means would be
 // larger by a 512th. (All ranks but one have zeros, so that sums round
 // nothing.)
-TEST_P(NcclCollectives, MeansInBf16AreProductsByTheWholeFactor) {
+TEST_P(NcclCollectives, MeansInHalfPrecisionAreProductsByTheWholeFactor) {
   const int n = GetParam();
   const absl::Status status =
       RunNcclRanks(n, [n](const NcclRank& rank) -> absl::Status {
-        const at::Tensor numbers = at::arange(256).to(at::kBFloat16);
-        const at::Tensor values =
-            numbers.mul(rank.rank == n - 1).to(rank.device);
-        TANDEM_ASSIGN_OR_RETURN(auto pending,
-                                rank.group.StartAllReduceSum(values, 1.0 / n));
-        TANDEM_RETURN_IF_ERROR(pending.Wait());
-        return Expect(at::equal(values.cpu(), numbers.mul(1.0 / n)),
-                      "the products");
+        for (const c10::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+          const at::Tensor numbers = at::arange(256).to(dtype);
+          const at::Tensor mine = numbers.mul(rank.rank == n - 1);
+          const at::Tensor product = numbers.mul(1.0 / n);
+          const at::Tensor values = mine.to(rank.device);
+          TANDEM_ASSIGN_OR_RETURN(
+              auto pending, rank.group.StartAllReduceSum(values, 1.0 / n));
+          TANDEM_RETURN_IF_ERROR(pending.Wait());
+          TANDEM_RETURN_IF_ERROR(
+              Expect(at::equal(values.cpu(), product), "all products"));
+          const at::Tensor at_root = mine.to(rank.device);
+          TANDEM_ASSIGN_OR_RETURN(
+              pending, rank.group.StartReduceSum(at_root, 0, 1.0 / n));
+          TANDEM_RETURN_IF_ERROR(pending.Wait());
+          TANDEM_RETURN_IF_ERROR(
+              Expect(rank.rank != 0 || at::equal(at_root.cpu(), product),
+                     "the root's products"));
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// What the backend itself is given is rounded so, whichever collective sums.
+TEST(NcclFactor, IsRoundedToTheDtype) {
+  const absl::Status status =
+      RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
+        for (const c10::ScalarType dtype :
+             {at::kBFloat16, at::kHalf, at::kFloat}) {
+          const at::Tensor numbers = at::arange(256).to(dtype);
+          const at::Tensor mine = numbers.mul(rank.rank).to(rank.device);
+          const at::Tensor expected = numbers.mul(RoundedTo(dtype, 1.0 / 3));
+          std::vector<at::Tensor> all = {mine.clone()};
+          c10d::AllreduceOptions for_all;
+          for_all.reduceOp = c10d::makePreMulSum(1.0 / 3);
+          rank.backend().allreduce(all, for_all)->wait();
+          std::vector<at::Tensor> at_root = {mine.clone()};
+          c10d::ReduceOptions for_root;
+          for_root.reduceOp = c10d::makePreMulSum(1.0 / 3);
+          rank.backend().reduce(at_root, for_root)->wait();
+          at::Tensor part = mine.new_empty({128});
+          at::Tensor whole = mine.clone();
+          c10d::ReduceScatterOptions for_parts;
+          for_parts.reduceOp = c10d::makePreMulSum(1.0 / 3);
+          rank.backend().reduce_scatter_single(part, whole, for_parts)->wait();
+          TANDEM_RETURN_IF_ERROR(
+              Expect(at::equal(all[0].cpu(), expected), "all-reduce"));
+          TANDEM_RETURN_IF_ERROR(
+              Expect(rank.rank != 0 || at::equal(at_root[0].cpu(), expected),
+                     "reduce"));
+          TANDEM_RETURN_IF_ERROR(Expect(
+              at::equal(part.cpu(), expected.narrow(0, 128 * rank.rank, 128)),
+              "reduce-scatter"));
+        }
+        return rank.group.Synchronize();
       });
   EXPECT_TRUE(status.ok()) << status;
 }
@@ -181,6 +234,71 @@ TEST(NcclDevices, OfARankHaveACommunicatorEach) {
         std::chrono::seconds(30));
     EXPECT_TRUE(status.ok()) << status;
   }
+}
+
+// Messages that cannot be one group fail, and the thread's other groups of
+// ranks work on.
+absl::Status SendFromTwoDevices(Communicator& world) {
+  const c10::Device first = SimDevice(2 * world.rank());
+  const c10::Device second = SimDevice(2 * world.rank() + 1);
+  const auto full = [](c10::Device device) {
+    return at::full({5}, 1, at::device(device).dtype(at::kFloat));
+  };
+  SubgroupOptions own;
+  own.device = first;
+  TANDEM_ASSIGN_OR_RETURN(const auto other,
+                          world.Subgroup({0, 1}, "other", own));
+  const int peer = 1 - world.rank();
+  const RankMessage messages[] = {{/*sends=*/true, full(first), peer, 1},
+                                  {/*sends=*/false, full(second), peer, 1}};
+  const absl::Status failed = world.StartMessages(messages).status();
+  TANDEM_RETURN_IF_ERROR(Expect(
+      failed.message().find("tensors of one device") != std::string::npos,
+      std::string(failed.message())));
+  const at::Tensor sum = full(first);
+  TANDEM_RETURN_IF_ERROR(other->AllReduceSum(sum));
+  TANDEM_RETURN_IF_ERROR(Expect(AllAre(sum, 2), "the sum"));
+  return other->Synchronize();
+}
+
+TEST(NcclMessages, ThatFailLeaveNoGroupOpen) {
+  SimDevices(4);
+  const absl::Status status = RunThreadRanks(
+      2, &SendFromTwoDevices,
+      [] {
+        CommunicatorOptions options;
+        options.backend = "sim_nccl";
+        options.device = SimDevice(2 * ThisThreadsRank());
+        options.further_devices = {SimDevice(2 * ThisThreadsRank() + 1)};
+        return options;
+      },
+      std::chrono::seconds(30));
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// NCCL's own thread would wait for the group's end.
+TEST(NcclMessages, AnOpenGroupHoldsUpTheThread) {
+  const absl::Status status =
+      RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
+        SubgroupOptions own;
+        own.device = rank.device;
+        TANDEM_ASSIGN_OR_RETURN(const auto other,
+                                rank.world.Subgroup({0, 1}, "other", own));
+        c10d::Backend& further =
+            *other->process_group()->getBackend(rank.device.type());
+        std::vector<at::Tensor> ones = {rank.Full(3, 1)};
+        rank.backend().startCoalescing();
+        const absl::Status held =
+            CatchTorch([&] { further.allreduce(ones)->wait(); });
+        TANDEM_RETURN_IF_ERROR(Expect(
+            held.message().find("left a group open") != std::string::npos,
+            std::string(held.message())));
+        rank.backend().allreduce(ones);
+        rank.backend().endCoalescing()->wait();
+        further.allreduce(ones)->wait();
+        return Expect(AllAre(ones[0], 4), "both sums");
+      });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 }  // namespace

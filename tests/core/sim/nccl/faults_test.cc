@@ -20,6 +20,7 @@
 #include "core/sim/testing.h"
 #include "core/testing/thread_ranks.h"
 #include "tests/core/sim/nccl/nccl_ranks.h"
+#include "tests/core/testing/log_lines.h"
 #include "tests/core/testing/process_testing.h"
 
 namespace tandem::faults_test {
@@ -88,6 +89,20 @@ TEST(NcclAbort, LetsTheDeviceGoOn) {
         return rank.world.Barrier();
       });
   EXPECT_TRUE(status.ok()) << status;
+}
+
+// Or c10d's watchdog would meet a context of CUDA that is being torn down.
+TEST(NcclShutdown, EndsAGroupThatIsWhole) {
+  LogLines logs;
+  const absl::Status status =
+      RunNcclRanks(3, [](const NcclRank& rank) -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(rank.Full(4, 1)));
+        return rank.group.Synchronize();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  for (const std::string& line : logs.lines()) {
+    EXPECT_EQ(line.find("was not shut down"), std::string::npos) << line;
+  }
 }
 
 TEST(NcclTimeout, NamesWhoDidNotCome) {
