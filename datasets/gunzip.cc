@@ -1,6 +1,7 @@
 #include "datasets/gunzip.h"
 
 #include <fcntl.h>
+#include <glog/logging.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
@@ -54,6 +56,45 @@ absl::StatusOr<int64_t> LengthOf(const std::string& path, int descriptor) {
       absl::StrCat(path, ": not a regular file"));
 }
 
+// The length that a gzip member's last four bytes say, modulo 2^32, if the file
+// of that many bytes ends with one.
+uint32_t LastLength(int descriptor, int64_t bytes) {
+  unsigned char last[4] = {};
+  if (pread(descriptor, last, sizeof(last), bytes - 4) !=
+      static_cast<ssize_t>(sizeof(last))) {
+    return 0;
+  }
+  uint32_t length = 0;
+  for (int i = 3; i >= 0; --i) length = length << 8 | last[i];
+  return length;
+}
+
+// Where the last whole gzip member of a file ends.
+int64_t EndOfMembers(int descriptor) {
+  z_stream stream = {};
+  if (inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) return 0;
+  std::vector<unsigned char> packed(kBuffer), unpacked(kBuffer);
+  int64_t read = 0;
+  int64_t end = 0;
+  for (int result = Z_OK; result == Z_OK;) {
+    if (stream.avail_in == 0) {
+      const ssize_t got = pread(descriptor, packed.data(), packed.size(), read);
+      if (got <= 0) break;
+      read += got;
+      stream.next_in = packed.data();
+      stream.avail_in = static_cast<unsigned>(got);
+    }
+    stream.next_out = unpacked.data();
+    stream.avail_out = kBuffer;
+    result = inflate(&stream, Z_NO_FLUSH);
+    if (result != Z_STREAM_END) continue;
+    end = read - stream.avail_in;
+    result = inflateReset(&stream);
+  }
+  inflateEnd(&stream);
+  return end;
+}
+
 }  // namespace
 
 void UnpackedFile::Close::operator()(gzFile_s* file) const { gzclose(file); }
@@ -70,7 +111,7 @@ absl::StatusOr<UnpackedFile> UnpackedFile::Open(const std::string& path) {
         absl::StrCat(path, ": no memory to read it"));
   }
   gzbuffer(file.get(), kBuffer);
-  UnpackedFile opened(path, std::move(file));
+  UnpackedFile opened(path, descriptor, *length, std::move(file));
   if (gzdirect(opened.file_.get()) == 1) opened.length_ = *length;
   TANDEM_RETURN_IF_ERROR(opened.ReadError());  // of the first bytes
   return opened;
@@ -84,9 +125,24 @@ absl::Status UnpackedFile::Read(int64_t count, std::string* content) {
     const int got =
         gzread(file_.get(), &(*content)[begin], static_cast<unsigned>(room));
     content->resize(begin + static_cast<size_t>(std::max(got, 0)));
-    if (got < room) return ReadError();
+    if (got < room) return NoteEnd();
     count -= room;
   }
+  return absl::OkStatus();
+}
+
+// That of whole data that is packed is looked at once. Its last bytes say how
+// long it is, unless it has several members or something lies behind them.
+absl::Status UnpackedFile::NoteEnd() {
+  TANDEM_RETURN_IF_ERROR(ReadError());
+  if (length_.has_value() || is_at_end_) return absl::OkStatus();
+  is_at_end_ = true;
+  const auto unpacked = static_cast<uint32_t>(gztell(file_.get()));
+  if (LastLength(descriptor_, bytes_) == unpacked) return absl::OkStatus();
+  const int64_t behind = bytes_ - EndOfMembers(descriptor_);
+  LOG_IF(WARNING, behind > 0)
+      << path_ << ": " << behind << (behind == 1 ? " byte" : " bytes")
+      << " behind the gzip data, which nobody reads";
   return absl::OkStatus();
 }
 

@@ -23,7 +23,7 @@ namespace tandem {
 // Errors name the file: missing (NotFound), not a regular file or not to be
 // read by this user (FailedPrecondition: nobody waits for a pipe), not read for
 // now (Unavailable: EIO, ESTALE), truncated or damaged (DataLoss). Bytes behind
-// the packed data are ignored, as gzip does. Not thread-safe.
+// the packed data are ignored with a warning, as gzip does. Not thread-safe.
 class UnpackedFile {
  public:
   static absl::StatusOr<UnpackedFile> Open(const std::string& path);
@@ -41,12 +41,19 @@ class UnpackedFile {
   };
   using File = std::unique_ptr<gzFile_s, Close>;
 
-  UnpackedFile(std::string path, File file)
-      : path_(std::move(path)), file_(std::move(file)) {}
+  UnpackedFile(std::string path, int descriptor, int64_t bytes, File file)
+      : path_(std::move(path)),
+        descriptor_(descriptor),
+        bytes_(bytes),
+        file_(std::move(file)) {}
 
+  absl::Status NoteEnd();
   absl::Status ReadError() const;
 
   std::string path_;
+  int descriptor_;  // file_'s
+  int64_t bytes_;   // of the file as it is
+  bool is_at_end_ = false;
   File file_;
   std::optional<int64_t> length_;
 };

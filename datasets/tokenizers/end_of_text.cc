@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/json_error.h"
 #include "datasets/tokenizers/byte_pair/json_fields.h"
 #include "datasets/tokenizers/read_file.h"
 #include "datasets/tokenizers/tokenizer_files.h"
@@ -68,7 +69,8 @@ absl::StatusOr<SaidEndOfText> ReadSaidEndOfText(const std::string& path) {
   const Json json = JsonIn(config);
   if (!json.is_null() && !json.is_object()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(config, " is no JSON object"));
+        absl::StrCat(config, " is no JSON object",
+                     JsonError(ReadFile(config).value_or(""))));
   }
   said.text = TokenIn(json);
   for (const char* const name : {"generation_config.json", "config.json"}) {

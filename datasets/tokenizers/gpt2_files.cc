@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/base/json_error.h"
 #include "core/base/status_macros.h"
 #include "datasets/tokenizers/byte_pair/vocabulary.h"
 #include "datasets/tokenizers/byte_pair_tokenizer.h"
@@ -48,7 +49,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ReadGpt2Files(
                  : absl::StatusOr<Vocabulary>(words.status());
   if (!vocabulary.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        vocabulary_path, " cannot be used: ", vocabulary.status().message()));
+        vocabulary_path, " cannot be used: ", vocabulary.status().message(),
+        JsonError(text)));
   }
   BytePairParts parts;
   parts.vocabulary = *vocabulary;

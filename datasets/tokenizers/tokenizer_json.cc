@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/base/json_error.h"
 #include "core/base/status_macros.h"
 #include "datasets/tokenizers/byte_pair/json_fields.h"
 #include "datasets/tokenizers/byte_pair/pre_tokenizer.h"
@@ -133,7 +134,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizerJson(
   TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object())
-    return Refuse(absl::StrCat(path, " is no JSON object"));
+    return Refuse(absl::StrCat(path, " is no JSON object", JsonError(text)));
   TANDEM_ASSIGN_OR_RETURN(const SaidEndOfText said, ReadSaidEndOfText(path));
   absl::StatusOr<BytePairParts> parts = ReadParts(json, said);
   if (parts.ok()) return MakeBytePairTokenizer(*std::move(parts));

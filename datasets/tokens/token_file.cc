@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -79,7 +80,7 @@ absl::Status TokenFile::ReadHeader(int64_t bytes, int token_bytes) {
   }
   if (format == nullptr) return ReadWithoutHeader(bytes, token_bytes);
   const auto version = NumberAt<int32_t>(header + sizeof(int32_t));
-  const auto count = NumberAt<int32_t>(header + 2 * sizeof(int32_t));
+  const auto count = NumberAt<uint32_t>(header + 2 * sizeof(int32_t));
   if (version != format->version) {
     return absl::DataLossError(
         absl::StrCat(path_, ": version ", version, " of llm.c's token files (",
@@ -88,7 +89,7 @@ absl::Status TokenFile::ReadHeader(int64_t bytes, int token_bytes) {
   begin_ = kHeaderBytes;
   token_bytes_ = format->token_bytes;
   size_ = count;
-  if (count < 0) {
+  if (size_ > std::numeric_limits<int32_t>::max()) {
     return absl::DataLossError(absl::StrCat(
         path_, ": its header says ", count,
         " tokens, a number that llm.c's format cannot hold; make it anew with "

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/json_error.h"
 
 namespace tandem {
 
@@ -14,7 +15,8 @@ absl::StatusOr<ConfigFields> ConfigFields::Parse(absl::string_view text) {
   Json object = Json::parse(text.begin(), text.end(), nullptr,
                             /*allow_exceptions=*/false);
   if (!object.is_object()) {
-    return absl::InvalidArgumentError("it is no JSON object");
+    return absl::InvalidArgumentError(
+        absl::StrCat("it is no JSON object", JsonError(text)));
   }
   return ConfigFields(std::move(object));
 }

@@ -52,7 +52,7 @@ absl::Status CheckCosts(const std::vector<LayerCost>& layers, int64_t parts,
   for (const LayerCost& each : layers) {
     if (each.forward >= 0 && each.backward >= 0 && each.state_bytes >= 0 &&
         each.activation_bytes >= 0 && each.output_bytes >= 0 &&
-        each.input_bytes >= 0) {
+        each.input_bytes >= 0 && each.evaluation_bytes >= 0) {
       continue;
     }
     return absl::InvalidArgumentError("a layer's costs must not be negative");

@@ -27,6 +27,9 @@ struct LayerCost {
   // What a part that begins with this layer keeps of its input, for each
   // microbatch, beside the layers' activations.
   int64_t input_bytes = 0;
+  // What is there at once while an evaluation computes this layer, beside the
+  // state; 0: nothing is evaluated.
+  int64_t evaluation_bytes = 0;
 };
 
 // How many microbatches' inputs, and how many's activations, a part keeps at

@@ -1,12 +1,37 @@
 #include "parallel/balance/part_costs.h"
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 namespace tandem {
+namespace {
+
+std::vector<std::vector<int64_t>> MostEvaluated(
+    const std::vector<LayerCost>& layers) {
+  std::vector<std::vector<int64_t>> most(1);
+  for (const LayerCost& each : layers) {
+    most[0].push_back(each.evaluation_bytes);
+  }
+  for (size_t width = 1; 2 * width <= layers.size(); width *= 2) {
+    const std::vector<int64_t>& half = most.back();
+    std::vector<int64_t> whole;
+    for (size_t i = 0; i + 2 * width <= layers.size(); ++i) {
+      whole.push_back(std::max(half[i], half[i + width]));
+    }
+    most.push_back(std::move(whole));
+  }
+  return most;
+}
+
+}  // namespace
 
 PartCosts::PartCosts(const std::vector<LayerCost>& layers,
                      const BalanceOptions& options)
-    : layers_(layers), options_(options), sums_(1) {
+    : layers_(layers),
+      options_(options),
+      sums_(1),
+      evaluated_(MostEvaluated(layers)) {
   for (const LayerCost& each : layers) {
     Sum sum = sums_.back();
     sum.time += each.forward + each.backward;
@@ -55,6 +80,14 @@ int64_t PartCosts::Kept(const LayerRange& part, const PartAlive& alive) const {
                               sums_[begin].activations);
 }
 
+// One layer at a time.
+int64_t PartCosts::Evaluated(const LayerRange& part) const {
+  const auto begin = static_cast<size_t>(part.begin);
+  const auto end = static_cast<size_t>(part.end);
+  const auto k = static_cast<size_t>(std::bit_width(end - begin)) - 1;
+  return std::max(evaluated_[k][begin], evaluated_[k][end - (size_t{1} << k)]);
+}
+
 int64_t PartCosts::Bytes(size_t begin, size_t end, size_t part) const {
   const LayerRange range = {static_cast<int64_t>(begin),
                             static_cast<int64_t>(end)};
@@ -66,7 +99,7 @@ int64_t PartCosts::Bytes(size_t begin, size_t end, size_t part) const {
       kept = std::max(kept, Kept(range, moment.front()));
     }
   }
-  return State(range) + kept;
+  return State(range) + std::max(kept, Evaluated(range));
 }
 
 std::vector<double> PartCosts::DeviceTimes(const Cuts& cuts) const {
@@ -84,10 +117,11 @@ std::vector<int64_t> PartCosts::DeviceBytes(const Cuts& cuts) const {
   std::vector<int64_t> bytes;
   for (const BalanceDevice& device : options_.devices) {
     int64_t state = 0;
+    int64_t most = 0;
     for (const int part : device.parts) {
       state += State(parts[static_cast<size_t>(part)]);
+      most = std::max(most, Evaluated(parts[static_cast<size_t>(part)]));
     }
-    int64_t most = 0;
     for (const auto& moment : device.moments) {
       int64_t kept = 0;
       for (size_t i = 0; i < moment.size(); ++i) {

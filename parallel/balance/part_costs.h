@@ -22,7 +22,8 @@ class PartCosts {
   // Of layers begin .. end - 1, which are part number `part`: forward, backward
   // and messages.
   double Time(size_t begin, size_t end, size_t part) const;
-  // Of a device with that part alone.
+  // Of a device with that part alone: the state, and what a step keeps or an
+  // evaluation has, whichever is more.
   int64_t Bytes(size_t begin, size_t end, size_t part) const;
 
   // By device, of all of its parts together.
@@ -41,12 +42,15 @@ class PartCosts {
   double Message(size_t layer) const;
   bool IsSent(size_t part) const;
   int64_t Kept(const LayerRange& part, const PartAlive& alive) const;
+  int64_t Evaluated(const LayerRange& part) const;
   int64_t State(const LayerRange& part) const;
 
   const std::vector<LayerCost>& layers_;
   const BalanceOptions& options_;
   std::vector<size_t> device_of_;  // by part; empty: each its own
   std::vector<Sum> sums_;          // of the layers before
+  // By k: the most evaluation_bytes of the 2^k layers from each one on.
+  std::vector<std::vector<int64_t>> evaluated_;
 };
 
 }  // namespace tandem

@@ -109,10 +109,10 @@ CopyDirection::CopyDirection(c10::Device source, c10::Device destination,
   // Between devices of two types a copy that has not ended could not be told
   // to the side without streams.
   if (source == destination || source.type() != destination.type()) return;
-  const std::optional<c10::Stream> from = NewStream(source);
-  if (!from) return;
-  const std::optional<c10::Stream> to = NewStream(destination);
-  if (to) streams_ = Streams{*from, *to};
+  const OwnStream from = NewStream(source);
+  if (from == nullptr) return;
+  const OwnStream to = NewStream(destination);
+  if (to != nullptr) streams_ = Streams{from, to};
 }
 
 PendingCopy CopyDirection::Start(at::TensorList tensors) const {
@@ -140,8 +140,8 @@ at::Tensor CopyDirection::CopyOf(const at::Tensor& tensor) const {
 // On which of the two streams a device type copies is its own affair.
 PendingCopy CopyDirection::StartOnStreams(at::TensorList tensors) const {
   const c10::Stream producer = CurrentStream(source_);
-  const std::array<c10::Stream, 2> both = {streams_->source,
-                                           streams_->destination};
+  const std::array<c10::Stream, 2> both = {*streams_->source,
+                                           *streams_->destination};
   for (const c10::Stream& stream : both) {
     order_->FollowProducer(stream, producer);
   }

@@ -26,6 +26,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/device/own_stream.h"
 #include "parallel/channel/stream_order.h"
 
 namespace tandem {
@@ -78,8 +79,8 @@ class CopyDirection {
 
  private:
   struct Streams {
-    c10::Stream source;
-    c10::Stream destination;
+    OwnStream source;
+    OwnStream destination;
   };
 
   at::Tensor CopyOf(const at::Tensor& tensor) const;

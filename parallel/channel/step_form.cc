@@ -1,16 +1,32 @@
 #include "parallel/channel/step_form.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "core/random/random.h"
 
 namespace tandem {
+namespace {
+
+int64_t ShownRows(int64_t microbatches) {
+  return std::clamp<int64_t>(microbatches, 0, kShownRows);
+}
+
+// "2, 1", and of many "1, 1, 1 and 4 more".
+std::string Sizes(const StepForm& form) {
+  const int64_t more = form.microbatches - ShownRows(form.microbatches);
+  return absl::StrCat(absl::StrJoin(form.first_rows, ", "),
+                      more > 0 ? absl::StrCat(" and ", more, " more") : "");
+}
+
+}  // namespace
 
 StepForm StepFormOf(const ChannelStep& step) {
   const absl::string_view rows(reinterpret_cast<const char*>(step.rows.data()),
@@ -21,16 +37,19 @@ StepForm StepFormOf(const ChannelStep& step) {
       std::accumulate(step.rows.begin(), step.rows.end(), int64_t{0});
   form.rows = static_cast<int64_t>(SipHash(0, 0, rows));
   form.identity = static_cast<int64_t>(step.identity);
+  form.first_rows.assign(step.rows.begin(),
+                         step.rows.begin() + ShownRows(form.microbatches));
   return form;
 }
 
 at::Tensor Encode(const StepForm& form) {
-  at::Tensor numbers = at::empty({kStepFormNumbers}, at::kLong);
+  at::Tensor numbers = at::zeros({kStepFormNumbers}, at::kLong);
   auto* next = numbers.mutable_data_ptr<int64_t>();
   *next++ = form.microbatches;
   *next++ = form.samples;
   *next++ = form.rows;
   *next++ = form.identity;
+  std::copy(form.first_rows.begin(), form.first_rows.end(), next);
   return numbers;
 }
 
@@ -42,6 +61,7 @@ StepForm DecodeStepForm(const at::Tensor& numbers) {
   form.samples = *next++;
   form.rows = *next++;
   form.identity = *next++;
+  form.first_rows.assign(next, next + ShownRows(form.microbatches));
   return form;
 }
 
@@ -55,10 +75,10 @@ absl::Status CheckSameStep(const StepForm& form, int rank,
                      other.samples, " samples: give them the same"));
   }
   if (form.microbatches != other.microbatches || form.rows != other.rows) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        ranks, "cut their batch of ", form.samples, " samples into ",
-        form.microbatches, " and ", other.microbatches,
-        " microbatches, or into others: cut it alike"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(ranks, "cut their batch of ", form.samples,
+                     " samples into microbatches of ", Sizes(form), " and of ",
+                     Sizes(other), ": cut it alike"));
   }
   const bool knows = form.identity != 0 && other.identity != 0;
   if (!knows || form.identity == other.identity) return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "parallel/channel/channel.h"
@@ -16,15 +17,19 @@ namespace tandem {
 
 struct StepForm {
   int64_t microbatches = 0;
-  int64_t samples = 0;   // of all of them
-  int64_t rows = 0;      // a digest of ChannelStep::rows
-  int64_t identity = 0;  // ChannelStep's
+  int64_t samples = 0;                   // of all of them
+  int64_t rows = 0;                      // a digest of ChannelStep::rows
+  int64_t identity = 0;                  // ChannelStep's
+  std::vector<int64_t> first_rows = {};  // of those, kShownRows at most
 };
 
 StepForm StepFormOf(const ChannelStep& step);
 
+// Sizes of microbatches that a message has room for.
+constexpr int64_t kShownRows = 16;
+
 // int64 numbers, on the CPU, and back.
-constexpr int64_t kStepFormNumbers = 4;
+constexpr int64_t kStepFormNumbers = 4 + kShownRows;
 at::Tensor Encode(const StepForm& form);
 StepForm DecodeStepForm(const at::Tensor& numbers);
 

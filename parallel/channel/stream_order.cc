@@ -5,15 +5,13 @@
 
 namespace tandem {
 
-std::optional<c10::Stream> NewStream(c10::Device device) {
-  if (!c10::impl::hasDeviceGuardImpl(device.type())) return std::nullopt;
+OwnStream NewStream(c10::Device device) {
+  if (!c10::impl::hasDeviceGuardImpl(device.type())) return nullptr;
   try {
-    const c10::Stream stream =
-        c10::impl::VirtualGuardImpl(device.type()).getNewStream(device);
-    if (stream.id() == 0) return std::nullopt;  // the default one
-    return stream;
+    OwnStream stream = TakeStream(device);
+    return stream->id() == 0 ? nullptr : stream;  // 0: the default one
   } catch (const c10::Error&) {
-    return std::nullopt;  // "Backend doesn't support create a new Stream."
+    return nullptr;  // "Backend doesn't support create a new Stream."
   }
 }
 

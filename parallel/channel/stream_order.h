@@ -12,13 +12,13 @@
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 
-#include <optional>
+#include "core/device/own_stream.h"
 
 namespace tandem {
 
-// A new stream of the device; none when it works without streams, or through
-// one only.
-std::optional<c10::Stream> NewStream(c10::Device device);
+// A stream of the device's for whoever holds it; null when it works without
+// streams, or through one only.
+OwnStream NewStream(c10::Device device);
 
 // The stream on which the calling thread computes on the device.
 c10::Stream CurrentStream(c10::Device device);

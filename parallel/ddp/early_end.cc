@@ -5,14 +5,14 @@
 
 namespace tandem {
 
-absl::Status ExplainEarlyEnd(const absl::Status& status, int64_t steps) {
+absl::Status ExplainEarlyEnd(const absl::Status& status, int64_t backwards) {
   // As the backend and the collective check say it.
   const bool has_left = absl::IsUnavailable(status) &&
                         absl::EndsWith(status.message(), "left the group");
   if (!has_left) return status;
   return absl::UnavailableError(absl::StrCat(
-      status.message(), ": it took part in ", steps,
-      " steps, and this is step ", steps + 1,
+      status.message(), ": it took part in ", backwards,
+      " averaged backwards, and this is number ", backwards + 1,
       " here; give every rank as many batches, or use Join (docs/join.md)"));
 }
 

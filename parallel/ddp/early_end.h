@@ -9,10 +9,11 @@
 
 namespace tandem {
 
-// An error in the step that comes after `steps` others, with the numbers and
-// what to do, if it is that another rank has left: nothing failed there, its
-// batches have come to an end.
-absl::Status ExplainEarlyEnd(const absl::Status& status, int64_t steps);
+// An error of the backward whose gradients are to be averaged after those of
+// `backwards` others, with the numbers and what to do, if it is that another
+// rank has left: nothing failed there, its batches have come to an end. A step
+// may have several such backwards, and a batch none (no_sync).
+absl::Status ExplainEarlyEnd(const absl::Status& status, int64_t backwards);
 
 }  // namespace tandem
 

@@ -52,8 +52,9 @@ AdamStep StepOf(const Options& options, bool decoupled, int64_t step,
   const auto count = static_cast<double>(step);
   AdamStep its;
   its.learning_rate = static_cast<float>(learning_rate);
-  its.beta1 = static_cast<float>(options.beta1);
+  its.rest_of_beta1 = static_cast<float>(1 - options.beta1);
   its.beta2 = static_cast<float>(options.beta2);
+  its.rest_of_beta2 = static_cast<float>(1 - options.beta2);
   its.eps = static_cast<float>(options.eps);
   its.weight_decay = static_cast<float>(options.weight_decay);
   its.decoupled = decoupled;

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/multiply_in_place.h"
+#include "core/base/status_macros.h"
 #include "core/vector/power_sum.h"
 
 namespace tandem {
@@ -42,20 +44,19 @@ void AppendSums(const FlatBuffer& buffer, double p,
   }
 }
 
-double Norm(const std::vector<GradientSum>& sums, double p) {
+std::vector<double> NumbersOf(const std::vector<GradientSum>& sums) {
   std::vector<double> numbers;
   for (const GradientSum& each : sums) numbers.push_back(each.sum);
-  return NormOfSums(numbers, p);
+  return numbers;
 }
 
 absl::Status CheckFinite(const std::vector<GradientSum>& sums, double norm,
                          double norm_type) {
-  if (std::isfinite(norm)) return absl::OkStatus();
   for (const GradientSum& each : sums) {
     if (std::isfinite(each.sum)) continue;
     return NonFiniteNormError(norm, norm_type, each.slot->name);
   }
-  return NonFiniteNormError(norm, norm_type, "");
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -85,25 +86,18 @@ absl::Status NonFiniteNormError(double norm, double norm_type,
                                 const std::string& culprit) {
   return absl::OutOfRangeError(absl::StrCat(
       "the norm (of order ", norm_type, ") of all gradients is ", norm,
-      " and cannot be clipped: ",
-      culprit.empty()
-          ? "it overflows"
-          : absl::StrCat("the gradient of ", culprit, " is not finite"),
-      "; look for the step in which the loss overflows, or turn "
+      " and cannot be clipped: the gradient of ", culprit,
+      " is not finite; look for the step in which the loss overflows, or turn "
       "error_if_nonfinite off"));
 }
 
-double NormOfSums(const std::vector<double>& sums, double p) {
-  double all = 0;
-  for (const double sum : sums) {
-    if (!std::isinf(p)) {
-      all += sum;
-    } else if (!(sum <= all)) {  // a NaN is greater than all
-      all = sum;
-      if (std::isnan(all)) break;
-    }
-  }
-  return NormOfPowerSum(all, p);
+absl::StatusOr<double> ClippingNorm(const std::vector<double>& sums, double p) {
+  if (!NormOverflows(sums, p)) return NormOfPowerSums(sums, p);
+  return absl::OutOfRangeError(absl::StrCat(
+      "the norm (of order ", p,
+      ") of all gradients is more than a double holds, and they cannot be "
+      "clipped by it, though each of them is finite; take a norm_type nearer "
+      "to 2"));
 }
 
 double ClippingDivisor(double max_norm, double norm) {
@@ -113,16 +107,25 @@ double ClippingDivisor(double max_norm, double norm) {
 
 void ScaleGradients(const FlatBufferList& buffers, double max_norm,
                     double norm) {
-  const double scale = max_norm / (norm + 1e-6);
+  double scale = max_norm / (norm + 1e-6);
   if (scale >= 1) return;  // not so for a NaN
   at::NoGradGuard no_grad;
-  for (const FlatBuffer* buffer : buffers) {
-    MultiplyInPlace(buffer->grads(), scale);
+  const auto multiply = [&](double factor) {
+    for (const FlatBuffer* buffer : buffers) {
+      MultiplyInPlace(buffer->grads(), factor);
+    }
+  };
+  // What is less than a float32 holds with all its digits is one of several.
+  for (; scale > 0 && scale < std::numeric_limits<float>::min();
+       scale *= 0x1p100) {
+    multiply(0x1p-100);
   }
+  multiply(scale);
 }
 
 double GradientNorm(const FlatBufferList& buffers, double norm_type) {
-  return Norm(GradientSums(buffers, norm_type), norm_type);
+  return NormOfPowerSums(NumbersOf(GradientSums(buffers, norm_type)),
+                         norm_type);
 }
 
 double ClipGradientNorm(const FlatBufferList& buffers, double max_norm) {
@@ -145,10 +148,10 @@ absl::StatusOr<double> ClipGradientNorm(const FlatBufferList& buffers,
   }
   const std::vector<GradientSum> sums =
       GradientSums(buffers, options.norm_type);
-  const double norm = Norm(sums, options.norm_type);
+  TANDEM_ASSIGN_OR_RETURN(const double norm,
+                          ClippingNorm(NumbersOf(sums), options.norm_type));
   if (options.error_if_nonfinite) {
-    const absl::Status finite = CheckFinite(sums, norm, options.norm_type);
-    if (!finite.ok()) return finite;
+    TANDEM_RETURN_IF_ERROR(CheckFinite(sums, norm, options.norm_type));
   }
   ScaleGradients(buffers, options.max_norm, norm);
   return norm;

@@ -29,15 +29,18 @@ namespace tandem {
 // with millions of elements.) Requires norm_type > 0.
 double GradientNorm(const FlatBufferList& buffers, double norm_type = 2);
 
-// What such a norm is made of: for each gradient that has elements the sum of
-// its elements' powers, or their greatest magnitude, in the order of positions;
-// and the norm of sums that are in the order of a model's parameters.
+// What such a norm is made of: for each gradient that has elements its
+// PowerSums, in the order of positions.
 struct GradientSum {
   const FlatSlot* slot;
   double sum;
 };
 std::vector<GradientSum> GradientSums(const FlatBufferList& buffers, double p);
-double NormOfSums(const std::vector<double>& sums, double p);
+
+// The norm to clip by: NormOfPowerSums of such sums, in the order of a model's
+// parameters. OutOfRange where it overflows though no gradient does: scaled by
+// that, all of them would be zero.
+absl::StatusOr<double> ClippingNorm(const std::vector<double>& sums, double p);
 
 // The same of one buffer for p = 2, in its own order, for later: on its device,
 // float64, without the host's waiting for it. Undefined without gradients.
@@ -48,7 +51,7 @@ struct GradientSquares {
 GradientSquares SquaresOf(const FlatBuffer& buffer);
 
 // OutOfRange: such a norm, which is not finite, cannot be clipped. `culprit` is
-// the parameter whose gradient is not finite; empty: none, the norm overflows.
+// the parameter whose gradient is not finite.
 absl::Status NonFiniteNormError(double norm, double norm_type,
                                 const std::string& culprit);
 
@@ -72,9 +75,9 @@ struct ClipNormOptions {
   bool error_if_nonfinite = false;
 };
 
-// The same. InvalidArgument unless max_norm > 0 and norm_type > 0; with
-// error_if_nonfinite OutOfRange for a norm that is not finite: the
-// message names the first parameter with such a gradient, and nothing changes.
+// The same. InvalidArgument unless max_norm > 0 and norm_type > 0; OutOfRange
+// where the norm overflows, and with error_if_nonfinite where a gradient is not
+// finite: the message names the first parameter with one. Nothing changes then.
 // After averaging this happens on all ranks alike.
 absl::StatusOr<double> ClipGradientNorm(const FlatBufferList& buffers,
                                         const ClipNormOptions& options);

@@ -6,18 +6,25 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 namespace tandem {
 namespace {
 
-// The fused kernels divide by a float32.
+// The fused kernels divide by a float32: what that does not hold is one of
+// several.
 std::optional<at::Tensor> DivisorFor(const FlatBuffer& buffer, double divisor) {
   const at::Tensor& grads = buffer.grads();
   if (divisor == 1) return std::nullopt;
   if (grads.scalar_type() == at::kDouble) {
     grads.div_(divisor);
     return std::nullopt;
+  }
+  for (; std::isfinite(divisor) && divisor > std::numeric_limits<float>::max();
+       divisor /= 0x1p100) {
+    grads.div_(0x1p100);
   }
   return at::full({}, divisor, grads.options().dtype(at::kFloat));
 }

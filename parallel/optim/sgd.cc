@@ -40,7 +40,7 @@ class Sgd : public Optimizer {
     SgdStep step;
     step.learning_rate = static_cast<float>(learning_rate);
     step.momentum = static_cast<float>(options_.momentum);
-    step.dampening = static_cast<float>(options_.dampening);
+    step.rest_of_dampening = static_cast<float>(1 - options_.dampening);
     step.weight_decay = static_cast<float>(options_.weight_decay);
     step.nesterov = options_.nesterov;
     step.is_first = range.steps == 0;

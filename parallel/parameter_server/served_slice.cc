@@ -104,7 +104,7 @@ absl::StatusOr<std::optional<GradientNorms>> ServedSlice::Norms() const {
   for (const GradientSum& each : GradientSums(buffers_, p)) {
     sums[static_cast<size_t>(each.slot->position)] = each.sum;
   }
-  const double norm = NormOfSums(sums, p);
+  TANDEM_ASSIGN_OR_RETURN(const double norm, ClippingNorm(sums, p));
   if (options_.error_if_nonfinite && !std::isfinite(norm)) {
     std::string culprit;
     for (size_t i = 0; i < sums.size() && culprit.empty(); ++i) {

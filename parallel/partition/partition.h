@@ -74,12 +74,15 @@ absl::StatusOr<Cuts> PartitionModel(const BalanceRule& rule,
 struct StageMemory {
   int64_t state = 0;        // a tied weight once
   int64_t activations = 0;  // of all microbatches alive, with their inputs
+  // What an evaluation has instead of these (EvaluationBytes), at most.
+  int64_t evaluation = 0;
 };
 std::vector<StageMemory> StageMemories(
     const ModelProfile& profile, const Cuts& cuts, const Schedule& schedule,
     ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever);
 
-// By device: its stages' state, and what they keep at once, at most.
+// By device: its stages' state, and what they keep at once in a step or have in
+// an evaluation, at most.
 std::vector<int64_t> DeviceMemories(
     const ModelProfile& profile, const Cuts& cuts, const Schedule& schedule,
     ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever);

@@ -50,6 +50,13 @@ int64_t StateOf(const ModelProfile& profile, const LayerRange& part) {
   return state;
 }
 
+// Of a stage's layers: they are computed one after the other.
+int64_t EvaluationOf(const std::vector<int64_t>& layers,
+                     const LayerRange& part) {
+  return *std::max_element(layers.begin() + part.begin,
+                           layers.begin() + part.end);
+}
+
 }  // namespace
 
 std::vector<StageMemory> StageMemories(const ModelProfile& profile,
@@ -57,10 +64,12 @@ std::vector<StageMemory> StageMemories(const ModelProfile& profile,
                                        const Schedule& schedule,
                                        ActivationCheckpointing checkpointing) {
   const std::vector<StageKeeps> keeps = KeptBy(profile, cuts);
+  const std::vector<int64_t> evaluation = EvaluationBytes(profile);
   std::vector<StageMemory> stages;
   for (const LayerRange& part :
        PartsOf(cuts, static_cast<int64_t>(profile.layers.size()))) {
-    stages.push_back({StateOf(profile, part), 0});
+    stages.push_back(
+        {StateOf(profile, part), 0, EvaluationOf(evaluation, part)});
   }
   for (const BalanceDevice& device :
        KeptMicrobatches(schedule, checkpointing)) {
@@ -81,12 +90,16 @@ std::vector<int64_t> DeviceMemories(const ModelProfile& profile,
   const std::vector<StageKeeps> keeps = KeptBy(profile, cuts);
   const std::vector<LayerRange> parts =
       PartsOf(cuts, static_cast<int64_t>(profile.layers.size()));
+  const std::vector<int64_t> evaluation = EvaluationBytes(profile);
   std::vector<int64_t> devices;
   for (const BalanceDevice& device :
        KeptMicrobatches(schedule, checkpointing)) {
     int64_t state = 0;
-    for (int stage : device.parts) state += StateOf(profile, parts[stage]);
     int64_t most = 0;
+    for (int stage : device.parts) {
+      state += StateOf(profile, parts[stage]);
+      most = std::max(most, EvaluationOf(evaluation, parts[stage]));
+    }
     for (const auto& moment : device.moments) {
       int64_t kept = 0;
       for (size_t i = 0; i < moment.size(); ++i) {

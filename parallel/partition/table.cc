@@ -59,6 +59,10 @@ std::string NamesOf(const ModelOutline& model, const LayerRange& part) {
   return absl::StrCat(first, " to ", model.names[part.end - 1]);
 }
 
+bool IsEvaluated(const ModelProfile& profile) {
+  return profile.evaluation_scale > 0;
+}
+
 // The cells of each stage that a profile gives.
 std::vector<Row> Measured(const ModelProfile& profile, const Cuts& cuts,
                           const Schedule& schedule,
@@ -74,15 +78,18 @@ std::vector<Row> Measured(const ModelProfile& profile, const Cuts& cuts,
   const std::vector<int> alive = MicrobatchesAlive(schedule);
   std::vector<Row> cells;
   for (size_t s = 0; s < costs.size(); ++s) {
-    cells.push_back(
-        {Milliseconds(costs[s].forward),
-         Milliseconds(costs[s].backward_input + costs[s].backward_weight),
-         FormatBytes(memory[s].state),
-         keeps_all ? absl::StrCat(alive[s], " x ",
-                                  FormatBytes(memory[s].activations /
-                                              std::max(alive[s], 1)))
-                   : FormatBytes(memory[s].activations),
-         FormatBytes(memory[s].state + memory[s].activations)});
+    Row row = {Milliseconds(costs[s].forward),
+               Milliseconds(costs[s].backward_input + costs[s].backward_weight),
+               FormatBytes(memory[s].state),
+               keeps_all ? absl::StrCat(alive[s], " x ",
+                                        FormatBytes(memory[s].activations /
+                                                    std::max(alive[s], 1)))
+                         : FormatBytes(memory[s].activations)};
+    if (IsEvaluated(profile)) row.push_back(FormatBytes(memory[s].evaluation));
+    row.push_back(
+        FormatBytes(memory[s].state +
+                    std::max(memory[s].activations, memory[s].evaluation)));
+    cells.push_back(row);
   }
   return cells;
 }
@@ -92,8 +99,9 @@ std::string Stages(const ModelOutline& model, const Cuts& cuts,
   Row head = {"stage", "device", "layers", "parameters"};
   std::vector<Row> measured;
   if (model.profile.has_value()) {
-    Append(head,
-           {"forward ms", "backward ms", "state", "activations", "memory"});
+    Append(head, {"forward ms", "backward ms", "state", "activations"});
+    if (IsEvaluated(*model.profile)) head.push_back("evaluation");
+    head.push_back("memory");
     measured = Measured(*model.profile, cuts, schedule, devices);
   }
   std::vector<Row> rows = {head};
@@ -114,7 +122,7 @@ std::string Stages(const ModelOutline& model, const Cuts& cuts,
   return TextTable(rows);
 }
 
-// Of one microbatch in all its stages; and the most that it keeps.
+// Of one microbatch in all its stages; and the most that it holds.
 std::string Devices(const ModelProfile& profile, const Cuts& cuts,
                     const Schedule& schedule, const PipelineDevices& devices,
                     const std::vector<double>& stage_times) {

@@ -1,6 +1,8 @@
 #include "parallel/profile/model_profile.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 
 namespace tandem {
 namespace {
@@ -15,14 +17,29 @@ double TimeOf(const ModelProfile& profile) {
 
 }  // namespace
 
-std::vector<LayerCost> CostsOf(const ModelProfile& profile) {
-  std::vector<LayerCost> costs;
+std::vector<int64_t> EvaluationBytes(const ModelProfile& profile) {
+  std::vector<int64_t> bytes;
   int64_t input_bytes = profile.input_bytes;
   for (const LayerProfile& layer : profile.layers) {
+    const int64_t in_training =
+        input_bytes + layer.output_bytes + layer.activation_bytes;
+    bytes.push_back(static_cast<int64_t>(std::ceil(
+        profile.evaluation_scale * static_cast<double>(in_training))));
+    input_bytes = layer.output_bytes;
+  }
+  return bytes;
+}
+
+std::vector<LayerCost> CostsOf(const ModelProfile& profile) {
+  const std::vector<int64_t> evaluation = EvaluationBytes(profile);
+  std::vector<LayerCost> costs;
+  int64_t input_bytes = profile.input_bytes;
+  for (size_t i = 0; i < profile.layers.size(); ++i) {
+    const LayerProfile& layer = profile.layers[i];
     costs.push_back({layer.forward,
                      layer.backward_input + layer.backward_weight,
                      layer.state_bytes, layer.activation_bytes,
-                     layer.output_bytes, input_bytes});
+                     layer.output_bytes, input_bytes, evaluation[i]});
     input_bytes = layer.output_bytes;
   }
   return costs;

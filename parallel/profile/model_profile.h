@@ -41,7 +41,15 @@ struct LayerProfile {
 struct ModelProfile {
   int64_t input_bytes = 0;  // the first layer's, and further inputs
   std::vector<LayerProfile> layers;
+  // How many times as many samples a microbatch of an evaluation has; 0:
+  // nothing is evaluated.
+  double evaluation_scale = 0;
 };
+
+// By layer: what is there at once while an evaluation computes it, beside the
+// state. Without a graph that is its input, its output and what it makes on the
+// way, of one microbatch.
+std::vector<int64_t> EvaluationBytes(const ModelProfile& profile);
 
 // For CutsByTime.
 std::vector<LayerCost> CostsOf(const ModelProfile& profile);

@@ -1,7 +1,9 @@
 // How a MeshStrategy comes about.
 
 #include <ATen/ops/zeros.h>
+#include <glog/logging.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -189,6 +191,16 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
   for (const auto& stage : executor_->stages()) {
     if (stage != nullptr) modes_.emplace_back(stage->layers());
   }
+  LOG_IF(WARNING, std::all_of(modes_.begin(), modes_.end(),
+                              [](const TrainingModes& each) {
+                                return each.NoneTrains();
+                              }) &&
+                      !modes_.empty())
+      << "all modules of this rank are in evaluation mode, and stay in it "
+         "while "
+         "they are trained: dropout does nothing, and BatchNorm normalises by "
+         "the statistics that it has; call train() on the model before the "
+         "strategy is made";
   TANDEM_RETURN_IF_ERROR(MakeTrainedStages(tied));
   TANDEM_RETURN_IF_ERROR(CountParameters());
   TANDEM_ASSIGN_OR_RETURN(

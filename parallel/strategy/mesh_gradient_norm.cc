@@ -12,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/mesh/mesh.h"
+#include "core/vector/power_sum.h"
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
 
@@ -110,7 +111,7 @@ absl::StatusOr<std::optional<double>> MeshStrategyImpl::ReadNorm(
           return absl::StrCat("the norm of the gradients of step ", number);
         }));
   }
-  return std::optional<double>(NormOfSums({sums, sums + count}, 2));
+  return std::optional<double>(NormOfPowerSums({sums, sums + count}, 2));
 }
 
 }  // namespace tandem

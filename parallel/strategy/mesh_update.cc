@@ -2,6 +2,7 @@
 
 #include <ATen/Tensor.h>
 #include <ATen/ops/zeros.h>
+#include <glog/logging.h>
 
 #include <algorithm>
 #include <cmath>
@@ -80,8 +81,10 @@ absl::StatusOr<GradientNorms> MeshStrategyImpl::NormsOfAll() {
         all, [] { return "the norm of the gradients"; }));
   }
   GradientNorms norms;
-  norms.averaged = NormOfSums({sums, sums + count}, p);
-  norms.own = NormOfSums({sums + count, sums + 2 * count}, p);
+  TANDEM_ASSIGN_OR_RETURN(norms.averaged,
+                          ClippingNorm({sums, sums + count}, p));
+  TANDEM_ASSIGN_OR_RETURN(norms.own,
+                          ClippingNorm({sums + count, sums + 2 * count}, p));
   for (const double norm : {norms.averaged, norms.own}) {
     if (!options_.error_if_nonfinite || std::isfinite(norm)) continue;
     TANDEM_ASSIGN_OR_RETURN(const std::string culprit, NonFiniteGradient(all));
@@ -90,7 +93,7 @@ absl::StatusOr<GradientNorms> MeshStrategyImpl::NormsOfAll() {
   return norms;
 }
 
-// Which parameter's gradient is not finite; empty: none. Every rank of the
+// Which parameter's gradient is not finite, of which one is. Every rank of the
 // pipeline sees the same sums, and one of them knows the name.
 absl::StatusOr<std::string> MeshStrategyImpl::NonFiniteGradient(
     const at::Tensor& sums) const {
@@ -98,7 +101,7 @@ absl::StatusOr<std::string> MeshStrategyImpl::NonFiniteGradient(
   const auto* const end = values + sums.numel();
   const auto* const found =
       std::find_if(values, end, [](double sum) { return !std::isfinite(sum); });
-  if (found == end) return std::string();
+  CHECK(found != end);
   const std::string mine = NameOfParameter(
       (found - values) % first_parameters_.back(), stages_, first_parameters_);
   if (groups_.pipe() == nullptr) return mine;

@@ -12,10 +12,12 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "datasets/gunzip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/testing/log_lines.h"
 #include "tests/datasets/files.h"
 
 namespace tandem {
@@ -170,11 +172,28 @@ TEST(GunzipTest, SeveralMembersAreOneFile) {
   EXPECT_EQ(*content, "one two");
 }
 
-TEST(GunzipTest, BytesBehindPackedDataAreIgnored) {
-  const absl::StatusOr<std::string> content =
-      Content(WriteTestFile("tail", Gzip("one") + "tail"), 100);
-  ASSERT_TRUE(content.ok()) << content.status();
-  EXPECT_EQ(*content, "one");
+TEST(GunzipTest, BytesBehindPackedDataAreIgnoredAndSaid) {
+  const std::string long_content = Pixels(3'000'001);
+  for (const auto& [packed, unpacked] :
+       {std::pair<std::string, std::string>(Gzip("one"), "one"),
+        {Gzip("one ") + Gzip("two"), "one two"},
+        {Gzip(long_content), long_content}}) {
+    for (const std::string& tail :
+         {std::string("tail"), std::string("t"), std::string(200'000, '\0')}) {
+      LogLines log;
+      const absl::StatusOr<std::string> content =
+          Content(WriteTestFile("tail", packed + tail), 4'000'000);
+      ASSERT_TRUE(content.ok()) << content.status();
+      EXPECT_EQ(*content, unpacked);
+      EXPECT_THAT(log.lines(),
+                  ElementsAre(testing::AllOf(
+                      HasSubstr("/tail: "),
+                      HasSubstr(absl::StrCat(": ", tail.size(), " byte")))));
+    }
+    LogLines log;
+    ASSERT_TRUE(Content(WriteTestFile("whole", packed), 4'000'000).ok());
+    EXPECT_THAT(log.lines(), testing::IsEmpty());
+  }
 }
 
 TEST(GunzipTest, ASecondMemberThatIsDamagedOrTruncatedIsAnError) {

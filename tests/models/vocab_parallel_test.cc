@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/model/layer_list.h"
+#include "core/testing/device_types.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
@@ -213,6 +214,22 @@ TEST(VocabPartFunctionTest, ATargetThatIsNoClassIsRefused) {
         CrossEntropyOfVocabParts(parts, o.targets, target).losses;
     EXPECT_EQ(losses[3].item<double>(), 0);
     EXPECT_GT(losses[2].item<double>(), 0);
+  }
+}
+
+// The host would have to wait for the device to know of it.
+TEST(VocabPartFunctionTest, OnADeviceTheLossOfSuchATargetIsNoNumber) {
+  for (const c10::DeviceType type : DeviceTypesToTest()) {
+    if (type == c10::kCPU) continue;
+    const c10::Device device = DevicesToTest(type, 1).front();
+    Operands o;
+    o.targets[3] = -100;
+    o.x = o.x.detach().to(device);
+    o.weight = o.weight.detach().to(device);
+    o.targets = o.targets.to(device);
+    const at::Tensor losses =
+        CrossEntropyOfVocabParts(o.InParts(4), o.targets, std::nullopt).losses;
+    EXPECT_TRUE(losses.cpu().isnan().equal(at::arange(9, at::kLong).eq(3)));
   }
 }
 

@@ -13,10 +13,15 @@ OwnValues::OwnValues(FlatBufferList buffers, std::vector<at::Tensor> others)
     : buffers_(std::move(buffers)), others_(std::move(others)) {
   const at::NoGradGuard no_grad;
   const MemoryCategoryScope category(MemoryCategory::kTemporaries);
+  // The host's memory: a device may be full.
+  const auto kept = [](const at::Tensor& tensor) {
+    return tensor.to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false,
+                     /*copy=*/true);
+  };
   for (const FlatBuffer* buffer : buffers_) {
-    values_.push_back(buffer->values().clone());
+    values_.push_back(kept(buffer->values()));
   }
-  for (const at::Tensor& each : others_) copies_.push_back(each.clone());
+  for (const at::Tensor& each : others_) copies_.push_back(kept(each));
 }
 
 void OwnValues::Restore() const {

@@ -208,6 +208,9 @@ TEST(OpenTokenizerTest, WhatEndsATextIsSaidBesideTheTokenizer) {
     EXPECT_EQ(end(folder), 1000);
     EXPECT_EQ(end(path), 1000);
   }
+  write("tokenizer_config.json", "{\n\"eos_token\": None}");
+  EXPECT_THAT(ErrorOf(folder), HasSubstr("tokenizer_config.json is no JSON "
+                                         "object: line 2 has 'None'"));
   write("tokenizer_config.json", "[]");
   EXPECT_THAT(ErrorOf(folder), HasSubstr("tokenizer_config.json is no JSON"));
 }

@@ -133,6 +133,14 @@ TEST(ModelConfigTest, OlderRotaryFieldsAreRead) {
       WriteModelConfig(ReadModelConfig(ConfigOf("llama_tied_grouped"))->model));
 }
 
+// As Python's json.dump writes it.
+TEST(ModelConfigTest, WhatIsNoJsonIsSaidWithItsLine) {
+  const auto read = ReadModelConfig(
+      "{\"model_type\": \"llama\",\n \"some_limit\": [0.0, Infinity]}");
+  EXPECT_EQ(read.status().message(),
+            "it is no JSON object: line 2 has 'Infinity'");
+}
+
 struct Refusal {
   std::string folder, key, value, message;
 };

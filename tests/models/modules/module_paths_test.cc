@@ -69,6 +69,8 @@ TEST(ModulePathsTest, WhatDoesNotFitIsNamed) {
               AllOf(HasSubstr("'layers.*' matches nothing"),
                     HasSubstr("embed, blocks, act, head")));
   EXPECT_THAT(ErrorOf(net, {"act.*"}), HasSubstr("'act' has no children"));
+  EXPECT_THAT(ErrorOf(net, {"blocks.first"}),
+              HasSubstr("'blocks' has 0, 1, 2, 3, 4, 5, 6, 7 and 3 more"));
   EXPECT_THAT(
       ErrorOf(net, {"embed", "blocks.*", "act"}),
       AllOf(HasSubstr("no pattern names 'head'"), HasSubstr("'!head'")));

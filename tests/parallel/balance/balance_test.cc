@@ -78,6 +78,30 @@ TEST(CutsByTime, KeepsToTheDevicesMemory) {
   EXPECT_THAT(*CutsByTime(layers, 2, options), ElementsAre(1));
 }
 
+// State and the largest layer's, wherever in a part that stands.
+TEST(CutsByTime, AnEvaluationFitsIntoTheDevice) {
+  BalanceOptions options;
+  for (int64_t large = 0; large < 7; ++large) {
+    std::vector<LayerCost> layers = Times({1, 1, 1, 1, 1, 1, 1});
+    for (LayerCost& each : layers) {
+      each.state_bytes = 1;
+      each.activation_bytes = 2;
+      each.evaluation_bytes = 30;
+    }
+    layers[static_cast<size_t>(large)].evaluation_bytes = 100;
+    options.device_bytes = 107;
+    EXPECT_TRUE(CutsByTime(layers, 1, options).ok()) << large;
+    options.device_bytes = 106;
+    EXPECT_EQ(CutsByTime(layers, 1, options).status().code(),
+              absl::StatusCode::kResourceExhausted)
+        << large;
+    options.device_bytes = 101;  // it is alone in its part
+    const bool at_an_end = large == 0 || large == 6;
+    EXPECT_EQ(CutsByTime(layers, 2, options).ok(), at_an_end) << large;
+    EXPECT_TRUE(CutsByTime(layers, 3, options).ok()) << large;
+  }
+}
+
 // All ways to cut, one by one.
 double BestByTrying(const std::vector<LayerCost>& layers, int64_t parts,
                     const BalanceOptions& options, Cuts cuts = {}) {

@@ -40,13 +40,21 @@ TEST(StepFormTest, SaysWhatDiffers) {
   EXPECT_EQ(Said(StepOf({2, 2}), StepOf({2, 1})),
             "ranks 4 and 5 of one replica have batches of 4 and 3 samples: "
             "give them the same");
-  EXPECT_THAT(Said(StepOf({2, 2}), StepOf({2, 1, 1})),
-              HasSubstr("cut their batch of 4 samples into 2 and 3 "
-                        "microbatches"));
-  EXPECT_NE(Said(StepOf({1, 2}), StepOf({2, 1})), "");
+  EXPECT_EQ(Said(StepOf({2, 2}), StepOf({2, 1, 1})),
+            "ranks 4 and 5 of one replica cut their batch of 4 samples into "
+            "microbatches of 2, 2 and of 2, 1, 1: cut it alike");
+  EXPECT_THAT(Said(StepOf({1, 2}), StepOf({2, 1})),
+              HasSubstr("batch of 3 samples into microbatches of 1, 2 and of "
+                        "2, 1: "));
   EXPECT_THAT(Said(StepOf({2}, 7), StepOf({2}, ~uint64_t{0})),
               StartsWith("ranks 4 and 5 of one replica have batches of other "
                          "samples"));
+}
+
+TEST(StepFormTest, SaysHowManyMoreThereAre) {
+  const std::vector<int64_t> ones(20, 1);
+  EXPECT_THAT(Said(StepOf(ones), StepOf({20})),
+              HasSubstr("1, 1, 1 and 4 more and of 20: "));
 }
 
 }  // namespace

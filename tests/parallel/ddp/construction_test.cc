@@ -186,6 +186,21 @@ TEST(DdpOptionsCheck, ATiedWeightIsIgnoredByAnyOfItsNames) {
               HasSubstr("nothing to train together"));
 }
 
+TEST(DdpOptionsCheck, ATiedWeightIsInTheGroupOfAnyOfItsNames) {
+  const at::Tensor tied = at::full({2}, 1.).requires_grad_(true);
+  const at::Tensor other = at::full({2}, 1.).requires_grad_(true);
+  DistributedDataParallelOptions options;
+  options.optimizer_group = [](const std::string& name) -> int64_t {
+    return name == "second" ? 1 : 0;
+  };
+  const auto group =
+      WithFirstNames(options,
+                     {{"first", tied}, {"other", other}, {"second", tied}})
+          .optimizer_group;
+  EXPECT_EQ(group("first"), 1);
+  EXPECT_EQ(group("other"), 0);
+}
+
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpConstruction);
 
 }  // namespace

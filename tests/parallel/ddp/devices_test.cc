@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/checkpoint/stored_tensors.h"
+#include "core/device/own_stream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/channel/copy_channel.h"
@@ -281,11 +282,12 @@ TEST_P(DdpDevices, OptimizerStateOfOneDeviceServesTwo) {
 // on which stream those gradients are made.
 TEST_P(DdpDevices, WorkOnStreamsOfTheUsersOwn) {
   OnRanks(2, [](Communicator& world) -> absl::Status {
+    std::vector<OwnStream> own;
     std::vector<c10::Stream> streams;
     for (int i : {0, 1}) {
-      const auto stream = NewStream(TestDevice(i));
-      if (!stream) return absl::OkStatus();  // it works without
-      streams.push_back(*stream);
+      own.push_back(NewStream(TestDevice(i)));
+      if (own.back() == nullptr) return absl::OkStatus();  // it works without
+      streams.push_back(*own.back());
     }
     const c10::MultiStreamGuard guard(streams);
     for (int again = 0; again < 4; ++again) {

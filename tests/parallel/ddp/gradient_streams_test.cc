@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/status_macros.h"
+#include "core/device/own_stream.h"
 #include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 #include "parallel/channel/stream_order.h"
@@ -25,10 +26,11 @@ class GradientStreamsTest : public DeviceTypeTest {};
 // on one, and starts the bucket of `a`, whose gradient is still computed on
 // another.
 absl::Status TrainOnStreams(Communicator& group) {
+  std::vector<OwnStream> own;
   std::vector<std::vector<c10::Stream>> streams(2);
   for (int i : {0, 1}) {
-    const auto stream = NewStream(TestDevice(i));
-    if (stream) streams[i].push_back(*stream);
+    own.push_back(NewStream(TestDevice(i)));
+    if (own.back() != nullptr) streams[i].push_back(*own.back());
   }
   NamedTensors parameters;
   FlatBuffers flat;

@@ -168,7 +168,7 @@ TEST_P(DdpMistakes, AStepWithoutBackwardStepsNothingAndSaysSo) {
 }
 
 // With fewer batches: what it has done, what this one is at, and what to do.
-TEST_P(DdpMistakes, ARankThatEndsEarlyIsToldOfWithTheSteps) {
+TEST_P(DdpMistakes, ARankThatEndsEarlyIsToldOfWithTheBackwards) {
   OnRanks(2, [&](Communicator& world) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Tied>(world));
     for (int step = 0; step < 2; ++step) {
@@ -184,8 +184,8 @@ TEST_P(DdpMistakes, ARankThatEndsEarlyIsToldOfWithTheSteps) {
     // Gloo does not know whether it has left or died.
     if (world.backend() == "shm") {
       EXPECT_THAT(status.message(),
-                  AllOf(HasSubstr("it took part in 2 steps, and this is step 3 "
-                                  "here"),
+                  AllOf(HasSubstr("it took part in 2 averaged backwards, and "
+                                  "this is number 3 here"),
                         HasSubstr("Join")));
     }
     return absl::OkStatus();

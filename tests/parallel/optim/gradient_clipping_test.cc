@@ -190,11 +190,59 @@ TEST_P(GradientClippingTest,
   EXPECT_TRUE(std::isnan(twins.flat[7].grad()[0].item<float>()));
 }
 
+TEST_P(GradientClippingTest, ANormThatIsNoNumberHasNoSign) {
+  const absl::Status status = NonFiniteNormError(-std::nan(""), 2, "w");
+  EXPECT_TRUE(absl::StrContains(status.message(), "gradients is nan and"))
+      << status;
+}
+
 TEST_P(GradientClippingTest, ErrorIfNonfiniteLetsFiniteOnesThrough) {
   Twins twins({at::full({4}, 2.)});
   const ClipNormOptions options = {1, 2, true};
   EXPECT_EQ(*ClipGradientNorm(twins.buffers, options), 4);
   EXPECT_NEAR(twins.flat[0].grad()[0].item<float>(), 0.5, 1e-6);
+}
+
+// Powers of 1e360, and of nearly 0.
+TEST_P(GradientClippingTest, PowersMayBeMoreThanADoubleHolds) {
+  Twins large({at::full({4}, 1e36), at::full({5}, 1e36)});
+  const absl::StatusOr<double> norm =
+      ClipGradientNorm(large.buffers, ClipNormOptions{1, 10});
+  ASSERT_TRUE(norm.ok()) << norm.status();
+  EXPECT_NEAR(*norm / 1e36, std::pow(9, 0.1), 1e-6);
+  for (const at::Tensor& each : large.flat) {
+    EXPECT_NEAR(each.grad()[0].item<float>(), std::pow(9, -0.1), 1e-6);
+  }
+  Twins small({at::full({4}, 1e-3)});
+  ASSERT_TRUE(
+      ClipGradientNorm(small.buffers, ClipNormOptions{1e-4, 1e308}).ok());
+  EXPECT_NEAR(small.flat[0].grad()[0].item<float>(), 1e-4, 1e-6);
+}
+
+// 40,000^10, which float32 does not hold, and 2000^100, which no double does.
+TEST_P(GradientClippingTest, ANormThatIsTooLargeIsRefusedOrScalesAllTheSame) {
+  Twins many({at::full({40000}, 1e10)});
+  const double all = std::pow(40000., 10.) * 1e10;
+  const absl::StatusOr<double> norm =
+      ClipGradientNorm(many.buffers, ClipNormOptions{1e50, 0.1});
+  ASSERT_TRUE(norm.ok()) << norm.status();
+  EXPECT_NEAR(*norm / all, 1, 1e-6);
+  EXPECT_NEAR(many.flat[0].grad()[0].item<float>() / (1e60 / all), 1, 1e-5);
+
+  Twins twins({at::full({2000}, 2.)});
+  const absl::Status status =
+      ClipGradientNorm(twins.buffers, ClipNormOptions{1, 0.01}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_TRUE(absl::StrContains(status.message(), "though each of them is"))
+      << status;
+  EXPECT_EQ(twins.flat[0].grad()[0].item<float>(), 2);
+}
+
+// The factor is of fewer digits than float32's.
+TEST_P(GradientClippingTest, ScalesByLessThanAFloatHolds) {
+  Twins twins({at::full({4}, 0x1p126)});
+  ScaleGradients(twins.buffers, 1, 3e42);
+  EXPECT_NEAR(twins.flat[0].grad()[0].item<float>() * 3e42 / 0x1p126, 1, 1e-6);
 }
 
 TEST_P(GradientClippingTest, NamesTheOptionThatIsWrong) {

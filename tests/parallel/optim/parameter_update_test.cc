@@ -118,6 +118,18 @@ TEST(ParameterUpdateTest, ANormThatIsNotFiniteMakesGradientsNanOrZero) {
   }
 }
 
+// 1e43 is more than a float32 holds.
+TEST(ParameterUpdateTest, ClipsByAnyNormThatIsFinite) {
+  Model model;
+  UpdateOptions options;
+  options.clip_norm = 1;
+  auto update = ParameterUpdate::Create(options, model.buffers);
+  ASSERT_TRUE(update.ok()) << update.status();
+  model.Backward(0x1p126);
+  ASSERT_TRUE(update->Step(1, GradientNorms{1e43, 1e43}).ok());
+  EXPECT_NEAR(model.w.grad()[0].item<double>() * 1e43 / 0x1p126, 1, 1e-6);
+}
+
 TEST(ParameterUpdateTest, AParameterThatWasReplacedIsNamed) {
   Model model;
   auto update = ParameterUpdate::Create({}, model.buffers);

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
@@ -146,6 +147,32 @@ TEST(ParameterServerTest, ARoundOfPushesIsAStepOfTheMean) {
   ASSERT_TRUE(found.ok()) << found.status();
   for (const auto& [name, tensor] : expected->model) {
     EXPECT_TRUE(found->model.at(name).allclose(tensor, 1e-5, 1e-7)) << name;
+  }
+}
+
+// A step of the other one, at its rate.
+TEST(ParameterServerTest, AWorkerThatSkipsAStepHasNoPartInIt) {
+  const ParameterServerOptions options = Momentum();
+  LabJob job = ServedJob(options, 1);
+  job.step = [](const LabRank& rank, const Batch& batch,
+                int) -> absl::StatusOr<Score> {
+    TANDEM_ASSIGN_OR_RETURN(const Score score,
+                            rank.strategy->ComputeGradients(batch));
+    TANDEM_RETURN_IF_ERROR(rank.rank == 1 ? rank.strategy->SkipUpdate()
+                                          : rank.strategy->Update(0.1));
+    return score;
+  };
+  const auto found = TrainInLab(ServedLayoutOf(2, options), job);
+  LabJob other = ReplicatedJob(options, 1);
+  other.share = [](int step, int) { return BatchOfWorker(step, 1); };
+  const auto expected = TrainInLab(ReplicatedLayoutOf(1), other);
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ExpectSameBits(found->optimizer, expected->optimizer);
+  for (const auto& [name, tensor] : expected->model) {
+    // Buffers are the first worker's.
+    if (absl::StrContains(name, ".running_")) continue;
+    EXPECT_TRUE(found->model.at(name).equal(tensor)) << name;
   }
 }
 

@@ -9,6 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "models/classification_loss.h"
+#include "parallel/parameter_server/worker_strategy.h"
+#include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/strategy/lab_models.h"
+#include "tests/parallel/strategy/strategy_lab.h"
+
 namespace tandem::served_layout_test {
 namespace {
 
@@ -37,6 +43,30 @@ std::vector<ServedTensor> Served(const std::vector<at::Tensor>& tensors) {
     served.push_back(each);
   }
   return served;
+}
+
+// One tensor that has two names, and two copies on the devices of two stages.
+TEST(ServedLayoutTest, ATiedWeightIsInTheGroupOfAnyOfItsNames) {
+  static constexpr char kFirst[] = "transformer.wte.weight";
+  const LayerSpecs specs = LabSpecs("gpt_tiny_tied");
+  for (const int stages : {1, 2}) {
+    const auto replica = MeshStrategy::Create(
+        specs, CrossEntropy,
+        LabOptions(LabPipeline(stages), static_cast<int64_t>(specs.size())),
+        nullptr);
+    ASSERT_TRUE(replica.ok()) << replica.status();
+    for (const std::string name : {kFirst, "lm_head.weight"}) {
+      const ReplicaTensors tensors =
+          TensorsOf(**replica, [&](const std::string& each) -> int64_t {
+            return each == name ? 1 : 0;
+          });
+      EXPECT_EQ(tensors.copies.size(), stages == 2 ? 1u : 0u);
+      for (const auto& [parameter, group] : tensors.layout.Groups()) {
+        EXPECT_EQ(group, parameter == kFirst ? 1 : 0)
+            << parameter << " by " << name << ", stages " << stages;
+      }
+    }
+  }
 }
 
 TEST(ServedLayoutTest, EveryElementIsInOneSlice) {

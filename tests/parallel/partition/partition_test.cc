@@ -201,6 +201,27 @@ TEST(Partition, CountsAStagesMemory) {
   EXPECT_EQ(stages[1].activations, 4096 + 512);
 }
 
+// Of one layer at a time its input, its output and what it makes: 5120, 12288,
+// 6144 and 3584 bytes of as many samples as in training.
+TEST(Partition, CountsAnEvaluation) {
+  ModelProfile profile = *Model().profile;
+  EXPECT_EQ(StageMemories(profile, {2}, TwoStages())[0].evaluation, 0);
+  profile.evaluation_scale = 3;
+  const auto large = StageMemories(profile, {2}, TwoStages());
+  EXPECT_EQ(large[0].evaluation, 3 * 12288);
+  EXPECT_EQ(large[1].evaluation, 3 * 6144);
+  EXPECT_THAT(DeviceMemories(profile, {2}, TwoStages()),
+              ElementsAre(1200 + 3 * 12288, 3600 + 3 * 6144));
+  profile.evaluation_scale = 0.5;  // less than training keeps
+  EXPECT_EQ(StageMemories(profile, {2}, TwoStages())[0].evaluation, 6144);
+  EXPECT_THAT(DeviceMemories(profile, {2}, TwoStages()),
+              ElementsAre(1200 + 2 * 5120, 3600 + 4608));
+  // Two stages a device: its largest layer is in one of them.
+  profile.evaluation_scale = 10;
+  EXPECT_THAT(DeviceMemories(profile, {1, 2, 3}, *ZeroBubbleV({2, 2, 4})),
+              ElementsAre(2400 + 51200, 2400 + 122880));
+}
+
 TEST(Partition, CountsTiedWeightsOnceInAStage) {
   ModelOutline model = Model();
   model.profile->layers[0].shared_state = {{0, 1000}};
@@ -232,6 +253,25 @@ TEST(Partition, ByProfileFitsTheMemory) {
   EXPECT_THAT(*CutsOf("profile", TwoStages(1), model), ElementsAre(2));
   EXPECT_THAT(*CutsOf("profile", TwoStages(1), model, devices),
               testing::AnyOf(ElementsAre(1), ElementsAre(3)));
+}
+
+TEST(Partition, ByProfileFitsTheMemoryOfAnEvaluation) {
+  ModelOutline model = Model();
+  model.profile->evaluation_scale = 3;
+  PipelineDevices devices;
+  devices.device_bytes = 1200 + 3 * 12288;  // all other cuts have more
+  EXPECT_THAT(*CutsOf("profile", TwoStages(), model, devices), ElementsAre(2));
+  --devices.device_bytes;
+  EXPECT_EQ(CutsOf("profile", TwoStages(), model, devices).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  const Schedule two_each = *ZeroBubbleV({2, 2, 4});
+  model.profile->evaluation_scale = 10;
+  devices.device_bytes = 2400 + 10 * 12288;
+  EXPECT_THAT(*CutsOf("profile", two_each, model, devices),
+              ElementsAre(1, 2, 3));
+  --devices.device_bytes;
+  EXPECT_EQ(CutsOf("profile", two_each, model, devices).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST(Partition, ByProfileKnowsTiedWeights) {
@@ -281,6 +321,18 @@ stage  device  layers        parameters  forward ms  backward ms      state  act
 slowest stage    1: 9.000 ms a microbatch
 predicted step   40.000 ms (1f1b, 4 microbatches; bubble 10.0 %; a message 0.000 ms)
 )");
+}
+
+TEST(PartitionTable, WithAnEvaluation) {
+  ModelOutline model = Model();
+  model.profile->evaluation_scale = 3;
+  const auto table = PartitionTable(model, {2}, TwoStages());
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(*table, HasSubstr(R"(
+stage  device  layers        parameters  forward ms  backward ms      state  activations  evaluation     memory
+    0       0  fc1 to relu1         100       1.500        2.500  1.172 KiB    2 x 5 KiB      36 KiB  37.17 KiB
+    1       1  fc2 to head          300       3.000        6.000  3.516 KiB  1 x 4.5 KiB      18 KiB  21.52 KiB
+)"));
 }
 
 TEST(PartitionTable, WithoutAProfile) {

@@ -232,20 +232,21 @@ TEST_F(CudaGraphsTest, ClippingOnTheDeviceHasTheSameBits) {
   RegisterStepKernels(type, nullptr);
 }
 
-// Of gradients before the device clips them, in a graph and without.
+// Before the device clips it, but of values that are, in a graph and without.
 TEST_F(CudaGraphsTest, TheNormIsThatBeforeClipping) {
   const c10::DeviceType type = SimDevices(1).front().type();
   RegisterStepKernels(type, &HostStepKernels());
   constexpr double kClip = 0.05;
   for (const bool halves : {false, true}) {
     SCOPED_TRACE(halves);
-    const auto job_of = [&](double clip_norm) {
+    const auto job_of = [&](double clip_norm, double clip_value = 0) {
       Job job;
       job.measures_norm = true;
       job.change = [=](auto& o) {
         if (halves) InHalf(1 << 10, AdamWOptions())(o);
         if (halves) o.grad_scaler->growth_interval = 100;
         o.clip_norm = clip_norm;
+        o.clip_value = clip_value;
       };
       return job;
     };
@@ -256,6 +257,10 @@ TEST_F(CudaGraphsTest, TheNormIsThatBeforeClipping) {
     EXPECT_EQ(expected.norms[0], without.norms[0]);
     EXPECT_EQ(found.norms, expected.norms);
     for (const auto& norm : found.norms) EXPECT_GT(norm, 2 * kClip);
+    const Outcome by_value = Train(job_of(kClip, 1e-5), /*graphs=*/true);
+    EXPECT_EQ(by_value.replays, kSteps - kWarmUp);
+    EXPECT_GT(by_value.norms.back(), 0);
+    EXPECT_LT(by_value.norms.back(), kClip);
   }
   RegisterStepKernels(type, nullptr);
 }

@@ -43,9 +43,11 @@ Batch BatchOf(int replica) {
 }
 
 // One step of two replicas, each on its own batch: of DDP, or of hybrids, whose
-// two stages are on two devices of each rank.
+// two stages are on two devices of each rank. `alike`, if not null: what they
+// have alike.
 absl::StatusOr<LabOutcome> Train(bool hybrid, const LayerSpecs& specs,
-                                 const UpdateOptions& update) {
+                                 const UpdateOptions& update,
+                                 TensorsByName* alike = nullptr) {
   LabLayout layout = {"", "1f1b", 2, 1, hybrid ? 2 : 1};
   layout.microbatches = 4;
   LabJob job;
@@ -65,6 +67,12 @@ absl::StatusOr<LabOutcome> Train(bool hybrid, const LayerSpecs& specs,
   }
   job.share = [](int, int replica) { return BatchOf(replica); };
   job.steps = 1;
+  job.end = [alike](const LabRank& rank) {
+    if (alike != nullptr && rank.rank == 0) {
+      *alike = CopiesOf(rank.strategy->AlikeParameters());
+    }
+    return absl::OkStatus();
+  };
   return TrainInLab(layout, job);
 }
 
@@ -75,9 +83,13 @@ TEST_P(ParameterTraitsTrainingTest, WithoutDataEachReplicaTrainsItsOwn) {
   own.reduce_axes.clear();
   const auto all = Train(GetParam(), Specs({}), {});
   ASSERT_TRUE(all.ok()) << all.status();
-  const auto some = Train(GetParam(), Specs(own), {});
+  TensorsByName alike;
+  const auto some = Train(GetParam(), Specs(own), {}, &alike);
   ASSERT_TRUE(some.ok()) << some.status();
   ASSERT_EQ(some->held[0].count(kParameter), 1u);
+  // The model has no buffers.
+  EXPECT_EQ(alike.size(), some->held[0].size() - 1);
+  EXPECT_EQ(alike.count(kParameter), 0u);
   for (const auto& [name, tensor] : some->held[0]) {
     EXPECT_TRUE(all->held[0].at(name).equal(all->held[1].at(name)));
     EXPECT_EQ(tensor.equal(some->held[1].at(name)), name != kParameter) << name;

@@ -36,10 +36,13 @@ TEST(StatePerParameterTest, HasDiLoCosValuesAndMomentum) {
   MeshStrategyOptions options = Adam();
   EXPECT_EQ(StatePerParameterOf(options, 2, true).further, 0);
   options.averaging = ParameterAveragingOptions{10, 0};
-  EXPECT_EQ(StatePerParameterOf(options, 2, true).further, 0);
-  options.averaging->outer = OuterOptimizerOptions{0.7, 0};
   EXPECT_EQ(StatePerParameterOf(options, 2, true).further, 1);
+  options.averaging->outer = OuterOptimizerOptions{0.7, 0};
+  EXPECT_EQ(StatePerParameterOf(options, 2, true).further, 2);
   options.averaging->outer->momentum = 0.9;
+  EXPECT_EQ(StatePerParameterOf(options, 2, true).further, 3);
+  // A device's values are kept in the host's memory meanwhile.
+  options.devices = {c10::kCUDA};
   EXPECT_EQ(StatePerParameterOf(options, 2, true).further, 2);
 }
 

@@ -4,10 +4,12 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/nn/modules/conv.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,7 +24,9 @@
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
+#include "models/layers/module_layer.h"
 #include "parallel/comm_hooks/communication_hook.h"
+#include "parallel/sync_batch_norm/sync_batch_norm.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::sync_batch_norm_strategy_test {
@@ -61,8 +65,9 @@ Batch Share(const Deal& deal, int step, int replica) {
 }
 
 // One process: microbatch m is all replicas' microbatch m.
-TensorsByName Alone(const Deal& deal, bool defers) {
-  const LayerList layers = MakeLayers(Specs(), kSeed);
+TensorsByName Alone(const Deal& deal, bool defers,
+                    const LayerSpecs& specs = Specs()) {
+  const LayerList layers = MakeLayers(specs, kSeed);
   for (int step = 0; step < static_cast<int>(deal.size()); ++step) {
     const auto& sizes = deal[static_cast<size_t>(step)];
     int64_t total = 0, most = 0;
@@ -102,9 +107,10 @@ TensorsByName Alone(const Deal& deal, bool defers) {
 
 absl::StatusOr<LabOutcome> Trained(
     const LabLayout& layout, const Deal& deal,
-    const std::function<void(MeshStrategyOptions&)>& change = nullptr) {
+    const std::function<void(MeshStrategyOptions&)>& change = nullptr,
+    const LayerSpecs& specs = Specs()) {
   LabJob job;
-  job.specs = Specs;
+  job.specs = [&] { return specs; };
   job.loss = CrossEntropy;
   job.change = [&](MeshStrategyOptions& options) {
     options.microbatch_size = kMicrobatchSize;
@@ -185,6 +191,34 @@ TEST(SyncBatchNormStrategyTest, IsOneProcessWithTheMicrobatchesTogether) {
       }
     }
   }
+}
+
+// Behind the last normalisation that backward comes to there is one weight
+// alone, of LibTorch's, whose gradient waits; the second stage puts it off past
+// other microbatches.
+TEST(SyncBatchNormStrategyTest, NoReplicaPutsANormalisationsGradientOff) {
+  const LayerSpecs specs = {
+      ReluLayer("relu"),
+      ModuleLayer<torch::nn::Conv2dImpl>(
+          "conv", "Conv2d",
+          [] {
+            return std::make_shared<torch::nn::Conv2dImpl>(
+                torch::nn::Conv2dOptions(2, 3, 3).bias(false));
+          }),
+      ModuleLayer<SyncableBatchNorm2dImpl>(
+          "norm", "BatchNorm2d",
+          [] {
+            return std::make_shared<SyncableBatchNorm2dImpl>(
+                torch::nn::BatchNorm2dOptions(3).affine(false));
+          }),
+      GlobalAvgPool2dLayer("pool"),
+      FlattenLayer("flatten"),
+      LinearLayer("head", 3, 4)};
+  const Deal deal = DealFor(2);
+  const auto found = Trained(
+      {"pairs", "zb_h1", 2, 1, 2}, deal,
+      [](auto& options) { options.cuts = {1}; }, specs);
+  ExpectNear(found, Alone(deal, false, specs));
 }
 
 // Backward comes to groups of layers in the other order.
