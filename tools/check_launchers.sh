@@ -1,15 +1,16 @@
 #!/bin/bash
-# Runs a program on two ranks under every launcher that tandem knows (its own,
-# torchrun, mpirun, srun), the real ones, on this machine, and compares the
-# losses in its metrics files. Equal: prints a table and exits with 0.
+# Runs a program on two ranks under the launchers that Debian and pip have (its
+# own, torchrun, OpenMPI's and MPICH's mpirun, srun), the real ones, on this
+# machine, and compares the losses in its metrics files. Equal: prints a table
+# and exits with 0.
 #
 #   tools/check_launchers.sh [options] [-- ARGUMENTS OF THE PROGRAM]
 #     --program FILE     what to run; not given: //tools:train, built here
 #     --launchers LIST   which, with commas; not given: all, namely
-#                        tandem,torchrun,mpirun,srun
-#     --install          fetch what is missing: OpenMPI, Slurm and munge (and
-#                        Python's venv) with apt, which needs root; torch with
-#                        pip into a virtual environment
+#                        tandem,torchrun,mpirun,mpich,srun
+#     --install          fetch what is missing: OpenMPI, MPICH, Slurm and munge
+#                        (and Python's venv) with apt, which needs root; torch
+#                        with pip into a virtual environment
 #     --torch_dir DIR    that environment's place, kept for the next time; not
 #                        given: ~/.cache/tandem/torchrun. Needs 5 GB there.
 #     --capture DIR      instead: store each launcher's environment variables,
@@ -21,7 +22,7 @@
 set -euo pipefail
 
 program=""
-launchers="tandem,torchrun,mpirun,srun"
+launchers="tandem,torchrun,mpirun,mpich,srun"
 install=0
 torch_dir="${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/tandem/torchrun"
 capture=""
@@ -80,7 +81,7 @@ fail() { say "$*"; exit 1; }
 # A launcher that this shell was itself started by would be heard too.
 while read -r name; do
   unset "$name"
-done < <(compgen -e | grep -E '^(RANK|WORLD_SIZE|LOCAL_|GROUP_|MASTER_|SLURM_|OMPI_|PMIX?_|TORCHELASTIC_|TANDEM_)' || true)
+done < <(compgen -e | grep -E '^(RANK|WORLD_SIZE|LOCAL_|GROUP_|MASTER_|SLURM_|OMPI_|PMIX?_|MPI_LOCAL|MV[2P]_|JSM_|FLUX_|PALS_|PET_|TORCHELASTIC_|TANDEM_)' || true)
 
 apt() {
   DEBIAN_FRONTEND=noninteractive apt-get -q "$@" > "$work/apt.log" 2>&1 ||
@@ -128,11 +129,23 @@ run_torchrun() {
   "${limit[@]}" "$torch_dir/bin/torchrun" --no-python --nproc_per_node=2 "$@"
 }
 
+# Debian's name, beside MPICH's. Elsewhere mpirun may be either one's.
+openmpi() {
+  if ! command -v mpirun.openmpi > /dev/null &&
+     [[ "$(mpirun --version 2>&1)" == *"Open MPI"* ]]; then
+    echo mpirun
+  else
+    echo mpirun.openmpi
+  fi
+}
+
 run_mpirun() {
   local as_root=()
   ((EUID == 0)) && as_root=(--allow-run-as-root)
-  "${limit[@]}" mpirun "${as_root[@]}" --oversubscribe -n 2 "$@"
+  "${limit[@]}" "$(openmpi)" "${as_root[@]}" --oversubscribe -n 2 "$@"
 }
+
+run_mpich() { "${limit[@]}" mpirun.mpich -n 2 "$@"; }
 
 run_srun() {
   start_slurm
@@ -207,10 +220,11 @@ prepare() {
   case "$1" in
     tandem) ;;
     torchrun) need_torchrun ;;
-    mpirun) need mpirun openmpi-bin ;;
+    mpirun) need "$(openmpi)" openmpi-bin ;;
+    mpich) need mpirun.mpich mpich ;;
     srun) need munged munge; need slurmctld slurmctld; need slurmd slurmd
           need srun slurm-client ;;
-    *) fail "unknown launcher $1; known: tandem, torchrun, mpirun, srun" ;;
+    *) fail "unknown launcher $1; known: tandem, torchrun, mpirun, mpich, srun" ;;
   esac
 }
 
@@ -219,8 +233,8 @@ capture_one() {
   local launcher="$1"
   cat > "$work/capture" << 'CAPTURE'
 #!/bin/bash
-rank="${RANK:-${OMPI_COMM_WORLD_RANK:-${SLURM_PROCID:-0}}}"
-env | grep -E '^(RANK|WORLD_SIZE|LOCAL_|GROUP_|ROLE_|MASTER_|SLURM_|OMPI_|PMIX?_|TORCH|OMP_)' \
+rank="${RANK:-${OMPI_COMM_WORLD_RANK:-${SLURM_PROCID:-${PMI_RANK:-0}}}}"
+env | grep -E '^(RANK|WORLD_SIZE|LOCAL_|GROUP_|ROLE_|MASTER_|SLURM_|OMPI_|PMIX?_|MPI_LOCAL|TORCH|OMP_)' \
   | LC_ALL=C sort > "$1.$rank"
 CAPTURE
   chmod +x "$work/capture"

@@ -30,7 +30,7 @@ ABSL_FLAG(std::string, config, "",
 ABSL_FLAG(std::string, model, "", "The same by a --model of train: gpt2.");
 ABSL_FLAG(std::string, dtype, "float32",
           "What weights are written in: float32, bfloat16 or float16 (or fp32, "
-          "bf16, fp16).");
+          "bf16, fp16). A value that it cannot hold is an error.");
 ABSL_FLAG(std::string, max_shard_size, "5GB",
           "The most values of one file of a folder; more make several, with an "
           "index.");

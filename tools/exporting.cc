@@ -17,11 +17,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "core/base/dtype_names.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/folder/step_folders.h"
 #include "core/checkpoint/folder/stored_folder.h"
+#include "core/checkpoint/safetensors.h"
 #include "core/files/atomic_file.h"
 #include "core/model/layer_list.h"
 #include "core/weights/load_plan.h"
@@ -170,15 +172,48 @@ absl::Status WriteFiles(const ExportOptions& options, const Transformer& model,
                             : SaveTokenizer(own.folder, options.output);
 }
 
+// A line to be added.
+std::string WarningOf(const NonfiniteTensors& nonfinite) {
+  if (nonfinite.empty()) return "";
+  return absl::StrCat("\nwarning: values that are not finite in ",
+                      nonfinite.size(),
+                      nonfinite.size() == 1 ? " tensor: " : " tensors: ",
+                      SomeOf(nonfinite, /*most=*/8, "; "));
+}
+
 // One file of any model.
 absl::StatusOr<std::string> Consolidate(const ExportOptions& options,
                                         const StoredCheckpoint& checkpoint,
                                         c10::ScalarType dtype) {
-  TANDEM_RETURN_IF_ERROR(
+  TANDEM_ASSIGN_OR_RETURN(
+      const NonfiniteTensors nonfinite,
       WriteWeightsFile(options.output, checkpoint.model, dtype));
   return absl::StrCat(options.output, ": ", checkpoint.progress.model, ", ",
                       checkpoint.model.size(), " tensors in ", options.dtype,
-                      ", from step ", checkpoint.progress.step);
+                      ", from step ", checkpoint.progress.step,
+                      WarningOf(nonfinite));
+}
+
+bool IsCheckpointFile(const std::string& path) {
+  const auto reader = SafetensorsReader::Open(path);
+  return reader.ok() && IsCheckpointMetadata((*reader)->metadata());
+}
+
+// What a checkpoint has that is written over is lost: its optimizer's state,
+// and what its manifest says of each file.
+absl::Status CheckOutput(const std::string& output) {
+  std::error_code error;
+  std::filesystem::path place = std::filesystem::weakly_canonical(
+      std::filesystem::absolute(output, error), error);
+  bool is_inside = IsCheckpointFile(place.string());
+  for (; !is_inside && place.has_relative_path(); place = place.parent_path()) {
+    is_inside = ReadManifest(place.string()).ok();
+  }
+  if (!is_inside) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--output=", output,
+      " is a checkpoint, or lies in one, which would be lost: give another "
+      "place"));
 }
 
 }  // namespace
@@ -189,6 +224,7 @@ absl::StatusOr<std::string> Export(const ExportOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(writing.dtype, DtypeOf(options.dtype));
   const bool is_one_file = absl::EndsWith(options.output, kFileSuffix);
   if (is_one_file) TANDEM_RETURN_IF_ERROR(CheckOneFile(options));
+  TANDEM_RETURN_IF_ERROR(CheckOutput(options.output));
   TANDEM_ASSIGN_OR_RETURN(const std::string path,
                           CheckpointAt(options.checkpoint));
   TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
@@ -203,16 +239,19 @@ absl::StatusOr<std::string> Export(const ExportOptions& options) {
   const auto plan = PlanLoading(checkpoint.model, tensors,
                                 StateNamesOf(model.model), LoadAllowances());
   if (!plan.ok()) return Annotate(plan.status(), path);
+  TANDEM_RETURN_IF_ERROR(Annotate(CheckTied(*plan), path));
   const StoredTensors written = Written(model.model, plan->tensors);
   TANDEM_ASSIGN_OR_RETURN(const OwnTokenizer own, TokenizerOf(options));
-  TANDEM_RETURN_IF_ERROR(WriteWeightsFolder(options.output, written, writing));
+  TANDEM_ASSIGN_OR_RETURN(const NonfiniteTensors nonfinite,
+                          WriteWeightsFolder(options.output, written, writing));
   TANDEM_RETURN_IF_ERROR(WriteFiles(options, model, checkpoint.progress, own));
   return absl::StrCat(options.output, ": ", ModelTypeOf(model.model), ", ",
                       written.size(), " tensors in ", options.dtype,
                       ", from step ", checkpoint.progress.step,
                       own.folder.empty() ? ", without a tokenizer: none lies "
                                            "beside the checkpoint"
-                                         : ", with its tokenizer");
+                                         : ", with its tokenizer",
+                      WarningOf(nonfinite));
 }
 
 absl::StatusOr<uint64_t> ParseShardSize(const std::string& text) {

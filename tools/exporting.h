@@ -28,9 +28,11 @@ struct ExportOptions {
 // Writes config.json and the weights, without optimizer state, a tied head once
 // (as save_pretrained does); the generation_config.json that the model came
 // with; and the tokenizer that was kept beside the checkpoint. All that ends a
-// text is said in them. Says what was written, for a person. InvalidArgument
-// for a checkpoint that is not of the model, naming tensors; FailedPrecondition
-// where the folder has another tokenizer.
+// text is said in them. Says what was written, for a person, and which weights
+// are not finite. InvalidArgument for a checkpoint that is not of the model,
+// naming tensors, and for an output that is a checkpoint or lies in one;
+// FailedPrecondition where the folder has another tokenizer; OutOfRange for
+// values that `dtype` cannot hold.
 absl::StatusOr<std::string> Export(const ExportOptions& options);
 
 // "5GB", "500MB", "12KB", "1000": bytes, by powers of 1000, as

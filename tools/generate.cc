@@ -17,6 +17,7 @@
 #include "core/files/user_path.h"
 #include "core/program/command_line.h"
 #include "core/program/exit_code.h"
+#include "core/program/openmp_waits.h"
 #include "core/program/process.h"
 #include "datasets/tokenizers/open_tokenizer.h"
 #include "datasets/tokenizers/tokenizer.h"
@@ -122,6 +123,12 @@ absl::StatusOr<GenerationOptions> OptionsFromFlags() {
   options.sampling.top_p = absl::GetFlag(FLAGS_top_p);
   options.sampling.seed = absl::GetFlag(FLAGS_seed);
   TANDEM_RETURN_IF_ERROR(CheckSampling(options.sampling));
+  if (options.sampling.temperature == 0) {
+    TANDEM_RETURN_IF_ERROR(
+        CheckUseless({"top_k", "top_p", "seed"},
+                     "--temperature=0 takes the most likely token, and draws "
+                     "none"));
+  }
   if (options.max_new_tokens < 0 || absl::GetFlag(FLAGS_num_samples) < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--max_new_tokens=", options.max_new_tokens, " --num_samples=",
@@ -229,5 +236,6 @@ absl::Status Run(int argc, char** argv) {
 }  // namespace tandem
 
 int main(int argc, char** argv) {
+  tandem::WaitPassivelyWhereBusy(argc, argv);
   return tandem::Conclude("generate", tandem::Run(argc, argv));
 }

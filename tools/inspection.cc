@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "core/base/dtype_names.h"
 #include "core/base/printable.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/checkpoint.h"
@@ -30,7 +29,7 @@ bool IsWeight(const Inspection& inspection, const SafetensorsEntry& entry) {
 }
 
 int64_t ValuesIn(const SafetensorsEntry& entry) {
-  return entry.bytes() / c10::elementSize(entry.dtype);
+  return c10::multiply_integers(entry.shape);
 }
 
 std::string ShapeText(const SafetensorsEntry& entry) {
@@ -43,6 +42,10 @@ absl::StatusOr<std::string> HashWeights(const Inspection& inspection,
   std::vector<TensorInfo> infos;
   for (const SafetensorsEntry& entry : inspection.tensors) {
     if (!IsWeight(inspection, entry)) continue;
+    if (!entry.unread_dtype.empty()) {
+      return absl::StrCat("none: ", entry.name, " is of dtype ",
+                          entry.unread_dtype, ", which is not read");
+    }
     infos.push_back({entry.name, entry.dtype, entry.shape});
   }
   WeightsHasher hasher;
@@ -87,8 +90,8 @@ SafetensorsEntry EntryOf(const ManifestTensor& tensor) {
           values * c10::elementSize(info.dtype)};
 }
 
-absl::Status VerifyAll(const StoredCheckpoint& checkpoint) {
-  for (const StoredTensors* kind : {&checkpoint.model, &checkpoint.optimizer}) {
+absl::Status VerifyAll(const std::vector<const StoredTensors*>& kinds) {
+  for (const StoredTensors* kind : kinds) {
     for (const StoredTensor& each : *kind) {
       TANDEM_RETURN_IF_ERROR(Verify(each));
     }
@@ -121,7 +124,8 @@ absl::StatusOr<Inspection> InspectFolder(const std::string& path) {
     inspection.tensors.push_back(EntryOf(each));
   }
   SortAndCount(&inspection);
-  const absl::Status verified = VerifyAll(checkpoint);
+  const absl::Status verified =
+      VerifyAll({&checkpoint.model, &checkpoint.optimizer});
   inspection.checksums =
       verified.ok() ? "hold" : std::string(verified.message());
   inspection.weights_sha256 = "none: it is damaged";
@@ -139,17 +143,25 @@ absl::StatusOr<Inspection> InspectPyTorchFile(const std::string& path) {
   for (const StoredTensor& each : file) by_name.emplace(each.info.name, each);
   Inspection inspection;
   inspection.path = path;
-  inspection.checksums = "none";
   StoredTensors sorted;
+  bool has_checksums = false;
   for (const auto& [name, each] : by_name) {
     const int64_t values = c10::multiply_integers(each.info.sizes);
     inspection.tensors.push_back(
         {name, each.info.dtype, each.info.sizes, 0,
          static_cast<uint64_t>(values) * c10::elementSize(each.info.dtype)});
     sorted.Add(each);
+    has_checksums = has_checksums || each.verify != nullptr;
   }
   SortAndCount(&inspection);
-  TANDEM_ASSIGN_OR_RETURN(inspection.weights_sha256, HashWeights(sorted));
+  const absl::Status verified = VerifyAll({&sorted});
+  inspection.checksums = !verified.ok()  ? std::string(verified.message())
+                         : has_checksums ? "hold"
+                                         : "none";
+  inspection.weights_sha256 = "none: it is damaged";
+  if (verified.ok()) {
+    TANDEM_ASSIGN_OR_RETURN(inspection.weights_sha256, HashWeights(sorted));
+  }
   return inspection;
 }
 
@@ -190,7 +202,7 @@ std::string InspectionTable(const Inspection& inspection) {
   };
   add("name", "dtype", "shape", "bytes");
   for (const SafetensorsEntry& entry : inspection.tensors) {
-    add(Printable(entry.name), DtypeName(entry.dtype), ShapeText(entry),
+    add(Printable(entry.name), entry.DtypeText(), ShapeText(entry),
         absl::StrCat(entry.bytes()));
   }
   absl::StrAppend(&table, "\n", Printable(inspection.path), ": ",
@@ -203,7 +215,8 @@ std::string InspectionTable(const Inspection& inspection) {
                     "\n");
   }
   absl::StrAppend(&table, "checksums ", Printable(inspection.checksums), "\n",
-                  "weights_sha256 ", inspection.weights_sha256, "\n");
+                  "weights_sha256 ", Printable(inspection.weights_sha256),
+                  "\n");
   return table;
 }
 
@@ -211,7 +224,7 @@ std::string InspectionJson(const Inspection& inspection) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   for (const SafetensorsEntry& entry : inspection.tensors) {
     tensors.push_back({{"name", entry.name},
-                       {"dtype", std::string(DtypeName(entry.dtype))},
+                       {"dtype", entry.DtypeText()},
                        {"shape", entry.shape},
                        {"bytes", entry.bytes()}});
   }

@@ -88,14 +88,6 @@ absl::Status CheckFlags() {
                    " to ", kMostTime));
 }
 
-absl::Status CheckUseless(const std::vector<std::string>& flags,
-                          const char* why) {
-  const std::string given = FirstGiven(flags);
-  if (given.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(given, " was given, but ", why, ": leave it out"));
-}
-
 absl::StatusOr<Schedule> ScheduleFromFlags() {
   const std::string name = absl::GetFlag(FLAGS_schedule);
   if (IsScheduleFile(name)) {

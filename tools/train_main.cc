@@ -57,10 +57,11 @@ namespace tandem {
 namespace {
 
 constexpr char kUsage[] =
-    "Trains a network, on one rank or on many.\n\n"
-    "  train                              Fashion-MNIST, one epoch, all cores\n"
-    "  train --nproc_per_node=2           the same on two ranks\n"
-    "  train --model=resnet18 --epochs=3  another network, for longer\n";
+    "Trains a network, on one rank or on many. Each job saves in a folder of\n"
+    "its own: checkpoints, unless --save_dir says which.\n\n"
+    "  train                                                  Fashion-MNIST\n"
+    "  train --nproc_per_node=2 --save_dir=two_ranks          on two ranks\n"
+    "  train --model=resnet18 --epochs=3 --save_dir=resnet18  ResNet-18\n";
 
 // Of a process: once.
 absl::Status PrepareHost(Job& job) {
@@ -87,7 +88,8 @@ absl::Status SetUp(Job& job) {
   TANDEM_RETURN_IF_ERROR(ResumeAfterRestart(job));
   job.kernels = KernelsOf(settings, *job.world);
   if (!settings.eval_only) {
-    TANDEM_RETURN_IF_ERROR(PrepareSaveFolder(settings.save_dir, *job.world));
+    TANDEM_RETURN_IF_ERROR(
+        PrepareSaveFolder(settings.save_dir, *job.world, &job.save_lock));
   }
   // On what data?
   TANDEM_ASSIGN_OR_RETURN(job.transformer, TransformerOf(settings));
@@ -113,7 +115,7 @@ absl::Status SetUp(Job& job) {
   }
   TANDEM_ASSIGN_OR_RETURN(
       const JobPartition partition,
-      PartitionOf(settings, layers, job.devices, *job.data.train, *job.world));
+      PartitionOf(settings, layers, job.devices, job.data, *job.world));
   job.partition = partition.table;
   // What of it this rank has, and how a step goes.
   TANDEM_ASSIGN_OR_RETURN(
@@ -127,18 +129,9 @@ absl::Status SetUp(Job& job) {
 
 absl::StatusOr<Report> OpenReport(const Job& job) {
   if (!job.speaks()) return Report::Silent();
-  const bool goes_on =
-      job.is_restarted() || job.takes_over() || !job.options.resume.empty();
-  TANDEM_ASSIGN_OR_RETURN(
-      MetricsFile metrics,
-      MetricsFile::Open(job.options.metrics_file, /*append=*/goes_on));
-  const std::string earlier = metrics.earlier();
-  Report report = Report::Speaking(std::move(metrics));
-  if (!earlier.empty()) {
-    report.Say(absl::StrCat("--metrics_file=", job.options.metrics_file,
-                            " was another job's, and is ", earlier, " now"));
-  }
-  return report;
+  TANDEM_ASSIGN_OR_RETURN(MetricsFile metrics,
+                          MetricsFile::Open(job.options.metrics_file));
+  return Report::Speaking(std::move(metrics));
 }
 
 absl::Status StartLogging(const TrainOptions& settings, const Launch& launch) {

@@ -103,7 +103,7 @@ Program::Program(const std::string& path,
   const std::string folder = NewFolder("program");
   out_path_ = folder + "/out";
   err_path_ = folder + "/err";
-  const std::string program = Runfile(path);
+  const std::string program = std::filesystem::absolute(Runfile(path));
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) {
     argv.push_back(const_cast<char*>(argument.c_str()));
@@ -121,6 +121,8 @@ Program::Program(const std::string& path,
     for (const auto& [name, value] : options.environment) {
       setenv(name.c_str(), value.c_str(), 1);
     }
+    const std::string& place = options.working_folder;
+    if (!place.empty() && chdir(place.c_str()) != 0) _exit(126);
     execv(argv[0], argv.data());
     _exit(127);
   }

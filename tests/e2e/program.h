@@ -20,6 +20,7 @@ struct ProgramResult {
 
 struct ProgramOptions {
   std::map<std::string, std::string> environment;  // on top of the test's own
+  std::string working_folder;                      // empty: the test's
   // So that a program that hangs ends: far more than one takes on a busy
   // machine.
   std::chrono::seconds timeout{300};

@@ -12,6 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!tensors.ok()) return 0;
   for (const tandem::StoredTensor& each : *tensors) {
     const auto values = each.read();
+    if (absl::IsDataLoss(values.status())) continue;  // by its checksum
     CHECK(values.ok()) << values.status();
     CHECK_LE(values->nbytes(), size);
   }

@@ -1,11 +1,18 @@
-// What it writes: tests/e2e/train/init_from_test.cc.
+// What it writes of models: tests/e2e/train/init_from_test.cc.
 
 #include "tools/exporting.h"
 
+#include <ATen/ops/full.h>
+
+#include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/safetensors.h"
 #include "gtest/gtest.h"
 
 namespace tandem::exporting_test {
@@ -48,6 +55,66 @@ TEST(ExportingTest, WhatIsSaidOfAFolderIsRefusedForOneFile) {
             "out");
   EXPECT_EQ(message(model).find("--model=gpt2 is about a folder"), 0u);
   EXPECT_EQ(message(shards).find("--max_shard_size is about a folder"), 0u);
+}
+
+// A checkpoint of one file, of one tensor, in a folder of its own.
+std::string CheckpointOf(const std::string& name, const at::Tensor& weights) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / name;
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  TrainingProgress progress;
+  progress.model = "made";
+  const std::string path = (folder / "checkpoint.safetensors").string();
+  EXPECT_TRUE(
+      WriteSafetensors(path, {{"w", weights}}, CheckpointMetadata(progress))
+          .ok());
+  return path;
+}
+
+ExportOptions From(const std::string& checkpoint, const std::string& output) {
+  ExportOptions options;
+  options.checkpoint = checkpoint;
+  options.output = output;
+  return options;
+}
+
+TEST(ExportingTest, NoCheckpointIsWrittenOver) {
+  const std::string path = CheckpointOf("own", at::full({2}, 1.f));
+  const std::string link = path + ".link.safetensors";
+  std::filesystem::create_symlink(path, link);
+  for (const std::string& output : {path, link}) {
+    const auto said = Export(From(path, output));
+    EXPECT_EQ(said.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE(absl::StrContains(said.status().message(),
+                                  output + " is a checkpoint, or lies in one"))
+        << said.status();
+    EXPECT_TRUE(OpenCheckpoint(path).ok());
+  }
+  // What was exported before may be.
+  const std::string other = path + ".other.safetensors";
+  EXPECT_TRUE(Export(From(path, other)).ok());
+  EXPECT_TRUE(Export(From(path, other)).ok());
+}
+
+TEST(ExportingTest, ValuesThatAreNotFiniteAreSaid) {
+  const at::Tensor weights = at::full({2}, 1e5f);
+  const std::string path = CheckpointOf("large", weights);
+  ExportOptions options = From(path, path + ".half.safetensors");
+  EXPECT_FALSE(absl::StrContains(Export(options).value(), "warning"));
+  for (const char* name : {"float16", "fp16"}) {
+    options.dtype = name;
+    EXPECT_EQ(Export(options).status().code(), absl::StatusCode::kOutOfRange);
+  }
+  weights[0] = std::nan("");
+  options.checkpoint = CheckpointOf("diverged", weights);
+  options.dtype = "float32";
+  const auto said = Export(options);
+  ASSERT_TRUE(said.ok()) << said.status();
+  EXPECT_TRUE(absl::StrContains(
+      *said,
+      "\nwarning: values that are not finite in 1 tensor: w has 1 NaN and"))
+      << *said;
 }
 
 }  // namespace

@@ -67,12 +67,30 @@ TEST(Inspection, AFileOfTorchSaveIsShownAsAnother) {
                            {"running_mean", zeros},
                            {"running_var", ones},
                            {"num_batches_tracked", at::arange(1).squeeze()}}));
-  EXPECT_EQ(inspection->checksums, "none");
+  EXPECT_EQ(inspection->checksums, "hold");
   EXPECT_FALSE(inspection->is_checkpoint);
   EXPECT_EQ(inspection->tensors.front().name, "bias");
   EXPECT_EQ(inspection->bytes, 40u);
   const auto refused = Inspect("tests/core/pytorch_file/data/command.pt");
   EXPECT_TRUE(absl::StrContains(refused.status().message(), "posix.system"));
+}
+
+TEST(Inspection, ListsTensorsOfDtypesThatAreNotRead) {
+  const std::string header =
+      R"({"s":{"dtype":"F8_E8M0","shape":[4],"data_offsets":[0,4]},)"
+      R"("p":{"dtype":"F4","shape":[2,2],"data_offsets":[4,6]}})";
+  const uint64_t length = header.size();
+  std::ofstream(Path("mx"), std::ios::binary)
+      << std::string(reinterpret_cast<const char*>(&length), sizeof(length))
+      << header << "123456";
+  const auto inspection = Inspect(Path("mx"));
+  ASSERT_TRUE(inspection.ok()) << inspection.status();
+  EXPECT_EQ(inspection->tensors[0].DtypeText(), "F4");
+  EXPECT_EQ(inspection->weight_values, 8);
+  EXPECT_EQ(inspection->weights_sha256,
+            "none: p is of dtype F4, which is not read");
+  EXPECT_TRUE(absl::StrContains(InspectionTable(*inspection), "F8_E8M0"));
+  EXPECT_TRUE(absl::StrContains(InspectionJson(*inspection), "F8_E8M0"));
 }
 
 TEST(Inspection, FingerprintIsThatOfParametersAndBuffersOnly) {

@@ -10,7 +10,9 @@
 
 #include "core/device/available_memory.h"
 #include "core/device/cpu_quota.h"
+#include "core/device/machine_load.h"
 #include "core/device/nvidia_driver.h"
+#include "core/device/task_limit.h"
 
 namespace tandem {
 
@@ -27,12 +29,13 @@ struct CudaFacts {
 };
 
 struct LimitFacts {
-  bool shm_writable = true;          // /dev/shm
-  uint64_t shm_bytes = 0;            // its size
-  uint64_t shm_free_bytes = 0;       // what of that is left
-  uint64_t locked_bytes = kNoLimit;  // ulimit -l
-  uint64_t files = kNoLimit;         // ulimit -n, the soft limit
-  uint64_t most_files = kNoLimit;    // the hard one
+  bool shm_writable = true;            // /dev/shm
+  uint64_t shm_bytes = 0;              // its size
+  uint64_t shm_free_bytes = 0;         // what of that is left
+  uint64_t locked_bytes = kNoLimit;    // ulimit -l
+  uint64_t files = kNoLimit;           // ulimit -n, the soft limit
+  uint64_t most_files = kNoLimit;      // the hard one
+  uint64_t tasks_left = kNoTaskLimit;  // threads, of the control group
 };
 
 struct ProcessorFacts {
@@ -41,6 +44,7 @@ struct ProcessorFacts {
   int cores = 1;                       // of the machine
   int usable_cores = 1;                // that this process may run on
   double quota = kNoCpuQuota;          // cores that the control group grants
+  MachineLoad load;                    // of all programs, on all cores
   uint64_t memory_limit = kNoMemoryLimit;  // bytes, of the control group
   uint64_t available_memory = 0;           // bytes
 };

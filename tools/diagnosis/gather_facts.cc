@@ -1,7 +1,6 @@
 #include "tools/diagnosis/gather_facts.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <netdb.h>
 #include <sched.h>
@@ -11,14 +10,16 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
+#include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/owned_fd.h"
 #include "core/device/processor.h"
+#include "core/store/sockets.h"
 
 namespace tandem {
 namespace {
@@ -81,6 +82,7 @@ LimitFacts GatherLimits() {
     facts.files = Limit(limit.rlim_cur);
     facts.most_files = Limit(limit.rlim_max);
   }
+  facts.tasks_left = TasksLeft();
   return facts;
 }
 
@@ -97,23 +99,23 @@ ProcessorFacts GatherProcessor() {
                            ? CPU_COUNT(&usable)
                            : facts.cores;
   facts.quota = CpuQuota();
+  facts.load = ReadMachineLoad();
   facts.memory_limit = MemoryLimit();
   facts.available_memory = AvailableMemory();
   return facts;
 }
 
-// Empty when this machine's ranks can meet.
+// Empty when this machine's ranks can meet. An interface that is down can be
+// listened on.
 std::string TryLoopback() {
-  const OwnedFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const bool works =
-      listener.get() >= 0 &&
-      bind(listener.get(), reinterpret_cast<const sockaddr*>(&address),
-           sizeof(address)) == 0 &&
-      listen(listener.get(), 1) == 0;
-  return works ? "" : std::strerror(errno);
+  constexpr char kLoopback[] = "127.0.0.1";
+  const absl::StatusOr<BoundSocket> socket = ListenOn(kLoopback, 0);
+  if (!socket.ok()) return std::string(socket.status().message());
+  const OwnedFd listener(socket->fd);
+  const absl::Status reached =
+      ConnectWhenServed(kLoopback, socket->port, std::chrono::seconds(1))
+          .status();
+  return std::string(reached.message());
 }
 
 // "10.0.0.7"; empty when the name stands for nothing.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/base/byte_size.h"
 
@@ -52,23 +53,40 @@ uint64_t DescriptorsOfRank(const PlannedJob& job) {
 
 Findings CheckFiles(const LimitFacts& limits, const PlannedJob& job) {
   const uint64_t needed = DescriptorsOfRank(job);
-  if (limits.files >= needed) {
-    return {{Severity::kFine, "open files",
-             absl::StrCat("ulimit -n is ",
-                          limits.files == kNoLimit ? "unlimited"
-                                                   : absl::StrCat(limits.files),
-                          "; a rank of this job needs about ", needed),
-             ""}};
+  std::string what = absl::StrCat(
+      "ulimit -n is ",
+      limits.files == kNoLimit ? "unlimited" : absl::StrCat(limits.files));
+  if (limits.files < needed && limits.most_files >= needed) {
+    absl::StrAppend(&what, ", which programs raise to the hard limit, ",
+                    limits.most_files == kNoLimit
+                        ? "unlimited"
+                        : absl::StrCat(limits.most_files));
   }
-  return {{Severity::kStopped, "open files",
-           absl::StrCat("ulimit -n is ", limits.files,
-                        ", and a rank of this job needs about ", needed),
-           limits.most_files >= needed
-               ? absl::StrCat("ulimit -n ", needed)
-               : absl::StrCat("raise the hard limit, ", limits.most_files,
-                              ", in /etc/security/limits.conf (docker run "
-                              "--ulimit nofile=",
-                              needed, ")")}};
+  absl::StrAppend(&what, "; a rank of this job needs about ", needed);
+  if (limits.most_files >= needed || limits.files >= needed) {
+    return {{Severity::kFine, "open files", what, ""}};
+  }
+  return {{Severity::kStopped, "open files", what,
+           absl::StrCat("raise the hard limit, ", limits.most_files,
+                        ", in /etc/security/limits.conf (docker run "
+                        "--ulimit nofile=",
+                        needed, ")")}};
+}
+
+Findings CheckThreads(const LimitFacts& limits, const ProcessorFacts& facts,
+                      const PlannedJob& job) {
+  if (limits.tasks_left == kNoTaskLimit) return {};
+  constexpr uint64_t kOfRank = 16;
+  const uint64_t needed = kOfRank * static_cast<uint64_t>(job.ranks) +
+                          static_cast<uint64_t>(facts.usable_cores);
+  const std::string what =
+      absl::StrCat("the control group allows ", limits.tasks_left,
+                   " more threads (pids.max), and this job has about ", needed);
+  if (limits.tasks_left >= needed) {
+    return {{Severity::kFine, "threads", what, ""}};
+  }
+  return {{Severity::kStopped, "threads", what,
+           "raise the limit (docker run --pids-limit, systemd's TasksMax)"}};
 }
 
 Findings CheckSharedMemory(const LimitFacts& limits) {
@@ -101,18 +119,32 @@ Findings CheckCores(const ProcessorFacts& facts, const PlannedJob& job) {
            "srun --cpus-per-task)"}};
 }
 
-Findings CheckMemory(const ProcessorFacts& facts) {
+Findings CheckLoad(const ProcessorFacts& facts, const PlannedJob& job) {
+  const double average = facts.load.average;
+  if (job.on_gpus || average <= facts.cores / 2.0) return {};
+  return {{Severity::kSlow, "load",
+           absl::StrFormat("%.1f threads use the %d cores, or wait for one, on "
+                           "average of the last minute",
+                           average, facts.cores),
+           "end other programs, or give operators fewer threads "
+           "(--intra_op_threads)"}};
+}
+
+Findings CheckMemory(const ProcessorFacts& facts, const PlannedJob& job) {
   constexpr uint64_t kLittle = uint64_t{1} << 30;
+  constexpr uint64_t kOfRank = uint64_t{300} << 20;
+  const bool is_enough =
+      facts.available_memory >= kOfRank * static_cast<uint64_t>(job.ranks);
   const std::string what =
       absl::StrCat(Bytes(facts.available_memory), " of memory are left",
                    facts.memory_limit == kNoMemoryLimit
                        ? ""
                        : absl::StrCat("; the control group's limit is ",
                                       Bytes(facts.memory_limit)));
-  if (facts.available_memory >= kLittle) {
+  if (is_enough && facts.available_memory >= kLittle) {
     return {{Severity::kFine, "memory", what, ""}};
   }
-  return {{Severity::kSlow, "memory", what,
+  return {{is_enough ? Severity::kSlow : Severity::kStopped, "memory", what,
            "end other programs, or raise the limit: LibTorch alone takes "
            "300 MiB a rank"}};
 }

@@ -16,8 +16,14 @@ namespace tandem {
 // four communicators (job, data, pipe, tied weights); and files and libraries.
 uint64_t DescriptorsOfRank(const PlannedJob& job);
 
-// ulimit -n against what the job needs.
+// ulimit -n against what the job needs; programs raise it themselves, up to the
+// hard limit.
 Findings CheckFiles(const LimitFacts& limits, const PlannedJob& job);
+
+// The control group's limit on threads, where it has one: about 16 a rank, and
+// an operator's.
+Findings CheckThreads(const LimitFacts& limits, const ProcessorFacts& facts,
+                      const PlannedJob& job);
 
 // /dev/shm.
 Findings CheckSharedMemory(const LimitFacts& limits);
@@ -25,8 +31,12 @@ Findings CheckSharedMemory(const LimitFacts& limits);
 // Cores for the job's ranks: affinity and the control group's quota.
 Findings CheckCores(const ProcessorFacts& facts, const PlannedJob& job);
 
-// What the machine and the control group have left.
-Findings CheckMemory(const ProcessorFacts& facts);
+// Whether other programs use the cores of a job on the CPU.
+Findings CheckLoad(const ProcessorFacts& facts, const PlannedJob& job);
+
+// What the machine and the control group have left, against what LibTorch takes
+// in each rank.
+Findings CheckMemory(const ProcessorFacts& facts, const PlannedJob& job);
 
 // Which instructions there are, and what that means.
 Findings CheckProcessor(const ProcessorFacts& facts, const PlannedJob& job);

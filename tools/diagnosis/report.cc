@@ -51,8 +51,10 @@ Findings FindingsOf(const Facts& facts, const PlannedJob& job) {
         CheckGpus(facts.cuda, job), CheckLinks(facts.cuda),
         CheckNccl(facts.cuda, facts.limits, job),
         CheckProcessor(facts.processor, job), CheckCores(facts.processor, job),
-        CheckMemory(facts.processor), CheckSharedMemory(facts.limits),
-        CheckFiles(facts.limits, job), CheckNetwork(facts.network, job)}) {
+        CheckLoad(facts.processor, job), CheckMemory(facts.processor, job),
+        CheckSharedMemory(facts.limits), CheckFiles(facts.limits, job),
+        CheckThreads(facts.limits, facts.processor, job),
+        CheckNetwork(facts.network, job)}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;
@@ -101,7 +103,9 @@ std::string ReportJson(const Findings& findings, const PlannedJob& job) {
                                   {"what", each.what},
                                   {"fix", each.fix}});
   }
-  return report.dump(2) + "\n";
+  // A path need not be UTF-8.
+  return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace tandem

@@ -135,6 +135,7 @@ absl::StatusOr<TrainedModel> LoadFolder(const TrainedModelOptions& options,
       const LoadPlan plan,
       PlanLoading(weights.tensors, infos, StateNamesOf(transformer.model),
                   LoadAllowances()));
+  TANDEM_RETURN_IF_ERROR(CheckTied(plan));
   TANDEM_RETURN_IF_ERROR(CopyModelState(plan.tensors, state));
   return model;
 }

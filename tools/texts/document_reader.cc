@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "core/base/json_error.h"
 #include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "tools/texts/cut_places.h"
@@ -105,35 +105,14 @@ absl::Status ReadText(const TextFile& file, const ReadDocumentsOptions& options,
   return absl::OkStatus();
 }
 
-// What the parser says, without the place, which counts from this line, and
-// without what it read last, which may be long.
-std::string WhyNoJson(const std::string& line) {
-  try {
-    (void)Json::parse(line);
-    return "";
-  } catch (const Json::parse_error& error) {
-    absl::string_view what = error.what();
-    what = what.substr(0, what.find("; last read"));
-    if (absl::StrContains(what, "surrogate")) {
-      return absl::StrCat(
-          "byte ", error.byte,
-          " ends a lone surrogate, \\ud800 to \\udfff without its other half, "
-          "which is no character");
-    }
-    const size_t reason = what.find(" - ");
-    return absl::StrCat(
-        "at byte ", error.byte, " ",
-        reason == absl::string_view::npos ? what : what.substr(reason + 3));
-  }
-}
-
 absl::Status WrongLine(const TextFile& file, int64_t number,
                        const std::string& column, const std::string& line,
                        const Json& json) {
   const std::string place = absl::StrCat(file.path, ", line ", number);
   if (json.is_discarded()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        place, ": expected a JSON object, found no JSON: ", WhyNoJson(line)));
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, ": expected a JSON object, found no JSON",
+                     JsonErrorInLine(line)));
   }
   std::vector<std::string> columns;
   if (json.is_object()) {
@@ -148,23 +127,11 @@ absl::Status WrongLine(const TextFile& file, int64_t number,
                                      "; --column says which")));
 }
 
-// Of a file of lines, before it is parsed.
-absl::Status CheckBeginning(const TextFile& file, std::ifstream* stream) {
-  std::string beginning(16, '\0');
-  stream->read(beginning.data(),
-               static_cast<std::streamsize>(beginning.size()));
-  beginning.resize(static_cast<size_t>(stream->gcount()));
-  stream->clear();
-  stream->seekg(0);
-  return CheckIsText(file.path, beginning);
-}
-
 absl::Status ReadJsonLines(const TextFile& file,
                            const ReadDocumentsOptions& options,
                            const Take& take) {
   std::ifstream stream(file.path, std::ios::binary);
   if (!stream) return CannotRead(file);
-  TANDEM_RETURN_IF_ERROR(CheckBeginning(file, &stream));
   std::string line;
   int64_t bytes = 0;
   for (int64_t number = 1; std::getline(stream, line); ++number) {

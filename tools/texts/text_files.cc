@@ -1,7 +1,10 @@
 #include "tools/texts/text_files.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <fstream>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -10,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "datasets/tokenizers/save_tokenizer.h"
+#include "tools/texts/text_check.h"
 
 namespace tandem {
 namespace {
@@ -17,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostKinds = 6;  // that are told by name
+constexpr size_t kCheckedBytes = 64 << 10;
 
 absl::Status CannotRead(const fs::path& path, const std::error_code& error) {
   return absl::ErrnoToStatus(error.value(),
@@ -33,10 +38,24 @@ bool IsText(const fs::path& path) {
   return end == ".txt" || end == ".md" || end == ".jsonl";
 }
 
+// Before anything is done with those that come before it.
+absl::Status CheckBeginning(const fs::path& path) {
+  std::string beginning(kCheckedBytes, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
+  if (file.bad() || !file.is_open()) {
+    return CannotRead(path, std::error_code(errno == 0 ? EIO : errno,
+                                            std::generic_category()));
+  }
+  beginning.resize(static_cast<size_t>(file.gcount()));
+  return CheckIsText(path.string(), beginning);
+}
+
 absl::Status AddFile(const fs::path& path, TextFiles* found) {
   std::error_code error;
   const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
   if (error) return CannotRead(path, error);
+  TANDEM_RETURN_IF_ERROR(CheckBeginning(path));
   found->files.push_back({path.string(), bytes, EndOf(path) == ".jsonl"});
   return absl::OkStatus();
 }

@@ -177,6 +177,18 @@ absl::Status CheckEndOfText(const TokenizeOptions& options,
       "none between documents"));
 }
 
+// One that was asked for is read from somewhere.
+absl::Status CheckColumn(const TokenizeOptions& options,
+                         const std::vector<TextFile>& files) {
+  if (options.column == TokenizeOptions().column) return absl::OkStatus();
+  for (const TextFile& file : files) {
+    if (file.json_lines) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--column=", options.column, " was given, but ",
+                   options.input, " has no .jsonl file: leave it out"));
+}
+
 absl::Status MakeFolder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -239,6 +251,7 @@ absl::StatusOr<TokenizeResult> Tokenize(
                           OpenTokenizer(options.tokenizer));
   TANDEM_RETURN_IF_ERROR(CheckEndOfText(options, *tokenizer));
   TANDEM_ASSIGN_OR_RETURN(const TextFiles found, FindTextFiles(options.input));
+  TANDEM_RETURN_IF_ERROR(CheckColumn(options, found.files));
   TANDEM_RETURN_IF_ERROR(
       CheckNoOtherTokenizer(options.tokenizer, options.output));
   TANDEM_RETURN_IF_ERROR(MakeFolder(options.output));

@@ -12,10 +12,10 @@
 namespace tandem {
 
 struct TokenizeOptions {
-  std::string tokenizer;  // datasets/tokenizers/open_tokenizer.h
-  std::string input;      // text_files.h
-  std::string output;     // a folder; made where it is not there
-  std::string column = "text";
+  std::string tokenizer;        // datasets/tokenizers/open_tokenizer.h
+  std::string input;            // text_files.h
+  std::string output;           // a folder; made where it is not there
+  std::string column = "text";  // of JSON lines, of which another needs some
   double validation_fraction = 0.1;
   bool end_of_text = true;
   bool special_tokens = false;  // recognized in texts

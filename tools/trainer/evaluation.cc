@@ -11,6 +11,7 @@
 #include "core/program/interrupt.h"
 #include "datasets/distributed_sampler.h"
 #include "datasets/loader.h"
+#include "tools/trainer/job/evaluation_batch.h"
 #include "tools/trainer/settings/options.h"
 #include "tools/trainer/stop_agreement.h"
 
@@ -18,7 +19,8 @@ namespace tandem {
 namespace {
 
 int64_t BatchSize(const Job& job) {
-  return EvaluationBatchSize(job.options, job.batch_size_per_replica);
+  return EvaluationBatchSize(job.options, job.batch_size_per_replica,
+                             *job.data.test);
 }
 
 absl::StatusOr<std::unique_ptr<Loader>> TestLoader(const Job& job) {

@@ -117,6 +117,18 @@ StoredTensors WithMissing(const LoadPlan& plan, const NamedTensors& own,
   return whole;
 }
 
+// Rank 0 reads them for all. Collective.
+absl::Status CheckTiedTogether(const LoadPlan& plan, Communicator& world) {
+  const absl::Status mine =
+      world.rank() == 0 ? CheckTied(plan) : absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<std::string> all,
+      world.AllGatherString(std::string(mine.message()),
+                            [] { return "what is tied of the weights"; }));
+  if (!mine.ok() || all[0].empty()) return mine;
+  return absl::InvalidArgumentError(all[0]);
+}
+
 absl::StatusOr<std::string> Load(Job& job) {
   const TrainOptions& options = job.options;
   TANDEM_ASSIGN_OR_RETURN(const Source source, OpenSource(options.init_from));
@@ -130,6 +142,9 @@ absl::StatusOr<std::string> Load(Job& job) {
       const LoadPlan plan,
       PlanLoading(source.tensors, model, rules,
                   {options.allow_missing, options.allow_unexpected}));
+  if (!rules.tied.empty()) {
+    TANDEM_RETURN_IF_ERROR(CheckTiedTogether(plan, *job.world));
+  }
   TANDEM_RETURN_IF_ERROR(
       job.strategy->LoadModelState(WithMissing(plan, own, job.row_parts)));
   std::string text = absl::StrCat("initial weights from ", options.init_from,

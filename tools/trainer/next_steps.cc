@@ -1,7 +1,13 @@
 #include "tools/trainer/next_steps.h"
 
+#include <filesystem>
+#include <system_error>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "core/files/user_path.h"
+#include "tools/trainer/checkpoints/resume.h"
+#include "tools/trainer/job/job.h"
 
 namespace tandem {
 namespace {
@@ -14,16 +20,57 @@ std::string Quoted(const std::string& path) {
                         "'", absl::StrReplaceAll(path, {{"'", "'\\''"}}), "'");
 }
 
-// What goes on with this job, beside its own flags. Whichever of the two has
-// ended it, with more of one alone nothing might be left to train.
+// What goes on with this job. Whichever of the two has ended it, with more of
+// one alone nothing might be left to train.
 std::string GoingOn(const TrainOptions& options,
                     const std::string& checkpoint) {
   const std::string steps =
       options.max_steps > 0
           ? absl::StrCat(" --max_steps=", 2 * options.max_steps)
           : "";
-  return absl::StrCat("the same flags, with --epochs=", options.epochs + 2,
-                      steps, " --resume=", Quoted(checkpoint));
+  return absl::StrCat("--epochs=", options.epochs + 2, steps,
+                      " --resume=", Quoted(checkpoint));
+}
+
+// A cosine of more steps is higher at the step that this job has come to.
+std::string NameOfGoingOn(const TrainOptions& options) {
+  return absl::StrCat("go on training",
+                      options.lr_schedule == "cosine"
+                          ? " (the learning rate rises to a longer cosine's)"
+                          : "");
+}
+
+// A folder of that name beside --save_dir; NAME_2, NAME_3, ... where others are
+// there. As short as it can be typed.
+std::string NewFolder(const std::string& save_dir, const std::string& name) {
+  namespace fs = std::filesystem;
+  fs::path present = fs::path(save_dir).lexically_normal();
+  if (!present.has_filename()) present = present.parent_path();
+  const auto is_taken = [&](const fs::path& folder) {
+    std::error_code error;
+    return folder == present || fs::exists(folder, error);
+  };
+  std::string its = name;
+  for (int i = 2; is_taken(present.parent_path() / its); ++i) {
+    its = absl::StrCat(name, "_", i);
+  }
+  const fs::path folder = present.parent_path() / its;
+  return fs::path(UserPath(its)).lexically_normal() == folder ? its
+                                                              : folder.string();
+}
+
+// What begins another job: its checkpoints have a folder of their own.
+std::string AnotherJob(const TrainOptions& options, const std::string& flags,
+                       const std::string& name) {
+  std::string job = flags;
+  if (!options.save_dir.empty()) {
+    absl::StrAppend(&job,
+                    " --save_dir=", Quoted(NewFolder(options.save_dir, name)));
+  }
+  if (!options.resume.empty() && options.resume != kResumeAuto) {
+    absl::StrAppend(&job, " --resume=");
+  }
+  return job;
 }
 
 }  // namespace
@@ -33,15 +80,17 @@ std::vector<std::pair<std::string, std::string>> NextSteps(
   std::vector<std::pair<std::string, std::string>> steps;
   if (options.eval_only) return steps;
   if (!job.checkpoint.empty()) {
-    steps.emplace_back("go on training", GoingOn(options, job.checkpoint));
+    steps.emplace_back(NameOfGoingOn(options),
+                       GoingOn(options, job.checkpoint));
   }
-  if (job.ranks == 1 && options.batch_size % 2 == 0) {
-    steps.emplace_back("on two ranks", "--nproc_per_node=2");
+  if (job.ranks == 1 && CheckLayout(options, 2).ok()) {
+    steps.emplace_back("on two ranks",
+                       AnotherJob(options, "--nproc_per_node=2", "two_ranks"));
   }
   const bool has_images = !job.tokens && job.input_shape.size() == 3;
   if (has_images && options.init_from.empty() && options.model != "resnet18") {
     steps.emplace_back("another network",
-                       "--model=resnet18 (--help lists all)");
+                       AnotherJob(options, "--model=resnet18", "resnet18"));
   }
   return steps;
 }

@@ -20,7 +20,9 @@ struct EndedJob {
   std::string checkpoint;            // the last one; empty: there is none
 };
 
-// (what it is, how it is asked for): of what this job can go on with.
+// (what it is, how it is asked for, beside the job's own flags): of what this
+// job can go on with. Each line is there to be typed as it stands, even when
+// the one before it was: what is another job saves in a folder of its own.
 std::vector<std::pair<std::string, std::string>> NextSteps(
     const TrainOptions& options, const EndedJob& job);
 

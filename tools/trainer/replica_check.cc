@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "core/base/host_values.h"
 #include "core/base/status_macros.h"
 #include "core/digest/crc32.h"
 
@@ -118,7 +119,7 @@ std::string ReplicaFingerprint(NamedTensors parameters) {
             [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string fingerprint;
   for (const auto& [name, tensor] : parameters) {
-    const at::Tensor values = tensor.detach().cpu().contiguous();
+    const at::Tensor values = HostValues(tensor);
     const uint32_t sum = Crc32(0, values.const_data_ptr(), values.nbytes());
     absl::StrAppend(&fingerprint, name, " ", absl::Hex(sum, absl::kZeroPad8),
                     "\n");

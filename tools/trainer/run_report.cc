@@ -12,7 +12,9 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
 #include "core/checkpoint/row_parts.h"
+#include "core/comm/group_agreement.h"
 #include "core/device/host_memory.h"
+#include "core/finite/finite_check.h"
 #include "core/flight/recorder.h"
 #include "core/precision/loss_scale.h"
 #include "core/precision/mixed_precision.h"
@@ -21,6 +23,7 @@
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/next_steps.h"
 #include "tools/trainer/report/shown.h"
+#include "tools/trainer/settings/options.h"
 
 namespace tandem {
 
@@ -43,6 +46,17 @@ std::string WhySlow(const Job& job) {
 double ShownScale(Strategy& strategy) {
   const LossScale* const scale = strategy.loss_scale();
   return scale == nullptr || scale->options().constant ? 0 : scale->scale();
+}
+
+// `what` has shown that they may not be finite.
+absl::Status CheckWeights(const Job& job, const std::string& what) {
+  for (const auto& [name, weight] : job.strategy->Parameters()) {
+    if (IsFinite(weight)) continue;
+    return absl::OutOfRangeError(absl::StrCat(what, ", and ", name, " has ",
+                                              CountNonfinite(weight),
+                                              ": training has diverged"));
+  }
+  return absl::OkStatus();
 }
 
 // A scale of the loss that falls with each skipped step comes to fit, or ends
@@ -79,6 +93,11 @@ absl::StatusOr<RunReport> RunReport::Start(const Job& job, Report& report) {
   return RunReport(job, report);
 }
 
+absl::Status RunReport::Begin(bool resumed) {
+  return report_->Begin(/*goes_on=*/resumed || job_->is_restarted() ||
+                        job_->takes_over());
+}
+
 void RunReport::SayGraph(const std::string& state) {
   if (state == graph_) return;
   graph_ = state;
@@ -109,6 +128,7 @@ StepReport RunReport::LineOf(const Step& step, const StepScore& score) const {
   StepReport line;
   line.epoch = step.epoch + 1;
   line.step = step.done;
+  line.samples = step.samples_so_far;
   line.score = meter_.score();
   line.auxiliary_losses = meter_.auxiliary_losses();
   line.sums = meter_.sums();
@@ -118,8 +138,9 @@ StepReport RunReport::LineOf(const Step& step, const StepScore& score) const {
   line.flops_per_s = job_->flops.per_s(line.samples_per_s);
   line.utilization = job_->flops.utilization(line.samples_per_s);
   if (job_->data.train->tokens()) {
-    line.tokens_per_s =
-        line.samples_per_s * job_->data.train->input_shape().front();
+    const int64_t context = job_->data.train->input_shape().front();
+    line.tokens = line.samples * context;
+    line.tokens_per_s = line.samples_per_s * static_cast<double>(context);
   }
   line.step_ms = meter_.step_ms();
   line.left_s = line.step_ms / 1e3 * (step.in_all - step.done);
@@ -195,9 +216,18 @@ absl::Status RunReport::ShowEvaluation(int64_t epoch,
   const double loss = evaluation.score.loss();
   report_->ShowEvaluation(evaluation);
   if (std::isfinite(loss)) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrFormat(
-      "the loss of the test set is %g: the weights have diverged",
-      Shown(loss)));
+  const std::string what =
+      absl::StrFormat("the loss of the test set is %g", Shown(loss));
+  if (job_->options.eval_only) return absl::OutOfRangeError(what);
+  absl::Status weights = CheckWeights(*job_, what);
+  // Workers of servers evaluate whole models, and servers none.
+  if (ServersOf(job_->options) == 0) {
+    weights = AgreeOnSuccess(weights, "checked its weights", *job_->world);
+  }
+  TANDEM_RETURN_IF_ERROR(weights);
+  report_->Say(
+      absl::StrCat("warning: ", what, ", though all weights are finite"));
+  return absl::OkStatus();
 }
 
 absl::Status RunReport::Summarise(const std::string& checkpoint,

@@ -30,6 +30,10 @@ class RunReport {
   // Shows the settings, unless ranks before did. All must outlive it.
   static absl::StatusOr<RunReport> Start(const Job& job, Report& report);
 
+  // Nothing more can refuse the job: as Report::Begin. `resumed`: it goes on
+  // from a checkpoint.
+  absl::Status Begin(bool resumed);
+
   void Say(const std::string& line) { report_->Say(line); }
   void Say(const std::vector<std::string>& lines) {
     for (const std::string& line : lines) report_->Say(line);
@@ -45,9 +49,10 @@ class RunReport {
 
   struct Step {
     int64_t epoch = 0;
-    int64_t done = 0;     // steps of the job, with this one
-    int64_t in_all = 0;   // that the job has
-    int64_t samples = 0;  // of all replicas
+    int64_t done = 0;            // steps of the job, with this one
+    int64_t in_all = 0;          // that the job has
+    int64_t samples = 0;         // of all replicas
+    int64_t samples_so_far = 0;  // of the job, with this step's
     double learning_rate = 0;
   };
   // Before a step's computation, `done` of them being done.
@@ -61,6 +66,8 @@ class RunReport {
   // it. Collective.
   absl::Status ReadScores();
 
+  // OutOfRange for a loss that is not finite, where weights are not either, or
+  // there is nothing but the evaluation. Collective.
   absl::Status ShowEvaluation(int64_t epoch, EvaluationReport evaluation);
   // Collective. `checkpoint`: the last one; empty: there is none. OutOfRange
   // where --skip_nonfinite has skipped all steps.

@@ -21,7 +21,7 @@ namespace tandem {
 void RemoveLeftovers(const Job& job, RunReport& report) {
   const std::string& folder = job.options.save_dir;
   if (!job.speaks() || folder.empty()) return;
-  for (const std::string& name : RemoveIncompleteCheckpoints(folder)) {
+  for (const std::string& name : RemoveIncompleteCheckpoints(folder, job.id)) {
     report.Say(absl::StrCat("removed ", folder, "/", name,
                             ", a save that was never finished"));
   }

@@ -41,6 +41,8 @@ struct Training {
   // Steps that were done at the last evaluation.
   int64_t evaluated = 0;
   Replacement* replacement = nullptr;  // null: without one
+  // Why there is no checkpoint of where a signal stopped it.
+  absl::Status unsaved = {};
 
   bool done() const { return position.step >= set.steps_in_all(); }
   // Did a generation, or the job that saved a checkpoint, end before it scored
@@ -57,6 +59,7 @@ absl::Status TrainStep(Training& run, int64_t epoch) {
   step.done = run.position.step + 1;
   step.in_all = run.set.steps_in_all();
   step.samples = run.set.SamplesOfStep(run.position.sampler, epoch);
+  step.samples_so_far = run.set.SamplesSoFar();
   step.learning_rate = run.set.LearningRate(run.position.step);
   run.report.BeginStep(run.position.step);
   SetFaultContext(job.launched_rank(), step.done);
@@ -128,7 +131,7 @@ absl::Status StopIfAsked(Training& run) {
   TANDEM_ASSIGN_OR_RETURN(const int signal,
                           run.stop.SignalAfter(run.position.step));
   if (signal == 0) return LetInIfAsked(run);
-  TANDEM_RETURN_IF_ERROR(Save(run));
+  run.unsaved = Save(run);
   return InterruptError();
 }
 
@@ -152,7 +155,7 @@ absl::Status EndEpoch(Training& run, int64_t epoch) {
   // Ranks break it off together, but for workers of servers.
   if (absl::IsCancelled(evaluated) && !is_saved &&
       ServersOf(run.job.options) == 0) {
-    TANDEM_RETURN_IF_ERROR(Save(run));
+    run.unsaved = Save(run);
   }
   TANDEM_RETURN_IF_ERROR(evaluated);
   run.evaluated = run.position.step;
@@ -180,12 +183,20 @@ absl::Status TrainEpoch(Training& run, int64_t epoch) {
   return run.owes_evaluation() ? EndEpoch(run, epoch) : absl::OkStatus();
 }
 
-void SayStopped(Training& run) {
-  const std::string& saved = run.saver.path();
-  run.report.Say(absl::StrFormat("stopped after step %d; %s", run.position.step,
-                                 saved.empty()
-                                     ? "nothing is saved (--save_dir is empty)"
-                                     : absl::StrCat("saved in ", saved)));
+// What there is of an interrupted job.
+std::string DescribeSaved(const Training& run) {
+  const std::string& last = run.saver.path();
+  if (run.job.options.save_dir.empty()) {
+    return "nothing is saved (--save_dir is empty)";
+  }
+  if (!run.unsaved.ok() || run.saver.saved_step() != run.position.step) {
+    return last.empty() ? "it is not saved"
+                        : absl::StrCat(
+                              "it is not saved; the checkpoint before "
+                              "it is ",
+                              last);
+  }
+  return last.empty() ? "it is saved already" : absl::StrCat("saved in ", last);
 }
 
 // Of an interrupted job, too: what is being written is complete in a moment.
@@ -194,8 +205,13 @@ absl::Status FinishSaving(Training& run, const absl::Status& trained) {
   const auto lines = run.saver.Finish();
   if (lines.ok()) run.report.Say(*lines);
   if (trained.ok()) return lines.status();
-  SayStopped(run);
-  return trained;
+  if (run.unsaved.ok()) run.unsaved = lines.status();
+  run.report.Say(absl::StrFormat("stopped after step %d; %s", run.position.step,
+                                 DescribeSaved(run)));
+  if (run.unsaved.ok()) return trained;
+  return absl::CancelledError(
+      absl::StrCat(trained.message(), ", and step ", run.position.step,
+                   " could not be saved: ", run.unsaved.message()));
 }
 
 absl::Status TrainEpochs(Training& run) {
@@ -244,9 +260,9 @@ absl::Status CheckTrace(const Job& job, int64_t done, int64_t in_all,
 absl::Status Train(Job& job, RunReport& report, Replacement* replacement) {
   TANDEM_ASSIGN_OR_RETURN(TrainingSet set, TrainingSet::Open(job));
   job.planned_steps = set.steps_in_all();
-  RemoveLeftovers(job, report);
   TANDEM_ASSIGN_OR_RETURN(const JobStart start,
                           FindStart(job, report, replacement));
+  RemoveLeftovers(job, report);
   const TrainPosition& position = start.stand.position;
   TANDEM_RETURN_IF_ERROR(
       CheckTrace(job, position.step, set.steps_in_all(), report));
@@ -255,6 +271,7 @@ absl::Status Train(Job& job, RunReport& report, Replacement* replacement) {
   } else if (start.resumed) {
     TANDEM_RETURN_IF_ERROR(set.Restore(position.sampler));
   }
+  TANDEM_RETURN_IF_ERROR(report.Begin(start.resumed.has_value()));
   Training run = {job,
                   std::move(set),
                   position,
@@ -277,6 +294,7 @@ absl::Status Train(Job& job, RunReport& report, Replacement* replacement) {
 
 absl::Status EvaluateOnly(Job& job, RunReport& report) {
   TANDEM_ASSIGN_OR_RETURN(const JobStart start, FindStart(job, report));
+  TANDEM_RETURN_IF_ERROR(report.Begin(start.resumed.has_value()));
   TANDEM_RETURN_IF_ERROR(
       Evaluate(job, report, start.stand.position.sampler.epoch));
   return report.Summarise(/*checkpoint=*/"", SaveTimes());

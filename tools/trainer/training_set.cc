@@ -74,14 +74,21 @@ LearningRateOptions LearningRateOf(const TrainOptions& options,
 
 // Of the job as it was launched: the learning rate goes by that, whoever is
 // there.
-absl::StatusOr<int64_t> PlannedSteps(const Job& job) {
+struct Plan {
+  int64_t steps = 0;
+  int64_t samples_per_epoch = 0;  // that are trained on
+};
+
+absl::StatusOr<Plan> PlanOf(const Job& job) {
   const int64_t replicas =
       job.roster ? job.launched_ranks() : int64_t{job.mesh.data()};
   TANDEM_ASSIGN_OR_RETURN(const auto sampler,
                           SamplerOf(job, replicas, /*rank=*/0));
   TANDEM_ASSIGN_OR_RETURN(const int64_t per_epoch,
                           StepsPerEpoch(job, *sampler));
-  return AtMost(job.options.max_steps, job.options.epochs * per_epoch);
+  return Plan{AtMost(job.options.max_steps, job.options.epochs * per_epoch),
+              std::min(job.data.train->size(),
+                       per_epoch * replicas * job.batch_size_per_replica)};
 }
 
 }  // namespace
@@ -96,7 +103,9 @@ absl::StatusOr<TrainingSet> TrainingSet::Open(const Job& job) {
   TANDEM_ASSIGN_OR_RETURN(
       set.loader_,
       Loader::Create(job.data.train, set.sampler_, LoadingOf(job)));
-  TANDEM_ASSIGN_OR_RETURN(set.steps_in_all_, PlannedSteps(job));
+  TANDEM_ASSIGN_OR_RETURN(const Plan plan, PlanOf(job));
+  set.steps_in_all_ = plan.steps;
+  set.samples_per_epoch_ = plan.samples_per_epoch;
   set.learning_rate_ = LearningRateOf(job.options, set.steps_in_all_);
   TANDEM_RETURN_IF_ERROR(ValidateLearningRate(set.learning_rate_));
   return set;
@@ -158,6 +167,14 @@ int64_t TrainingSet::SamplesOfStep(const SamplerState& before,
                                    int64_t epoch) const {
   const int64_t taken = before.epoch == epoch ? before.position : 0;
   return std::min(batch_size_, samples_ - taken);
+}
+
+int64_t TrainingSet::SamplesSoFar() const {
+  // Not by the loader's state: behind its last batch that is the epoch's end,
+  // also where samples are dropped.
+  const int64_t of_epoch =
+      std::min(start_.position + taken_ * batch_size_, samples_);
+  return start_.epoch * samples_per_epoch_ + of_epoch;
 }
 
 }  // namespace tandem

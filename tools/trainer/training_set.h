@@ -48,6 +48,9 @@ class TrainingSet {
   // Of the batch behind `before`, on all replicas, in `epoch`; those that
   // padding repeats count once.
   int64_t SamplesOfStep(const SamplerState& before, int64_t epoch) const;
+  // Of the job with the last batch, counted so; epochs before this one as if
+  // they had been of this training set.
+  int64_t SamplesSoFar() const;
 
  private:
   TrainingSet() = default;
@@ -63,6 +66,7 @@ class TrainingSet {
   int64_t steps_ = 0;
   int64_t taken_ = 0;
   int64_t samples_ = 0;
+  int64_t samples_per_epoch_ = 0;
   int64_t batch_size_ = 0;  // of all replicas
   int64_t steps_in_all_ = 0;
 };

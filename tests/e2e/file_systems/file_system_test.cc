@@ -50,15 +50,17 @@ TEST_P(FileSystemTest, JobsSaveAndGoOnAsOnAnyOther) {
   const ProgramResult done = RunProgram(kTrain, job, Options());
   ASSERT_EQ(done.exit_code, 0) << done.err;
   EXPECT_THAT(done.out, HasSubstr("a save that was never finished"));
+  // The first one left no checkpoint: this is another job.
+  EXPECT_THAT(done.out, HasSubstr("is " + folder + "/m.jsonl.1 now"));
   EXPECT_EQ(Fingerprint(ReadEvents(folder + "/m.jsonl")), straight);
   EXPECT_THAT(NamesIn(folder + "/s"),
               ElementsAre("step-000000004", "step-000000006"));
-  // Of another job now.
+  // And so is this.
   const ProgramResult anew = RunProgram(
       kTrain, Joined(job, {"--resume=", "--save_dir=" + folder + "/t"}),
       Options());
   ASSERT_EQ(anew.exit_code, 0) << anew.err;
-  EXPECT_THAT(anew.out, HasSubstr("is " + folder + "/m.jsonl.1 now"));
+  EXPECT_THAT(anew.out, HasSubstr("is " + folder + "/m.jsonl.2 now"));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -87,10 +87,14 @@ std::string Describe(const StopTrial& trial) {
 
 std::string RunStopTrial(const StopTrial& trial) {
   const std::string folder = NewFolder("stops");
-  Program program(
-      kTrain, {"--model=gpt_tiny", "--dataset=synthetic_tokens",
-               absl::StrCat("--nproc_per_node=", kRanks), "--epochs=1000000",
-               "--log_every=1", "--batch_size=4", "--save_dir=" + folder});
+  const Flags job = {"--model=gpt_tiny",
+                     "--dataset=synthetic_tokens",
+                     absl::StrCat("--nproc_per_node=", kRanks),
+                     "--epochs=1000000",
+                     "--log_every=1",
+                     "--batch_size=4",
+                     "--save_dir=" + folder};
+  Program program(kTrain, Joined(job, trial.manner->flags));
   if (!program.WaitForOutput("  1/")) {
     return absl::StrCat("no step: ", program.Wait().err);
   }

@@ -18,6 +18,7 @@ struct StopManner {
   int between_ms = 0;    // the launcher and the ranks
   int times = 1;         // in a row, 50 ms apart
   bool hang_up = false;  // SIGHUP follows at once
+  std::vector<std::string> flags = {};  // of the job, beside its usual ones
 };
 const std::vector<StopManner>& StopManners();
 

@@ -24,7 +24,7 @@ grep -q 'rank 1 of 2 .* died: exit code 3' <<< "$out" || fail "no report: $out"
 if out="$("$script" --program "$probe" --launchers foo 2>&1)"; then
   fail "success under an unknown launcher"
 fi
-grep -q 'known: tandem, torchrun, mpirun, srun' <<< "$out" || fail "$out"
+grep -q 'known: tandem, torchrun, mpirun, mpich, srun' <<< "$out" || fail "$out"
 
 # Nothing is left behind.
 [[ -z "$(ls "$TEST_TMPDIR" | grep tandem-launchers || true)" ]] ||

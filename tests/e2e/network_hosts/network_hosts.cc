@@ -144,6 +144,10 @@ void NetworkHosts::Mend(int host) const {
   CHECK(Shell("ip link set " + LinkOf(host) + " master " + kBridge + " up"));
 }
 
+void NetworkHosts::DropLoopback(int host) const {
+  CHECK(Shell(On(keepers_[host], "ip link set lo down")));
+}
+
 void NetworkHosts::Slow(int host, int kilobits_per_second, int delay_ms) const {
   const std::string rate = std::to_string(kilobits_per_second) + "kbit";
   const std::string link = LinkOf(host);

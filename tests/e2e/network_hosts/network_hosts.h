@@ -49,6 +49,8 @@ class NetworkHosts {
   // The host's cable is pulled out: its interface is down, too.
   void Cut(int host) const;
   void Mend(int host) const;
+  // The host cannot reach itself: its loopback interface is down for good.
+  void DropLoopback(int host) const;
   // What the host gets comes so fast at most; where the kernel can (netem),
   // with so many milliseconds' delay in each direction as well.
   void Slow(int host, int kilobits_per_second, int delay_ms) const;

@@ -1,7 +1,10 @@
-// Jobs over two hosts, however started, end with the bits of one host.
+// Jobs over two hosts, however started, end with the bits of one host; and a
+// host that does not reach itself.
 
+#include <chrono>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -10,7 +13,9 @@
 namespace tandem {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Cell {
   std::string name;
@@ -122,6 +127,46 @@ TEST_F(SeveralHostsTest, TheStoreListensOnTheGivenAddressAlone) {
               std::string::npos)
         << sockets;
   }
+}
+
+// As /tmp is, or a home that is not shared.
+TEST_F(SeveralHostsTest, ASaveFolderOfEachHostsOwnIsRefusedBeforeTraining) {
+  const std::string folder = NewFolder("own");
+  for (int host = 0; host < 2; ++host) {
+    const ProgramResult mounted =
+        hosts_
+            .Start(host, "/bin/sh",
+                   {"-c", "PATH=$PATH:/usr/sbin:/sbin; mount -t tmpfs none " +
+                              folder})
+            ->Wait();
+    ASSERT_EQ(mounted.exit_code, 0) << mounted.err;
+  }
+  const Programs programs = StartLaunchers(
+      hosts_, 1, Joined(JobOf(kOverGloo), {"--save_dir=" + folder}));
+  std::vector<int> exit_codes;
+  std::string err;
+  for (const auto& program : programs) {
+    const ProgramResult result = program->Wait();
+    EXPECT_NE(result.exit_code, 0);
+    exit_codes.push_back(result.exit_code);
+    EXPECT_THAT(result.out, Not(HasSubstr("  loss ")));
+    err += result.err;
+  }
+  // A launcher may have ended the rank that was the last to say so.
+  EXPECT_THAT(exit_codes, Contains(2)) << err;
+  EXPECT_THAT(err, HasSubstr("--save_dir=" + folder +
+                             ": this rank does not see what rank 0 has made"));
+}
+
+// As in a container that was given no network.
+TEST_F(SeveralHostsTest, WithoutLoopbackALauncherSaysSoAtOnce) {
+  hosts_.DropLoopback(0);
+  const auto begin = std::chrono::steady_clock::now();
+  const ProgramResult result =
+      hosts_.Start(0, kTrain, SmallJob({"--nproc_per_node=2"}))->Wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(1));
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("ip link set lo up"));
 }
 
 }  // namespace

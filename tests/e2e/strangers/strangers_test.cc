@@ -219,7 +219,9 @@ TEST_F(NodesTest, AnotherSecretOrNoneIsTurnedAwayAndTheOthersSayHowMany) {
   EXPECT_EQ(first.exit_code, 1);
   EXPECT_THAT(first.err, AllOf(HasSubstr("did not come within"),
                                HasSubstr("that did not show the job's secret"),
-                               HasSubstr("the last from 127.0.0.1:")));
+                               HasSubstr("the last from 127.0.0.1:"),
+                               HasSubstr(" launcher thread "),
+                               Not(HasSubstr("InitGoogleLogging"))));
 }
 
 // What the ranks were given is to be read by nobody else.

@@ -118,6 +118,27 @@ TEST(ResumeAutoTest, BeginsAnewAndSkipsWhatIsDamaged) {
               HasSubstr("resumed " + folder + "/step-000000002 at step 2"));
 }
 
+// The same command starts a job and goes on with it; one that names a
+// checkpoint is another's.
+TEST(ResumeAutoTest, AStepThatWasDoneBeforeIsNotTraced) {
+  const std::string folder = NewFolder("traced");
+  const std::string trace = NewFolder("trace") + "/t.json";
+  const Flags traced = {"--trace_step=2", "--trace_file=" + trace};
+  const Flags job = Job(folder, Joined({"--resume=auto"}, traced));
+  RunJobForEvents(Joined(job, {"--max_steps=3"}));
+  ASSERT_TRUE(fs::remove(trace));
+  ProgramResult program;
+  EXPECT_EQ(Fingerprint(RunJobForEvents(job, &program)), Straight());
+  EXPECT_THAT(program.out, HasSubstr("no trace: step 2 (--trace_step) was done "
+                                     "before\n"));
+  EXPECT_FALSE(fs::exists(trace));
+  const ProgramResult refused = RunProgram(
+      kTrain,
+      Job("", Joined({"--resume=" + folder + "/step-000000003"}, traced)));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("would never be written: step 2"));
+}
+
 // A copy that is not done, a folder made by hand, a newest one that is damaged:
 // the one before, whoever names the folder.
 TEST(ResumeTest, TakesTheNewestThatCanBeUsed) {
@@ -212,11 +233,41 @@ TEST(DivergedTest, NoCheckpointIsWrittenOfWeightsThatAreNotFinite) {
   EXPECT_THAT(NamesIn(folder), ElementsAre("step-000000002"));
 }
 
+// Servers have the parameters, by halves. Whoever sees it first ends the job.
+TEST(DivergedTest, NoneIsWrittenByParameterServersEither) {
+  const std::string folder = NewFolder("diverged_served");
+  const ProgramResult diverged = RunProgram(
+      kTrain, SmallJob({"--nproc_per_node=4", "--strategy=parameter_server",
+                        "--servers=2", "--optimizer=adamw", "--max_steps=1",
+                        "--learning_rate=1e40", "--noasync_save",
+                        "--save_dir=" + folder}));
+  EXPECT_EQ(diverged.exit_code, 1);
+  EXPECT_THAT(diverged.err, HasSubstr("training has diverged"));
+  EXPECT_THAT(NamesIn(folder), ElementsAre());
+}
+
 TEST(DivergedTest, AnEvaluationSaysSo) {
   const ProgramResult diverged =
       RunProgram(kTrain, Job("", {"--max_steps=1", "--learning_rate=1e39"}));
   EXPECT_EQ(diverged.exit_code, 1);
-  EXPECT_THAT(diverged.err, HasSubstr("the loss of the test set is "));
+  EXPECT_THAT(diverged.err, AllOf(HasSubstr("the loss of the test set is "),
+                                  HasSubstr("training has diverged")));
+}
+
+// Outputs are too large for a loss of them: more training, on other samples,
+// may be none the worse for it.
+TEST(DivergedTest, AnEvaluationOfFiniteWeightsEndsNoTraining) {
+  const std::string folder = NewFolder("large");
+  const Flags job = Job(folder, {"--max_steps=1", "--learning_rate=1e30"});
+  const ProgramResult trained = RunProgram(kTrain, job);
+  EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  EXPECT_THAT(trained.out + trained.err,
+              HasSubstr(", though all weights are finite"));
+  EXPECT_THAT(NamesIn(folder), ElementsAre("step-000000001"));
+  const ProgramResult evaluated =
+      RunProgram(kTrain, Joined(job, {"--resume=auto", "--eval_only"}));
+  EXPECT_EQ(evaluated.exit_code, 1);
+  EXPECT_THAT(evaluated.err, HasSubstr("the loss of the test set is "));
 }
 
 TEST(MetricsTest, AJobThatGoesOnKeepsWhatIsThereAndANewOneMovesItAway) {
@@ -242,10 +293,40 @@ TEST(MetricsTest, AJobThatGoesOnKeepsWhatIsThereAndANewOneMovesItAway) {
       RunProgram(kTrain, Joined(job, {"--resume=auto", "--seed=7"}));
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(StepsOf(ReadEvents(file)), ElementsAre(1, 2, 3, 4, 5, 6));
+  // Nor does a new job's refusal, which may come late: weights are found not to
+  // fit when they are loaded, a step not to come when the last one is known.
+  for (const Flags& late :
+       {Flags{"--model=mlp_wide", "--init_from=" + saved + "/step-000000006"},
+        Flags{"--trace_step=50", "--trace_file=" + folder + "/t.json"}}) {
+    const ProgramResult result =
+        RunProgram(kTrain, Joined(Joined(job, {"--save_dir="}), late));
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_THAT(result.err, HasSubstr(late.back())) << result.out;
+    EXPECT_THAT(StepsOf(ReadEvents(file)), ElementsAre(1, 2, 3, 4, 5, 6));
+    EXPECT_FALSE(fs::exists(file + ".1"));
+  }
   run({"--max_steps=1", "--save_dir="});
   EXPECT_THAT(StepsOf(ReadEvents(file)), ElementsAre(1));
   EXPECT_THAT(StepsOf(ReadEvents(file + ".1")), ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_NE(EventsOf(ReadEvents(file), "start")[0]["job"], starts[0]["job"]);
+}
+
+// With --resume=auto it is a job of its own as well, until it has saved one.
+TEST(MetricsTest, AJobThatFindsNothingToGoOnFromMovesAnothersAway) {
+  const std::string folder = NewFolder("metrics_auto");
+  const std::string file = folder + "/m.jsonl";
+  const auto run = [&](const std::string& save_dir, const Flags& more) {
+    const ProgramResult result = RunProgram(
+        kTrain, Job(save_dir, Joined({"--metrics_file=" + file}, more)));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  };
+  run("", {"--max_steps=2"});
+  for (const char* steps : {"--max_steps=1", "--max_steps=3"}) {
+    run(folder + "/saved", {"--resume=auto", steps});
+  }
+  EXPECT_THAT(StepsOf(ReadEvents(file)), ElementsAre(1, 2, 3));
+  EXPECT_THAT(StepsOf(ReadEvents(file + ".1")), ElementsAre(1, 2));
+  EXPECT_FALSE(fs::exists(file + ".2"));
 }
 
 // Of three, of six steps each.
@@ -260,6 +341,16 @@ TEST(RetentionTest, NotEveryEpochNeedsACheckpoint) {
                                       "step-000000018"));
   EXPECT_THAT(saved("2"), ElementsAre("step-000000012", "step-000000018"));
   EXPECT_THAT(saved("0"), ElementsAre("step-000000018"));
+}
+
+TEST(RetentionTest, AnOldOneThatCannotBeRemovedEndsNoJob) {
+  const std::string folder = NewFolder("stays");
+  const ProgramResult done =
+      RunProgram(kTrain, Job(folder, {"--save_every=3", "--keep_last=1"}),
+                 FaultOf("point=remove_old,action=fail"));
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.err, HasSubstr("an old checkpoint stays: "));
+  EXPECT_THAT(NamesIn(folder), ElementsAre("step-000000003", "step-000000006"));
 }
 
 TEST(RetentionTest, TheLastAndEveryKthStay) {

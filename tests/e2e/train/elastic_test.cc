@@ -142,6 +142,37 @@ TEST_F(ElasticNodesTest, OneJoinsAndIsLost) {
   EXPECT_EQ(Fingerprint(events), Fingerprint(RunAlone()));
 }
 
+// The step, and the save after it, may take longer than ranks have that end.
+TEST_F(ElasticNodesTest, OneThatJoinsLeavesTheOthersTimeForTheirStep) {
+  const Flags few = {"--max_steps=10", "--log_every=1", "--stop_grace=1"};
+  Program node0(kTrain, Node(0, Joined(few, {"--metrics_file=" + metrics_})),
+                FaultOf("point=before_optimizer,action=delay:3"));
+  ASSERT_TRUE(node0.WaitForOutput(" 1/10")) << node0.Wait().err;
+  Program node1(kTrain, Node(1, few));
+  const ProgramResult result = node0.Wait();
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("attempt 2 has 2 ranks on nodes 0 and 1"),
+                    Not(HasSubstr("is killed"))));
+  EXPECT_EQ(EventsOf(ReadEvents(metrics_), "step").size(), 10u) << "none twice";
+}
+
+// Nor does a rank give up that waits for another one's.
+TEST_F(ElasticNodesTest, OneThatJoinsLeavesRanksThatWaitForOthersTheirTime) {
+  const Flags few = {"--max_steps=10",     "--log_every=1", "--stop_grace=1",
+                     "--nproc_per_node=2", "--max_ranks=4", "--batch_size=16"};
+  Program node0(kTrain, Node(0, Joined(few, {"--metrics_file=" + metrics_})),
+                FaultOf("point=before_optimizer,rank=0,action=delay:3"));
+  ASSERT_TRUE(node0.WaitForOutput(" 1/10")) << node0.Wait().err;
+  Program node1(kTrain, Node(1, few));
+  const ProgramResult result = node0.Wait();
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("attempt 2 has 4 ranks on nodes 0 and 1"),
+                    Not(HasSubstr("still waiting"))));
+  EXPECT_EQ(EventsOf(ReadEvents(metrics_), "step").size(), 10u) << "none twice";
+}
+
 // A machine that is taken back: nothing is lost, not even a step.
 TEST_F(ElasticNodesTest, OneThatIsStoppedLeaves) {
   const Flags two = {"--max_ranks=2", "--join_timeout=600", "--max_steps=200",

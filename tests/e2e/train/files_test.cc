@@ -1,10 +1,14 @@
 // The files that a job writes and reads: without room, onto what is no file,
 // from a file that was damaged.
 
+#include <signal.h>
 #include <sys/resource.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <utility>
 
 #include "absl/base/config.h"
 #include "gmock/gmock.h"
@@ -16,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -52,6 +57,45 @@ TEST(FilesTest, WhatIsNoFileIsWrittenToOrRefusedButNeverReplaced) {
       {"--max_steps=2", "--trace_step=1", "--trace_file=" + folder + "/null"}));
   EXPECT_TRUE(fs::is_symlink(folder + "/null"));
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
+
+// As when ranks are started in a way that is not known, each for itself.
+TEST(FilesTest, OneJobAtATimeHasAFolder) {
+  const std::string folder = NewFolder("taken");
+  const Flags job = SmallJob({"--epochs=1000", "--save_dir=" + folder});
+  Program first(kTrain, job,
+                FaultOf("point=before_optimizer,action=delay:0.1"));
+  ASSERT_TRUE(first.WaitForOutput("loss")) << first.Wait().err;
+  const ProgramResult second = RunProgram(kTrain, job);
+  EXPECT_NE(second.exit_code, 0);
+  EXPECT_THAT(second.err,
+              HasSubstr("--save_dir=" + folder + ": another job has it"));
+  first.Signal(SIGTERM);
+  EXPECT_EQ(first.Wait().exit_code, 128 + SIGTERM);
+}
+
+// As `train | head`, and onto a disk that is full.
+TEST(FilesTest, AnOutputThatCannotBeWrittenEndsNoJobAndStderrSaysSo) {
+  for (const bool several : {false, true}) {
+    for (const auto& [output, why] :
+         {std::pair("| head -n 1 >/dev/null", "Broken pipe"),
+          std::pair(">/dev/full", "No space left on device")}) {
+      const std::string folder = NewFolder("unheard");
+      Flags flags =
+          SmallJob({"--max_steps=3", "--save_dir=" + folder + "/saved"});
+      if (several) flags.push_back("--nproc_per_node=2");
+      std::string job = kTrain;
+      for (const std::string& flag : flags) job += " " + flag;
+      const std::string line = "{ " + job + "; echo $? >" + folder +
+                               "/code; } 2>" + folder + "/err " + output;
+      ASSERT_EQ(std::system(line.c_str()), 0) << line;
+      const std::string err = FileContents(folder + "/err");
+      EXPECT_EQ(FileContents(folder + "/code"), "0\n") << err;
+      EXPECT_THAT(NamesIn(folder + "/saved"), Contains("step-000000003"));
+      EXPECT_THAT(err, HasSubstr(std::string("what is printed goes nowhere (") +
+                                 why + ")"));
+    }
+  }
 }
 
 TEST(FilesTest, ADamagedCheckpointIsRefusedByEveryLayout) {

@@ -4,6 +4,7 @@
 #include <sys/mount.h>
 
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <string>
 
@@ -61,6 +62,27 @@ TEST_F(FullDiskTest, TheSecondSaveEndsTheJobAndTheFirstIsGoneOnFrom) {
               straight);
   }
   std::cout << "2 cells\n";
+}
+
+// It is not the user's mistake, unlike a folder that may not be written to: a
+// job that is started again may find room.
+TEST_F(FullDiskTest, OneThatIsFullBeforeTheJobBeginsFailsAndIsNotRefused) {
+  const std::string disk = NewFolder("full");
+  ASSERT_EQ(MountMemory(disk, 64 << 10), "");
+  std::ofstream(disk + "/filler") << std::string(1 << 20, 'x');
+  const std::string saved = disk + "/saved";
+  const Flags job = SmallJob({"--max_steps=1", "--save_dir=" + saved});
+  const ProgramResult full = RunProgram(kTrain, job);
+  EXPECT_EQ(full.exit_code, 1) << full.err;
+  EXPECT_THAT(full.err, AllOf(HasSubstr("--save_dir=" + saved + ": cannot "),
+                              HasSubstr("No space left on device")));
+  ASSERT_EQ(
+      mount("none", disk.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
+  const ProgramResult read_only = RunProgram(kTrain, job);
+  EXPECT_EQ(read_only.exit_code, 2) << read_only.err;
+  EXPECT_THAT(read_only.err,
+              AllOf(HasSubstr("--save_dir=" + saved + ": cannot "),
+                    HasSubstr("Read-only file system")));
 }
 
 // As a file system becomes whose device fails.

@@ -252,6 +252,10 @@ TEST(InitFromTest, WhatCannotBeExportedIsRefused) {
            {{"--model=gpt_tiny"}, "the tensors are not the model's"},
            {{"--dtype=int8"}, "expected float32, bfloat16 or float16"},
            {{"--max_shard_size=5TB"}, "a size such as 5GB"},
+           {{"--output=" + saved + "/step-000000001/rank-00000.safetensors"},
+            "is a checkpoint, or lies in one"},
+           {{"--output=" + saved + "/step-000000001/exported"},
+            "is a checkpoint, or lies in one"},
            {{"--output="}, "are both needed"}}) {
     const ProgramResult result =
         RunProgram(kExport, Joined(flags, refusal.flags));

@@ -83,6 +83,10 @@ TEST(MixedPrecisionTest, ACheckpointHoldsFp32AndResumesInEitherPrecision) {
   const std::string whole = Fingerprint(
       RunJobForEvents(Joined(job, {"--max_steps=6", "--save_dir="})));
   EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, rest))), whole);
+  // By the name that transformers has for it.
+  EXPECT_EQ(Fingerprint(RunJobForEvents(
+                Joined(Joined(job, rest), {"--dtype=bfloat16"}))),
+            whole);
   EXPECT_NE(
       Fingerprint(RunJobForEvents(Joined(Joined(job, rest), {"--dtype=fp32"}))),
       whole);

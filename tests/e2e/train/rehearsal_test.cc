@@ -151,6 +151,18 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Layout{"OneDevice", {}, 1, 0},
         Layout{"OneDeviceOfTokens", kTokens, 1, 0},
+        // A test set of 120 samples, far more than a batch. Whoever took all
+        // of it at once would tell of more than training ever holds...
+        Layout{"TokensTestedInPieces",
+               Joined(kTokens, {"--batch_size=2", "--synthetic_samples=960"}),
+               1, 0},
+        // ... and here, where their inputs are twice as large as the weights,
+        // whoever took a training batch of them would tell of less.
+        Layout{"ImagesTestedInALargerBatch",
+               {"--batch_size=2", "--synthetic_samples=960",
+                "--eval_batch_size=120", "--synthetic_shape=1,64,64"},
+               1,
+               0},
         Layout{"TwoParts", {"--devices_per_rank=2"}, 2, 0},
         Layout{"PipelineOfOneMicrobatch",
                PipelineOfTokens({"--microbatch_size=16"}), 2, 0},

@@ -91,6 +91,29 @@ TEST(RestartTest, WhatTheUserGaveIsNotTriedAgain) {
   EXPECT_THAT(refused.err, Not(HasSubstr("tandem: restart")));
 }
 
+// It goes back to its last checkpoint, and comes to the same loss.
+TEST(RestartTest, WhatDivergesAgainIsNotTriedAThirdTime) {
+  const std::string folder = NewFolder("restart");
+  const Flags job = SmallJob({"--save_dir=" + folder});
+  RunJobForEvents(Joined(job, {"--max_steps=2"}));
+  const ProgramResult diverged = RunProgram(
+      kTrain, Joined(job, {"--resume=auto", "--learning_rate=1e30",
+                           "--max_restarts=5", "--restart_delay=0"}));
+  EXPECT_EQ(diverged.exit_code, 1);
+  EXPECT_THAT(diverged.err,
+              AllOf(HasSubstr("the loss of step 4 is "),
+                    HasSubstr("training has diverged"),
+                    HasSubstr("tandem: restart 1 of 5"),
+                    HasSubstr("ended twice in the same way at the same step"),
+                    Not(HasSubstr("restart 2 of 5"))));
+  const std::string resumed = "resumed " + folder + "/step-000000002 at step 2";
+  const size_t first = diverged.out.find(resumed);
+  ASSERT_NE(first, std::string::npos) << diverged.out;
+  EXPECT_NE(diverged.out.find(resumed, first + 1), std::string::npos)
+      << diverged.out;
+  EXPECT_THAT(NamesIn(folder), testing::ElementsAre("step-000000002"));
+}
+
 // Two launchers, each of which has ranks that end because the other's died.
 TEST(RestartTest, NodesStartAgainTogether) {
   const std::string straight = Fingerprint(

@@ -82,6 +82,37 @@ TEST(ResumeFolderTest, GoesOnFromTheLatestOfAFolder) {
   EXPECT_THAT(latest.out, HasSubstr(Fingerprint(events)));
 }
 
+// Of two epochs of 100 samples in steps of 16: six steps each, or a seventh of
+// what is left.
+TEST(ResumeFolderTest, SamplesAreCountedThroughEpochsAndResumes) {
+  const auto samples_of = [](const Events& events) {
+    std::vector<int> samples;
+    for (const auto& step : EventsOf(events, "step")) {
+      samples.push_back(step["samples"]);
+    }
+    return samples;
+  };
+  for (const bool drops : {true, false}) {
+    const Flags job =
+        SmallJob({"--synthetic_samples=100", "--epochs=2", "--log_every=1",
+                  drops ? "--drop_last" : "--nodrop_last"});
+    std::vector<int> expected;
+    for (const int epoch : {0, 1}) {
+      const int before = epoch * (drops ? 96 : 100);
+      for (int step = 1; step <= 6; ++step) {
+        expected.push_back(before + 16 * step);
+      }
+      if (!drops) expected.push_back(before + 100);
+    }
+    EXPECT_EQ(samples_of(RunJobForEvents(job)), expected);
+    const std::string folder = NewFolder("counted");
+    RunJobForEvents(Joined(job, {"--max_steps=9", "--save_dir=" + folder}));
+    expected.erase(expected.begin(), expected.begin() + 9);
+    EXPECT_EQ(samples_of(RunJobForEvents(Joined(job, {"--resume=" + folder}))),
+              expected);
+  }
+}
+
 TEST(ResumeFolderTest, SaysWhenNothingIsLeftToTrain) {
   const std::string folder = NewFolder("done");
   const Events first =
@@ -187,9 +218,17 @@ TEST(EvalOnlyTest, ScoresACheckpointAndChangesNothing) {
   const Events trained =
       RunJobForEvents(SmallJob({"--epochs=2", "--save_dir=" + folder}));
   for (const char* ranks : {"1", "2"}) {
+    ProgramResult program;
     const Events events =
         RunJobForEvents(SmallJob({"--eval_only", "--resume=" + folder,
-                                  "--nproc_per_node=" + std::string(ranks)}));
+                                  "--nproc_per_node=" + std::string(ranks)}),
+                        &program);
+    EXPECT_THAT(program.out, HasSubstr("\n  test_samples "));
+    for (const char* training : {"optimizer", "learning_rate",
+                                 "optimizer_state", "training_samples"}) {
+      EXPECT_THAT(program.out,
+                  Not(HasSubstr("\n  " + std::string(training) + " ")));
+    }
     EXPECT_TRUE(EventsOf(events, "step").empty());
     EXPECT_EQ(EventsOf(events, "eval")[0]["accuracy"],
               trained.back()["test_accuracy"]);

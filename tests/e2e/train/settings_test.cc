@@ -1,6 +1,7 @@
 // Ranks that were started with different settings: refused before the first
 // step, whoever started them.
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -67,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, OtherFlagTest,
     testing::Values(
         OtherFlag{"LearningRate", "--learning_rate=0.001",
-                  "--learning_rate is (empty) on rank 0, 0.001 on rank 1"},
+                  "--learning_rate is not given on rank 0, 0.001 on rank 1"},
         OtherFlag{"Seed", "--seed=5", "--seed is 0 on rank 0, 5 on rank 1"},
         OtherFlag{"Backend", "--backend=gloo",
                   "--backend is shm on rank 0, gloo on rank 1"},
@@ -137,17 +138,20 @@ TEST(OtherSettingsTest, AnotherCheckpointIsRefused) {
                           rank == "0" ? "--max_steps=1" : "--max_steps=2"}));
     ASSERT_EQ(saved.exit_code, 0) << saved.err;
   }
-  // The same path on both, as on hosts with folders of their own.
+  // A path that leads each rank to another checkpoint, as on hosts that have
+  // folders of their own.
+  std::filesystem::rename(folder + "/1/step-000000002",
+                          folder + "/1/step-000000001");
   const std::string url =
       "--dist_url=tcp://127.0.0.1:" + std::to_string(FreePort());
   std::vector<std::unique_ptr<Program>> ranks;
   for (const std::string rank : {"0", "1"}) {
     ProgramOptions options;
-    options.environment["BUILD_WORKING_DIRECTORY"] = folder + "/" + rank;
+    options.working_folder = folder + "/" + rank;
     ranks.push_back(std::make_unique<Program>(
         kTrain,
         SmallJob({"--world_size=2", "--timeout=60", url, "--rank=" + rank,
-                  "--resume=."}),
+                  "--resume=/proc/self/cwd"}),
         options));
   }
   for (const auto& rank : ranks) {

@@ -89,12 +89,28 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Layout{"Single", SIGTERM, {}}, Layout{"Ddp", SIGUSR1, kThreeRanks},
         Layout{"Pipeline",
-               SIGINT,
+               SIGHUP,
                {"--nproc_per_node=2", "--pipe=2", "--microbatch_size=4"}},
         Layout{"Hybrid",
-               SIGTERM,
+               SIGINT,
                {"--nproc_per_node=4", "--pipe=2", "--microbatch_size=3"}}),
     [](const auto& info) { return info.param.name; });
+
+// Of which nobody could tell otherwise that there is no checkpoint.
+TEST(UnsavedStopTest, SaysWhatKeptItFromBeingSaved) {
+  for (const char* how : {"--async_save", "--noasync_save"}) {
+    const std::string folder = NewFolder("unsaved");
+    Program program(kTrain, LongEpochs({"--save_dir=" + folder, how}),
+                    FaultOf("point=folder_rename,action=fail"));
+    ASSERT_TRUE(program.WaitForOutput("  100/")) << program.Wait().err;
+    program.Signal(SIGTERM);
+    const ProgramResult result = program.Wait();
+    EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("; it is not saved")) << how;
+    EXPECT_THAT(result.err, HasSubstr("could not be saved: ")) << how;
+    EXPECT_THAT(NamesIn(folder), testing::IsEmpty());
+  }
+}
 
 struct EvaluationLayout {
   std::string name;

@@ -61,6 +61,18 @@ TEST(TokensTest, ATextIsLearnt) {
   EXPECT_EQ(tested[0]["count"].get<int64_t>() % 16, 0);
 }
 
+// As many sequences at a time as in training: of some 60, four times 16.
+TEST(TokensTest, EvaluationTakesBatchesOfTheTrainingsSize) {
+  const Flags job = Job(NewText("evaluated"), {"--max_steps=1"});
+  const ProgramOptions fault = FaultOf("point=evaluate:2,action=fail");
+  const ProgramResult failed = RunProgram(kTrain, job, fault);
+  EXPECT_NE(failed.exit_code, 0);
+  EXPECT_THAT(failed.err, HasSubstr("evaluate:2"));
+  const ProgramResult at_once =
+      RunProgram(kTrain, Joined(job, {"--eval_batch_size=256"}), fault);
+  EXPECT_EQ(at_once.exit_code, 0) << at_once.err;
+}
+
 // From a text to a loss, with no flag that says the vocabulary.
 TEST(TokensTest, ATextIsTokenizedAndLearnt) {
   const std::string folder = NewFolder("tokenized");

@@ -180,6 +180,8 @@ TEST(TrainTest, TextIsCountedInTokens) {
                        "--batch_size=8", "--log_every=1", "--save_dir="},
                       &program);
   const auto step = EventsOf(events, "step").back();
+  EXPECT_EQ(step["samples"], 16);
+  EXPECT_EQ(step["tokens"], 256);
   EXPECT_NEAR(step["tokens_per_s"], 16 * step["samples_per_s"].get<double>(),
               1e-6 * step["tokens_per_s"].get<double>());
   EXPECT_NEAR(step["perplexity"], std::exp(step["loss"].get<double>()), 1e-9);

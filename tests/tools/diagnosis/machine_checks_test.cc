@@ -35,7 +35,10 @@ TEST(CheckFilesTest, TheSoftLimitAgainstTheJob) {
               ElementsAre(IsFinding(kFine, "ulimit -n is 256", "")));
   EXPECT_THAT(
       CheckFiles(limits, Ranks(64)),
-      ElementsAre(IsFinding(kStopped, "needs about 896", "ulimit -n 896")));
+      ElementsAre(IsFinding(kFine,
+                            "raise to the hard limit, 4096; a rank of this job "
+                            "needs about 896",
+                            "")));
   limits.most_files = 256;
   EXPECT_THAT(
       CheckFiles(limits, Ranks(64)),
@@ -77,15 +80,49 @@ TEST(CheckCoresTest, AffinityAndQuota) {
                             "docker run --cpus")));
 }
 
+TEST(CheckThreadsTest, TheControlGroupsLimit) {
+  LimitFacts limits;
+  ProcessorFacts facts;
+  facts.usable_cores = 8;
+  EXPECT_THAT(CheckThreads(limits, facts, Ranks(2)), ElementsAre());
+  limits.tasks_left = 40;
+  EXPECT_THAT(CheckThreads(limits, facts, Ranks(2)),
+              ElementsAre(IsFinding(kFine, "allows 40 more threads", "")));
+  limits.tasks_left = 39;
+  EXPECT_THAT(CheckThreads(limits, facts, Ranks(2)),
+              ElementsAre(IsFinding(kStopped, "has about 40", "pids-limit")));
+}
+
+TEST(CheckLoadTest, OtherProgramsUseTheCores) {
+  ProcessorFacts facts;
+  facts.cores = 2;
+  facts.load.average = 1;
+  EXPECT_THAT(CheckLoad(facts, Ranks(1)), ElementsAre());
+  facts.load.average = 5.04;
+  EXPECT_THAT(CheckLoad(facts, Ranks(1)),
+              ElementsAre(IsFinding(kSlow, "5.0 threads use the 2 cores",
+                                    "--intra_op_threads")));
+  EXPECT_THAT(CheckLoad(facts, {/*on_gpus=*/true, 1, 1}), ElementsAre());
+}
+
 TEST(CheckMemoryTest, LimitAndRest) {
   ProcessorFacts facts;
   facts.available_memory = uint64_t{1} << 30;
-  EXPECT_THAT(CheckMemory(facts),
+  EXPECT_THAT(CheckMemory(facts, Ranks(3)),
               ElementsAre(IsFinding(kFine, "1 GiB of memory are left", "")));
+  EXPECT_THAT(CheckMemory(facts, Ranks(4)),
+              ElementsAre(IsFinding(kStopped, "1 GiB of memory are left",
+                                    "300 MiB a rank")));
   facts.available_memory -= 1;
   facts.memory_limit = uint64_t{4} << 30;
-  EXPECT_THAT(CheckMemory(facts),
+  EXPECT_THAT(CheckMemory(facts, Ranks(3)),
               ElementsAre(IsFinding(kSlow, "limit is 4 GiB", "raise")));
+  facts.available_memory = uint64_t{600} << 20;
+  EXPECT_THAT(CheckMemory(facts, Ranks(2)),
+              ElementsAre(IsFinding(kSlow, "600 MiB of memory", "raise")));
+  facts.available_memory -= 1;
+  EXPECT_THAT(CheckMemory(facts, Ranks(2)),
+              ElementsAre(IsFinding(kStopped, "limit is 4 GiB", "raise")));
 }
 
 TEST(CheckProcessorTest, WhatInstructionsMean) {

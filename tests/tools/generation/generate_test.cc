@@ -115,6 +115,11 @@ TEST_F(GenerateTest, WhatIsWrongIsSaid) {
   EXPECT_THAT(Error(gpt + "--prompt=" + std::string(129, 'A')),
               HasSubstr("the prompt has 129 tokens, and the model takes 128"));
   EXPECT_THAT(Error(gpt + "--prompt=A --top_p=0"), HasSubstr("top_p 0: "));
+  for (const char* useless : {"--top_k=40", "--top_p=0.9", "--seed=7"}) {
+    EXPECT_THAT(
+        Error(absl::StrCat(gpt, "--prompt=A --temperature=0 ", useless)),
+        HasSubstr(absl::StrCat(useless, " was given, but --temperature=0 ")));
+  }
   EXPECT_THAT(Error(gpt + "--prompt=A --num_samples=0"),
               HasSubstr("--num_samples=0"));
   EXPECT_THAT(Error(gpt + "--prompt=A --tokenizer=none"), HasSubstr("none"));

@@ -181,9 +181,12 @@ TEST(DocumentReaderTest, WhatIsNoJsonIsSaidByItsReason) {
   EXPECT_THAT(
       ErrorOf(FileOf("a.jsonl", "{\"text\": \"a\"} {\"text\": \"b\"}")),
       AllOf(HasSubstr("line 1: expected a JSON object, found no JSON: "),
-            HasSubstr("expected end of input")));
+            HasSubstr("byte 15 has '{', expected end of input")));
   EXPECT_THAT(ErrorOf(FileOf("a.jsonl", "{\"text\": \"a")),
-              HasSubstr("found no JSON: at byte "));
+              HasSubstr("found no JSON: it ends too early"));
+  // The parser's error of another kind.
+  EXPECT_THAT(ErrorOf(FileOf("a.jsonl", "{\"text\": \"a\", \"n\": 1e999}")),
+              HasSubstr("found no JSON: a number in it is more than a double"));
 }
 
 TEST(DocumentReaderTest, WhatIsNoTextIsRefusedByName) {
@@ -206,8 +209,10 @@ TEST(DocumentReaderTest, WhatIsNoTextIsRefusedByName) {
             "is in UTF-16"},
            {std::string("ab\0", 3), "has a byte 0, byte 2"}}) {
     for (const std::string name : {"a.txt", "a.jsonl"}) {
-      const TextFile file = FileOf(name, beginning + after);
-      EXPECT_THAT(ErrorOf(file), AllOf(HasSubstr(file.path), HasSubstr(what)));
+      const std::string path = absl::StrCat(NewFolder(), "/", name);
+      Write(path, beginning + after);
+      EXPECT_THAT(FindTextFiles(path).status().message(),
+                  AllOf(HasSubstr(path), HasSubstr(what)));
     }
   }
   EXPECT_THAT(PiecesOf(FileOf("a.txt", "BZhang PK PAR1")),

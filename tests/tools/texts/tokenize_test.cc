@@ -267,6 +267,23 @@ TEST(TokenizeTest, ATokenizerWithoutAnEndOfTextIsSaid) {
   EXPECT_TRUE(Made(options).ok());
 }
 
+TEST(TokenizeTest, AColumnIsOfJsonLines) {
+  TokenizeOptions options = {"bytes", Write("a.txt", Lines(1000)), NewFolder(),
+                             "body"};
+  EXPECT_THAT(ErrorOf(options),
+              HasSubstr("--column=body was given, but " + options.input +
+                        " has no .jsonl file: leave it out"));
+  EXPECT_TRUE(std::filesystem::is_empty(options.output));
+  // Beside texts.
+  const std::string folder =
+      std::filesystem::path(options.input).parent_path().string();
+  std::ofstream(folder + "/b.jsonl") << "{\"body\": \"a document\"}\n";
+  options.input = folder;
+  options.validation_fraction = 0;
+  const auto result = Made(options);
+  EXPECT_TRUE(result.ok()) << result.status();
+}
+
 TEST(TokenizeTest, WhatCannotBeDoneIsSaid) {
   const std::string text = Write("a.txt", Lines(10));
   const std::string folder = NewFolder();

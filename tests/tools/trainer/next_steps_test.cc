@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -49,14 +50,67 @@ TEST(NextStepsTest, AreThoseThatTheJobCanTake) {
 TEST(NextStepsTest, GoingOnLeavesSomethingToTrain) {
   TrainOptions options;
   options.epochs = 4;
-  EXPECT_EQ(NextSteps(options, OfImages())[0].second,
-            "the same flags, with --epochs=6 --resume=ck");
+  EXPECT_EQ(NextSteps(options, OfImages())[0].second, "--epochs=6 --resume=ck");
   options.max_steps = 180;
   EndedJob job = OfImages();
   job.checkpoint = "my folder";
   EXPECT_EQ(NextSteps(options, job)[0].second,
-            "the same flags, with --epochs=6 --max_steps=360 "
-            "--resume='my folder'");
+            "--epochs=6 --max_steps=360 --resume='my folder'");
+}
+
+TEST(NextStepsTest, GoingOnWithACosineSaysThatTheRateRises) {
+  TrainOptions options;
+  options.lr_schedule = "cosine";
+  EXPECT_EQ(NextSteps(options, OfImages())[0].first,
+            "go on training (the learning rate rises to a longer cosine's)");
+  options.lr_schedule = "step";
+  EXPECT_EQ(NextSteps(options, OfImages())[0].first, "go on training");
+}
+
+std::vector<std::string> FlagsOf(const TrainOptions& options) {
+  EndedJob job = OfImages();
+  job.checkpoint = "";
+  std::vector<std::string> flags;
+  for (const auto& each : NextSteps(options, job)) flags.push_back(each.second);
+  return flags;
+}
+
+TEST(NextStepsTest, AnotherJobSavesInAFolderOfItsOwn) {
+  TrainOptions options;
+  EXPECT_THAT(FlagsOf(options),
+              ElementsAre("--nproc_per_node=2 --save_dir=two_ranks",
+                          "--model=resnet18 --save_dir=resnet18"));
+  // Not this job's, nor one that is there.
+  const std::string runs = std::filesystem::path(testing::TempDir() + "/runs")
+                               .lexically_normal()
+                               .string();
+  std::filesystem::create_directories(runs + "/resnet18");
+  options.save_dir = runs + "/two_ranks/";
+  EXPECT_THAT(
+      FlagsOf(options),
+      ElementsAre("--nproc_per_node=2 --save_dir=" + runs + "/two_ranks_2",
+                  "--model=resnet18 --save_dir=" + runs + "/resnet18_2"));
+  options.save_dir = "";
+  EXPECT_THAT(FlagsOf(options),
+              ElementsAre("--nproc_per_node=2", "--model=resnet18"));
+}
+
+TEST(NextStepsTest, AnotherJobBeginsAnew) {
+  TrainOptions options;
+  options.save_dir = "";
+  options.resume = "checkpoints";
+  EXPECT_THAT(FlagsOf(options), ElementsAre("--nproc_per_node=2 --resume=",
+                                            "--model=resnet18 --resume="));
+  options.resume = "auto";
+  EXPECT_THAT(FlagsOf(options),
+              ElementsAre("--nproc_per_node=2", "--model=resnet18"));
+}
+
+TEST(NextStepsTest, TwoRanksAreAdvisedWhereTheFlagsTakeThem) {
+  TrainOptions options;
+  options.save_dir = "";
+  options.strategy = "single";
+  EXPECT_THAT(FlagsOf(options), ElementsAre("--model=resnet18"));
 }
 
 }  // namespace

@@ -74,16 +74,18 @@ absl::StatusOr<StartupResult> MeasureStartup(int ranks,
       "--synthetic_samples=256",
       absl::StrCat("--batch_size=", 32 * ranks),
       "--max_steps=1",
-      "--log_every=1",
-      absl::StrCat("--save_dir=", options.folder, "/startup")};
+      "--log_every=1"};
   const std::vector<std::string> peer = {
       "/usr/bin/env", python, "-m",  "torch.distributed.run",
       "--standalone", nproc,  script};
   std::vector<double> our_ms;
   std::vector<double> peer_ms;
   for (int i = 0; i < kRepeats; ++i) {
+    std::vector<std::string> command = ours;
+    command.push_back(
+        absl::StrCat("--save_dir=", options.folder, "/startup_", i));
     TANDEM_ASSIGN_OR_RETURN(our_ms.emplace_back(),
-                            TimeUntil(ours, "step 1/", options));
+                            TimeUntil(command, "step 1/", options));
     TANDEM_ASSIGN_OR_RETURN(peer_ms.emplace_back(),
                             TimeUntil(peer, "first step done", options));
   }

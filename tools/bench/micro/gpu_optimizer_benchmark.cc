@@ -55,8 +55,9 @@ void Run(benchmark::State& state, Step step) {
 AdamStep Options() {
   AdamStep adam;
   adam.learning_rate = 1e-6f;  // the values hardly move
-  adam.beta1 = 0.9f;
+  adam.rest_of_beta1 = 0.1f;
   adam.beta2 = 0.999f;
+  adam.rest_of_beta2 = 0.001f;
   adam.eps = 1e-8f;
   adam.weight_decay = 0.01f;
   adam.decoupled = true;

@@ -77,7 +77,7 @@ class Ddp(Averaging):
         self.share = 1 / replicas
         self.parallel = None  # the last that was wrapped
 
-    def wrap(self, module, static_graph=False):
+    def wrap(self, module, static_graph=False, find_unused_parameters=False):
         if not any(True for _ in module.parameters()):
             return module
         self.parallel = DistributedDataParallel(
@@ -85,6 +85,7 @@ class Ddp(Averaging):
             process_group=self.group,
             gradient_as_bucket_view=True,
             static_graph=static_graph,
+            find_unused_parameters=find_unused_parameters,
             forward_sync_buffers=self.syncs_buffers,
         )
         return self.parallel

@@ -156,11 +156,12 @@ class Pipeline:
             modules = [UnderPrecision(module, task.dtype) for module in modules]
         made = [
             pipelining.PipelineStage(
-                # Its graph is the same in every microbatch. Else
-                # DistributedDataParallel of PyTorch 2.15 ends with an internal
-                # assertion where it rebuilds its buckets under an interleaved
-                # schedule.
-                averaging.wrap(module, static_graph=True),
+                # DistributedDataParallel of PyTorch 2.15 under a schedule of
+                # several microbatches: with static_graph it sums gradients wrongly
+                # in every step, and without it ends with an internal assertion
+                # where it rebuilds its buckets in the second. Where it looks for
+                # unused parameters it rebuilds none, and is right.
+                averaging.wrap(module, find_unused_parameters=True),
                 s,
                 stages,
                 torch.device("cpu"),

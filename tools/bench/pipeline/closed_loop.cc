@@ -94,9 +94,8 @@ absl::Status ClosedLoop::StartCores() {
 // The mean of the cores'.
 absl::StatusOr<ModelProfile> ClosedLoop::Profile() {
   TANDEM_RETURN_IF_ERROR(OnEachCore([&](Core& core) {
-    TANDEM_ASSIGN_OR_RETURN(
-        core.profile,
-        ProfileMicrobatch(core.layers, batch_, options_.microbatches));
+    TANDEM_ASSIGN_OR_RETURN(core.profile,
+                            ProfileMicrobatch(core.layers, batch_, schedule_));
     return absl::OkStatus();
   }));
   ModelProfile mean = cores_.front().profile;

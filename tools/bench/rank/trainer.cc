@@ -34,10 +34,9 @@ absl::StatusOr<Cuts> CutsFor(const Inputs& inputs, const LayerSpecs& specs,
   if (setting.cut == "uniform") {
     return UniformCuts(static_cast<int64_t>(specs.size()), schedule.stages);
   }
-  TANDEM_ASSIGN_OR_RETURN(
-      const ModelProfile profile,
-      ProfileMicrobatch(MakeLayers(specs, kInputsSeed), inputs.batches.front(),
-                        setting.microbatches));
+  TANDEM_ASSIGN_OR_RETURN(const ModelProfile profile,
+                          ProfileMicrobatch(MakeLayers(specs, kInputsSeed),
+                                            inputs.batches.front(), schedule));
   TANDEM_ASSIGN_OR_RETURN(const SendingCost sending, MeasureSending());
   return CutByProfile(specs, profile, schedule, sending);
 }

@@ -1,6 +1,8 @@
 #include "tools/bench/replacement/run.h"
 
 #include <chrono>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -74,8 +76,11 @@ absl::StatusOr<ReplacementResult> MeasureReplacement(
   for (int round = 0; round < bench.rounds; ++round) {
     const auto time_of = [&](const Way& way, const char* name) {
       progress.Begin(name);
-      return TimeOf(bench, way,
-                    absl::StrCat(bench.folder, "/", name, "_", round));
+      const std::string saves =
+          absl::StrCat(bench.folder, "/", name, "_", round);
+      std::error_code ignored;
+      std::filesystem::remove_all(saves, ignored);  // an earlier measurement's
+      return TimeOf(bench, way, saves);
     };
     TANDEM_ASSIGN_OR_RETURN(result.undisturbed.emplace_back(),
                             time_of(undisturbed, "undisturbed"));

@@ -13,11 +13,12 @@ namespace tandem {
 
 absl::StatusOr<ModelProfile> ProfileMicrobatch(const LayerList& layers,
                                                const Batch& batch,
-                                               int microbatches) {
+                                               const Schedule& schedule) {
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<Batch> parts,
-      SplitBatch(batch, EvenSizes(batch.size, microbatches)));
+      SplitBatch(batch, EvenSizes(batch.size, schedule.microbatches)));
   ProfileOptions options;
+  options.splits_backward = SplitsBackward(schedule);
   options.further_inputs = parts.front().further_inputs;
   options.loss = [&parts](const at::Tensor& output, const Skips&) {
     return CrossEntropy(output, parts.front().targets).loss;

@@ -14,10 +14,11 @@
 
 namespace tandem {
 
-// Of the first of the batch's microbatches, which is as large as any.
+// Of the first of the batch's microbatches, which is as large as any, with
+// backward in two parts where the schedule has it so.
 absl::StatusOr<ModelProfile> ProfileMicrobatch(const LayerList& layers,
                                                const Batch& batch,
-                                               int microbatches);
+                                               const Schedule& schedule);
 
 // Between devices of this host.
 absl::StatusOr<SendingCost> MeasureSending();

@@ -47,6 +47,10 @@ std::set<std::string> NotTrained(const StatePart& part,
   for (const auto& [name, parameter] : strategy.Parameters()) {
     if (parameter.requires_grad()) names.erase(name);
   }
+  // A parameter server has parts of parameters.
+  for (const auto& [name, group] : strategy.OptimizerGroups()) {
+    names.erase(name);
+  }
   return names;
 }
 
@@ -82,6 +86,7 @@ FolderSave Saver::Describe(const TrainPosition& position, Communicator& group) {
   save.path =
       absl::StrCat(job_->options.save_dir, "/", StepFolderName(position.step));
   save.rank = group.rank();
+  save.job = job_->id;
   save.mesh = DegreesOf(job_->mesh);
   save.metadata = CheckpointMetadata(ProgressOf(*job_, position));
   if (gather_.has_value()) {

@@ -37,10 +37,6 @@ absl::StatusOr<int64_t> BatchSizeOf(const TrainOptions& options, int replicas) {
                   absl::StrCat("--batch_size=", options.batch_size));
 }
 
-int64_t EvaluationBatchSize(const TrainOptions& options, int64_t training) {
-  return options.eval_batch_size > 0 ? options.eval_batch_size : training;
-}
-
 absl::StatusOr<Mesh> MeshOf(const TrainOptions& options, int world_size) {
   const int servers = ServersOf(options);
   if (servers >= world_size) {

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/autotune/job_kernels.h"
+#include "core/base/owned_fd.h"
 #include "core/checkpoint/row_parts.h"
 #include "core/comm/communicator.h"
 #include "core/launch/launch.h"
@@ -49,6 +50,7 @@ struct Job {
   int64_t batch_size_per_replica = 0;
   std::vector<c10::Device> devices;  // this rank's
   std::unique_ptr<Communicator> world;
+  OwnedFd save_lock;                    // rank 0's, of --save_dir
   std::unique_ptr<JobKernels> kernels;  // null: by a fixed rule
   JobData data;
   std::optional<Transformer> transformer;  // none: another kind of model
@@ -90,11 +92,6 @@ absl::Status CheckLayout(const TrainOptions& options, int world_size);
 
 // What each replica has of a step.
 absl::StatusOr<int64_t> BatchSizeOf(const TrainOptions& options, int replicas);
-
-// What each replica evaluates at a time; `training`: what it has of a step. As
-// much unless the options say otherwise: kernels and messages are those of
-// training then, and memory is no more.
-int64_t EvaluationBatchSize(const TrainOptions& options, int64_t training);
 
 // The settings, resolved, for the report: all of them, and those that a person
 // is shown, which are not as usual or follow from several.

@@ -12,7 +12,7 @@
 namespace tandem {
 
 // --kernels, and what follows from --reproducible: null where a rule decides,
-// or where this host has no place to keep what was measured (a warning says
+// or where rank 0's host has no place to keep what was measured (a warning says
 // why). Collective.
 std::unique_ptr<JobKernels> KernelsOf(const TrainOptions& options,
                                       Communicator& world);

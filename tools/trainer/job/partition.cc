@@ -25,6 +25,7 @@
 #include "parallel/profile/layer_profile.h"
 #include "parallel/schedule/sequential.h"
 #include "parallel/strategy/state_per_parameter.h"
+#include "tools/trainer/job/evaluation_batch.h"
 #include "tools/trainer/job/mesh_options.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/job/optimizer.h"
@@ -66,10 +67,12 @@ absl::StatusOr<PipelineDevices> DescribeDevices(
 
 // A parameter server has the only optimizer.
 StatePerParameter KeptBy(const TrainOptions& options, const PartitionTask& task,
+                         const std::vector<c10::Device>& devices,
                          const Communicator& world) {
   if (ServersOf(options) > 0) return {/*optimizer_states=*/0};
   MeshStrategyOptions mesh = ReplicaOptionsOf(options, task.schedule);
   AddReplicas(options, &mesh);
+  mesh.devices = devices;
   mesh.optimizer = OptimizerOptionsOf(options, options.weight_decay);
   StatePerParameter kept = StatePerParameterOf(
       mesh, static_cast<int>(world.size() / options.pipeline.pipe),
@@ -105,6 +108,10 @@ absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
   TANDEM_ASSIGN_OR_RETURN(ModelProfile model,
                           ProfileLayers(MakeLayers(task.specs, options.seed),
                                         sample.inputs, profile));
+  const int64_t evaluated = LargestMicrobatch(
+      task.evaluation_batch, task.schedule.microbatches, /*size=*/0);
+  model.evaluation_scale =
+      static_cast<double>(evaluated) / static_cast<double>(sample.size);
   if (options.pipeline.reproducible) {
     // Tied weights are copies within a stage, too.
     for (LayerProfile& each : model.layers) each.shared_state.clear();
@@ -126,7 +133,7 @@ absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
     described.checkpointing = task.checkpointing;
     TANDEM_ASSIGN_OR_RETURN(outline.profile,
                             Profile(options, task, devices.front(), data,
-                                    KeptBy(options, task, world)));
+                                    KeptBy(options, task, devices, world)));
   }
   JobPartition partition;
   TANDEM_ASSIGN_OR_RETURN(
@@ -135,6 +142,14 @@ absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
       partition.table,
       PartitionTable(outline, partition.cuts, task.schedule, described));
   return partition;
+}
+
+// Of the test set, on each of so many replicas that train on `samples`.
+int64_t EvaluationBatchOf(const TrainOptions& options, const JobData& data,
+                          int64_t samples, int64_t replicas) {
+  if (!data.has_test()) return 0;
+  const int64_t share = (data.test->size() + replicas - 1) / replicas;
+  return std::min(share, EvaluationBatchSize(options, samples, *data.test));
 }
 
 // Every rank fails as rank 0 does, with the same code.
@@ -203,7 +218,7 @@ absl::StatusOr<JobPartition> PartitionJob(
 
 absl::StatusOr<JobPartition> PartitionOf(
     const TrainOptions& options, const LayerSpecs& layers,
-    const std::vector<c10::Device>& devices, const Dataset& data,
+    const std::vector<c10::Device>& devices, const JobData& data,
     Communicator& world) {
   const PipelineSettings& pipeline = options.pipeline;
   PartitionTask task;
@@ -211,7 +226,8 @@ absl::StatusOr<JobPartition> PartitionOf(
   task.loss = LossOf(options);
   if (IsPipeline(pipeline, SurroundingsOf(options))) {
     // In a step.
-    const int64_t samples = options.batch_size / (world.size() / pipeline.pipe);
+    const int64_t replicas = world.size() / pipeline.pipe;
+    const int64_t samples = options.batch_size / replicas;
     TANDEM_ASSIGN_OR_RETURN(
         task.schedule,
         ScheduleFor(pipeline, pipeline.pipe * options.devices.devices_per_rank,
@@ -219,7 +235,8 @@ absl::StatusOr<JobPartition> PartitionOf(
     task.checkpointing = CheckpointingOf(pipeline);
     task.microbatch = LargestMicrobatch(samples, task.schedule.microbatches,
                                         pipeline.microbatch_size);
-    return PartitionJob(options, task, devices, data, world);
+    task.evaluation_batch = EvaluationBatchOf(options, data, samples, replicas);
+    return PartitionJob(options, task, devices, *data.train, world);
   }
   const bool in_one_piece =
       devices.size() == 1 || IsDataParallel(SurroundingsOf(options));
@@ -229,10 +246,12 @@ absl::StatusOr<JobPartition> PartitionOf(
           in_one_piece ? 1 : static_cast<int>(devices.size()),
           static_cast<int>(options.ddp.gradient_accumulation_steps)));
   if (in_one_piece) return JobPartition{task.schedule, {}, ""};
+  const int64_t samples = options.batch_size / world.size();
   task.microbatch =
-      LargestMicrobatch(options.batch_size / world.size(),
-                        options.ddp.gradient_accumulation_steps, 0);
-  return PartitionJob(options, task, devices, data, world);
+      LargestMicrobatch(samples, options.ddp.gradient_accumulation_steps, 0);
+  task.evaluation_batch =
+      EvaluationBatchOf(options, data, samples, world.size());
+  return PartitionJob(options, task, devices, *data.train, world);
 }
 
 }  // namespace tandem

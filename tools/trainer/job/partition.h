@@ -17,6 +17,7 @@
 #include "parallel/balance/cut.h"
 #include "parallel/schedule/activation_checkpointing.h"
 #include "parallel/schedule/schedule.h"
+#include "tools/trainer/job/data.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
@@ -34,6 +35,9 @@ struct PartitionTask {
   LossFunction loss;
   // Samples of a replica's largest microbatch.
   int64_t microbatch = 1;
+  // Samples that a replica evaluates at a time, in as many microbatches as the
+  // schedule has; 0: none.
+  int64_t evaluation_batch = 0;
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
 };
 
@@ -50,11 +54,11 @@ absl::StatusOr<JobPartition> PartitionJob(
     Communicator& world);
 
 // What the settings ask for: a pipeline's stages, or the parts of a replica,
-// which work one after the other and so are a pipeline of one microbatch.
-// Collective.
+// which work one after the other and so are a pipeline of one microbatch. An
+// evaluation of the test set counts in what devices hold. Collective.
 absl::StatusOr<JobPartition> PartitionOf(
     const TrainOptions& options, const LayerSpecs& layers,
-    const std::vector<c10::Device>& devices, const Dataset& data,
+    const std::vector<c10::Device>& devices, const JobData& data,
     Communicator& world);
 
 }  // namespace tandem

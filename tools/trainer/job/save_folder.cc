@@ -5,15 +5,19 @@
 #include <memory>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/folder/step_folders.h"
 #include "core/comm/group_agreement.h"
 #include "core/files/atomic_file.h"
 #include "core/files/atomic_folder.h"
+#include "core/files/folder_lock.h"
+#include "core/program/exit_code.h"
 
 namespace tandem {
 namespace {
@@ -24,9 +28,22 @@ namespace fs = std::filesystem;
 // later.
 constexpr std::chrono::seconds kSeenLater(10);
 
+// A job before this one that is being killed still has the folder this long.
+constexpr std::chrono::seconds kEndsLater(10);
+
+std::string Message(const std::string& folder, absl::string_view why) {
+  return absl::StrCat("--save_dir=", folder, ": ", why);
+}
+
+// What the user can mend.
 absl::Status FolderError(const std::string& folder, const std::string& why) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("--save_dir=", folder, ": ", why));
+  return absl::FailedPreconditionError(Message(folder, why));
+}
+
+// What the system says.
+absl::Status FolderError(const std::string& folder, const absl::Status& why) {
+  return RefusedIfMendable(
+      absl::Status(why.code(), Message(folder, why.message())));
 }
 
 // As a checkpoint is made; where it is.
@@ -40,7 +57,8 @@ absl::StatusOr<std::string> MakeProbe(const std::string& folder) {
   }
   fs::create_directories(folder, error);
   if (error) {
-    return FolderError(folder, "cannot make the folder: " + error.message());
+    return FolderError(
+        folder, absl::ErrnoToStatus(error.value(), "cannot make the folder"));
   }
   const auto make = [&]() -> absl::StatusOr<std::string> {
     TANDEM_ASSIGN_OR_RETURN(
@@ -52,7 +70,7 @@ absl::StatusOr<std::string> MakeProbe(const std::string& folder) {
   };
   absl::StatusOr<std::string> made = make();
   if (made.ok()) return made;
-  return FolderError(folder, std::string(made.status().message()));
+  return FolderError(folder, made.status());
 }
 
 bool Sees(const std::string& folder, const std::string& probe) {
@@ -76,9 +94,24 @@ absl::Status LookFor(const std::string& folder, const std::string& probe) {
                    "the folder must be one that all hosts share"));
 }
 
+absl::Status Lock(const std::string& folder, OwnedFd* lock) {
+  absl::StatusOr<OwnedFd> locked = LockFolder(folder, kEndsLater);
+  if (locked.ok()) {
+    *lock = *std::move(locked);
+    return absl::OkStatus();
+  }
+  return FolderError(
+      folder,
+      "another job has it: wait for its end, or give another folder (if that "
+      "is a rank of this job, it was started in a way that is not known here: "
+      "give --rank and --world_size, or start with --nproc_per_node)");
+}
+
 }  // namespace
 
-absl::Status PrepareSaveFolder(const std::string& folder, Communicator& world) {
+absl::Status PrepareSaveFolder(const std::string& folder, Communicator& world,
+                               OwnedFd* lock) {
+  *lock = OwnedFd();
   if (folder.empty()) return absl::OkStatus();
   absl::StatusOr<std::string> probe = std::string();
   if (world.rank() == 0) probe = MakeProbe(folder);
@@ -87,8 +120,10 @@ absl::Status PrepareSaveFolder(const std::string& folder, Communicator& world) {
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<std::string> all,
       world.AllGatherString(*probe, [] { return "where --save_dir is"; }));
-  const absl::Status seen =
-      AgreeOnSuccess(LookFor(folder, all.front()), "seen --save_dir", world);
+  absl::Status mine = LookFor(folder, all.front());
+  // All ranks have let go of it by now.
+  if (mine.ok() && world.rank() == 0) mine = Lock(folder, lock);
+  const absl::Status seen = AgreeOnSuccess(mine, "seen --save_dir", world);
   if (world.rank() == 0) RemoveFolder(*probe).IgnoreError();
   return seen;
 }

@@ -24,8 +24,7 @@ absl::StatusOr<int> ThreadsOf(const TrainOptions& options,
     sharing.threads_of_rank =
         static_cast<int>(options.devices.devices_per_rank);
   }
-  const bool binds = launch.launcher == "slurm" || launch.launcher == "openmpi";
-  sharing.bound = binds && IsBoundToCores();
+  sharing.bound = StartsTasks(launch.launcher) && IsBoundToCores();
   return IntraOpThreads(requested, sharing);
 }
 
@@ -35,7 +34,6 @@ absl::StatusOr<int> TakeThreads(const TrainOptions& options,
                                 const Launch& launch) {
   TANDEM_ASSIGN_OR_RETURN(const int threads, ThreadsOf(options, launch));
   ConfigureProcess(threads);
-  if (launch.world_size > 1) IgnoreBrokenConnections();
   return threads;
 }
 

@@ -24,6 +24,7 @@
 #include "core/sim/sim.h"
 #include "core/sim/streams/limits.h"
 #include "tools/trainer/job/data.h"
+#include "tools/trainer/job/evaluation_batch.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/job/partition.h"
@@ -104,7 +105,7 @@ absl::StatusOr<SetUpJob> SetUp(const RehearsalSettings& settings,
   layers = WithoutValues(std::move(layers));
   TANDEM_ASSIGN_OR_RETURN(
       job.partition,
-      PartitionOf(options, layers, job.devices, *job.data.train, *job.world));
+      PartitionOf(options, layers, job.devices, job.data, *job.world));
   TANDEM_ASSIGN_OR_RETURN(job.strategy,
                           MakeStrategy(options, layers, parts, job.partition,
                                        job.devices, *job.world));
@@ -134,6 +135,18 @@ void ForgetWork(const std::vector<c10::Device>& devices) {
   }
 }
 
+// A batch of the test set, of which each replica has its share.
+absl::Status Evaluate(const SetUpJob& job, const TrainOptions& options) {
+  const Dataset& test = *job.data.test;
+  const int64_t replicas = job.mesh.data();
+  const int64_t share = (test.size() + replicas - 1) / replicas;
+  TANDEM_ASSIGN_OR_RETURN(
+      const Batch batch,
+      FirstBatch(test, std::min(share, EvaluationBatchSize(
+                                           options, job.batch_size, test))));
+  return job.strategy->Evaluate(batch).status();
+}
+
 // What this rank's have done since. They are called as training calls them.
 std::vector<RehearsedDevice> OwnDevices(const std::vector<c10::Device>& devices,
                                         int rank) {
@@ -158,11 +171,7 @@ absl::StatusOr<std::vector<RehearsedDevice>> Run(const SetUpJob& job,
   std::vector<RehearsedDevice> devices =
       OwnDevices(job.devices, job.world->rank());
   if (job.data.has_test()) {
-    TANDEM_ASSIGN_OR_RETURN(
-        const Batch test,
-        FirstBatch(*job.data.test,
-                   EvaluationBatchSize(options, job.batch_size)));
-    TANDEM_RETURN_IF_ERROR(job.strategy->Evaluate(test).status());
+    TANDEM_RETURN_IF_ERROR(Evaluate(job, options));
   }
   for (size_t i = 0; i < devices.size(); ++i) {
     devices[i].peak = sim::BooksOf(job.devices[i].index()).peak;

@@ -1,24 +1,29 @@
 #include "tools/trainer/report/metrics.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
 #include "core/files/file_target.h"
+#include "core/program/exit_code.h"
 
 namespace tandem {
 namespace {
 
-std::string FileError(const std::string& path, const char* what) {
-  return absl::StrCat("--metrics_file=", path, ": cannot ", what, ": ",
-                      std::strerror(errno));
+// Of errno.
+absl::Status FileError(const std::string& path, const char* what) {
+  return RefusedIfMendable(absl::ErrnoToStatus(
+      errno, absl::StrCat("--metrics_file=", path, ": cannot ", what)));
 }
 
 constexpr int kMostEarlier = 10000;
@@ -45,54 +50,91 @@ absl::StatusOr<std::string> MoveAway(const std::string& path) {
     }
     break;
   }
-  return absl::FailedPreconditionError(
-      FileError(path, "keep what an earlier job wrote there"));
+  return FileError(path, "keep what an earlier job wrote there");
 }
 
-absl::StatusOr<std::FILE*> OpenForWriting(const std::string& path, bool append,
-                                          std::string* earlier) {
-  TANDEM_ASSIGN_OR_RETURN(const FileTarget target, ResolveFileTarget(path));
-  if (!target.in_place) {
-    if (!append) {
-      TANDEM_ASSIGN_OR_RETURN(*earlier, MoveAway(target.path));
-    }
-    return std::fopen(target.path.c_str(), "ae");
+// Behind what is there.
+absl::StatusOr<OwnedFd> OpenForWriting(const FileTarget& target) {
+  if (target.in_place) {
+    TANDEM_ASSIGN_OR_RETURN(const int descriptor, OpenInPlace(target));
+    return OwnedFd(descriptor);
   }
-  TANDEM_ASSIGN_OR_RETURN(const int descriptor, OpenInPlace(target));
-  return fdopen(descriptor, "w");
+  return OwnedFd(open(target.path.c_str(),
+                      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+}
+
+// Also where nobody can tell.
+bool EndsWithALine(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return !file.seekg(-1, std::ios::end) || file.get() == '\n';
+}
+
+// How much of it came to be written.
+size_t WriteSome(int file, absl::string_view text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t wrote = write(file, text.data() + done, text.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) break;
+    done += static_cast<size_t>(wrote);
+  }
+  return done;
 }
 
 }  // namespace
 
-absl::StatusOr<MetricsFile> MetricsFile::Open(const std::string& path,
-                                              bool append) {
+absl::StatusOr<MetricsFile> MetricsFile::Open(const std::string& path) {
   MetricsFile metrics(path);
   if (path.empty()) return metrics;
-  const absl::StatusOr<std::FILE*> file =
-      OpenForWriting(path, append, &metrics.earlier_);
-  if (!file.ok()) {
-    return absl::Status(
-        file.status().code(),
-        absl::StrCat("--metrics_file: ", file.status().message()));
+  const auto open_target = [&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(metrics.target_, ResolveFileTarget(path));
+    TANDEM_ASSIGN_OR_RETURN(metrics.file_, OpenForWriting(metrics.target_));
+    return absl::OkStatus();
+  };
+  const absl::Status opened = open_target();
+  if (!opened.ok()) {
+    return RefusedIfMendable(absl::Status(
+        opened.code(), absl::StrCat("--metrics_file: ", opened.message())));
   }
-  if (*file == nullptr) {
-    return absl::FailedPreconditionError(FileError(path, "open for writing"));
-  }
-  metrics.file_.reset(*file);
+  if (!metrics.file_) return FileError(path, "open for writing");
+  metrics.is_torn_ =
+      !metrics.target_.in_place && !EndsWithALine(metrics.target_.path);
   return metrics;
 }
 
+absl::StatusOr<std::string> MetricsFile::MoveEarlier() {
+  if (!file_ || target_.in_place) return "";
+  TANDEM_ASSIGN_OR_RETURN(std::string earlier, MoveAway(target_.path));
+  if (earlier.empty()) return earlier;
+  TANDEM_ASSIGN_OR_RETURN(file_, OpenForWriting(target_));
+  if (!file_) return FileError(path_, "open for writing");
+  is_torn_ = false;
+  return earlier;
+}
+
+// A file that is only added to can be made as it was.
+bool MetricsFile::TakesBack(int64_t size) const {
+  return !target_.in_place && ftruncate(file_.get(), size) == 0;
+}
+
 absl::Status MetricsFile::Write(const nlohmann::ordered_json& event) {
-  if (file_ == nullptr) return absl::OkStatus();
+  if (!file_) return absl::OkStatus();
   using Json = nlohmann::ordered_json;
   // Paths may be no UTF-8.
-  const std::string line =
-      event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() ||
-      std::fflush(file_.get()) != 0) {
-    return absl::UnavailableError(FileError(path_, "write"));
+  const std::string line = absl::StrCat(
+      is_torn_ ? "\n" : "",
+      event.dump(-1, ' ', false, Json::error_handler_t::replace), "\n");
+  struct stat before = {};
+  const bool is_known = fstat(file_.get(), &before) == 0;
+  const size_t wrote = WriteSome(file_.get(), line);
+  if (wrote == line.size()) {
+    is_torn_ = false;
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  const absl::Status error = FileError(path_, "write");
+  // The next event would stand behind half of this one.
+  if (wrote > 0 && !(is_known && TakesBack(before.st_size))) is_torn_ = true;
+  return error;
 }
 
 }  // namespace tandem

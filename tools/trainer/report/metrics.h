@@ -3,43 +3,44 @@
 #ifndef TANDEM_TOOLS_TRAINER_REPORT_METRICS_H_
 #define TANDEM_TOOLS_TRAINER_REPORT_METRICS_H_
 
-#include <cstdio>
-#include <memory>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/owned_fd.h"
+#include "core/files/file_target.h"
 
 namespace tandem {
 
-// Writes events to a file, each line flushed when it is complete, so that a
-// reader can follow. Not thread-safe.
+// Writes events to a file, each line at once, so that a reader can follow. Not
+// thread-safe.
 class MetricsFile {
  public:
-  // A new file at `path`, or behind what one there holds. A file of another job
-  // is not lost: it is called PATH.1, PATH.2, ... from then on. A device or a
-  // pipe is written to as it is. An empty path gives a file that swallows
-  // everything.
-  static absl::StatusOr<MetricsFile> Open(const std::string& path,
-                                          bool append = false);
+  // A new file at `path`, or behind what one there holds. A device or a pipe is
+  // written to as it is. An empty path gives a file that swallows everything.
+  static absl::StatusOr<MetricsFile> Open(const std::string& path);
 
-  // What an earlier job's file is called now; empty: there was none.
-  const std::string& earlier() const { return earlier_; }
+  // What is there is another job's, and is called PATH.1, PATH.2, ... from then
+  // on: events go to a new file. Its name now; empty: there was none.
+  absl::StatusOr<std::string> MoveEarlier();
 
-  // A number that is not finite becomes null: JSON has no other word for it.
+  // A number that is not finite becomes null: JSON has no other word for it. Of
+  // an event that cannot be written, on a full disk say, nothing stays, or what
+  // does is a line of its own: a later event is whole.
   absl::Status Write(const nlohmann::ordered_json& event);
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-
   explicit MetricsFile(std::string path) : path_(std::move(path)) {}
 
-  std::string path_;
-  std::string earlier_;
-  std::unique_ptr<std::FILE, Close> file_;
+  bool TakesBack(int64_t size) const;
+
+  std::string path_;  // as it was given
+  FileTarget target_;
+  OwnedFd file_;          // none: swallows
+  bool is_torn_ = false;  // its last line has no end
 };
 
 }  // namespace tandem

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <variant>
@@ -15,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "core/base/printable.h"
+#include "core/base/status_macros.h"
 #include "tools/trainer/report/shown.h"
 
 namespace tandem {
@@ -46,6 +49,19 @@ Report Report::Speaking(MetricsFile metrics) {
   return Report(std::make_unique<MetricsFile>(std::move(metrics)));
 }
 
+absl::Status Report::Begin(bool goes_on) {
+  if (silent() || std::exchange(has_begun_, true)) return absl::OkStatus();
+  if (!goes_on) {
+    TANDEM_ASSIGN_OR_RETURN(const std::string earlier, metrics_->MoveEarlier());
+    if (!earlier.empty()) {
+      Say(absl::StrCat("--metrics_file was another job's, and is ", earlier,
+                       " now"));
+    }
+  }
+  for (const Json& event : std::exchange(waiting_, {})) WriteEvent(event);
+  return absl::OkStatus();
+}
+
 void Report::Say(const std::string& line) {
   if (silent()) return;
   if (progress_ != nullptr) progress_->Clear();
@@ -54,10 +70,18 @@ void Report::Say(const std::string& line) {
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   // It may hold what others wrote: names of tensors, say.
   absl::PrintF("%s%s\n", terminal ? "\r\x1b[K" : "", PrintableLines(line));
-  std::fflush(stdout);
+  if (std::fflush(stdout) != 0 && !std::exchange(is_unheard_, true)) {
+    std::fprintf(stderr,
+                 "train: what is printed goes nowhere (%s); training goes on\n",
+                 std::strerror(errno));
+  }
 }
 
 void Report::WriteEvent(const Json& event) {
+  if (!has_begun_) {
+    waiting_.push_back(event);
+    return;
+  }
   const absl::Status written = metrics_->Write(event);
   if (!written.ok() && !std::exchange(misses_events_, true)) {
     Say(absl::StrCat("warning: ", written.message(),
@@ -179,7 +203,9 @@ void Report::ShowSummary(const SummaryReport& summary) {
   if (!summary.checkpoint.empty()) {
     Say(absl::StrFormat("  checkpoint         %s", summary.checkpoint));
   }
-  if (!summary.advice.empty()) Say("what to try next");
+  if (!summary.advice.empty()) {
+    Say("what to try next: the same flags (--help lists all), and");
+  }
   for (const auto& [what, flags] : summary.advice) {
     Say(absl::StrFormat("  %-18s %s", what, flags));
   }

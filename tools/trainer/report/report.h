@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "core/model/batch.h"
 #include "tools/trainer/report/evaluation_report.h"
 #include "tools/trainer/report/metrics.h"
@@ -49,7 +51,7 @@ struct SummaryReport {
   int64_t flight_entries = 0;  // that rank 0 has noted for --flight_dir
   // See Strategy::Measurements.
   std::vector<std::pair<std::string, double>> measurements;
-  // What to try next, and the flags for it.
+  // What to try next, and the flags for it beside the job's own.
   std::vector<std::pair<std::string, std::string>> advice;
 };
 
@@ -57,7 +59,13 @@ struct SummaryReport {
 class Report {
  public:
   static Report Silent();
+  // Events wait for Begin: a job that is refused before writes none.
   static Report Speaking(MetricsFile metrics);
+
+  // Nothing more can refuse the job: from here on events are written, and those
+  // from before first. Unless it `goes_on`, what the metrics file holds is
+  // another job's, and is moved away: a line says where.
+  absl::Status Begin(bool goes_on);
 
   // `shown` to a person, `all` to the metrics file.
   void ShowSettings(const SettingValues& shown, const SettingValues& all);
@@ -68,7 +76,8 @@ class Report {
   };
   // To the metrics file alone.
   void ShowStart(const Start& start);
-  // Lines of text that are no event.
+  // Lines of text that are no event. Where stdout cannot be written (train |
+  // head), stderr has a line about it, once.
   void Say(const std::string& line);
 
   // Starts a progress bar, which the next StartProgress or EndProgress removes.
@@ -90,8 +99,11 @@ class Report {
   void WriteEvent(const nlohmann::ordered_json& event);
 
   std::unique_ptr<MetricsFile> metrics_;  // null: silent
+  bool has_begun_ = false;
+  std::vector<nlohmann::ordered_json> waiting_;  // events, until then
   std::unique_ptr<Progress> progress_;
   bool misses_events_ = false;
+  bool is_unheard_ = false;
 };
 
 }  // namespace tandem

@@ -84,6 +84,7 @@ std::string LineOf(const StepReport& step, int64_t steps_in_all) {
 nlohmann::ordered_json FieldsOf(const StepReport& step) {
   nlohmann::ordered_json fields = {{"epoch", step.epoch},
                                    {"step", step.step},
+                                   {"samples", step.samples},
                                    {"loss", step.score.loss()},
                                    {"accuracy", step.score.accuracy()},
                                    {"learning_rate", step.learning_rate},
@@ -92,6 +93,7 @@ nlohmann::ordered_json FieldsOf(const StepReport& step) {
                                    {"left_s", step.left_s},
                                    {"rss_mib", step.rss_mib}};
   if (IsText(step)) {
+    fields["tokens"] = step.tokens;
     fields["tokens_per_s"] = step.tokens_per_s;
     fields["perplexity"] = std::exp(step.score.loss());
   }

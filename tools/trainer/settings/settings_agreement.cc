@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/program/command_line.h"
@@ -45,10 +46,19 @@ bool MayDiffer(const std::string& flag) {
                      [&](const FlagOfRank& each) { return flag == each.name; });
 }
 
+// An empty text, of a flag that has another default, is one that was given.
+bool IsGiven(const std::string& flag, const std::string& value) {
+  return !value.empty() ||
+         !absl::FindCommandLineFlag(flag)->DefaultValue().empty();
+}
+
 // A file's contents instead of its path.
 absl::Status DescribeSchedule(NamedValues& settings) {
-  std::string& schedule = settings["--schedule"];
-  if (!IsScheduleFile(schedule)) return absl::OkStatus();
+  const auto found = settings.find("--schedule");
+  if (found == settings.end() || !IsScheduleFile(found->second)) {
+    return absl::OkStatus();
+  }
+  std::string& schedule = found->second;
   TANDEM_ASSIGN_OR_RETURN(const Schedule read, ReadScheduleFile(schedule));
   schedule = "a file";
   for (const auto& [name, value] : ScheduleValues(read)) {
@@ -65,7 +75,8 @@ absl::StatusOr<NamedValues> SettingsOfJob() {
   const std::map<std::string, std::string> flags = FlagValues();
   NamedValues settings;
   for (const auto& [flag, value] : flags) {
-    if (!MayDiffer(flag)) settings[absl::StrCat("--", flag)] = value;
+    if (MayDiffer(flag) || !IsGiven(flag, value)) continue;
+    settings[absl::StrCat("--", flag)] = value;
   }
   if (flags.at("reproducible") == "true") {
     settings["--intra_op_threads"] = flags.at("intra_op_threads");

@@ -20,11 +20,12 @@ struct FlagOfRank {
 absl::Span<const FlagOfRank> FlagsOfRanks();
 
 // What CommunicatorOptions::settings takes: every flag of this program that is
-// not on the list, with its value, as "--seed". Of a schedule's file it is what
-// the file says, line by line, and not its path, which may differ between
-// hosts. With --reproducible --intra_op_threads is compared as well: it shows
-// in the bits. Call after the command line was parsed. An error where the
-// schedule's file cannot be read.
+// not on the list, with its value, as "--seed"; one without a default is left
+// out where it is not given. Of a schedule's file it is what the file says,
+// line by line, and not its path, which may differ between hosts. With
+// --reproducible --intra_op_threads is compared as well: it shows in the bits.
+// Call after the command line was parsed. An error where the schedule's file
+// cannot be read.
 absl::StatusOr<NamedValues> SettingsOfJob();
 
 }  // namespace tandem

@@ -16,6 +16,7 @@
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
+#include "models/layers/tied_linear.h"
 #include "parallel/schedule/schedules.h"
 
 namespace tandem::partition_test {
@@ -88,6 +89,31 @@ TEST(PartitionJobTest, MeasuresAMicrobatchByTheJobsLoss) {
   EXPECT_THAT(partition.table, HasSubstr("160 B"));  // 5 x 8 floats of relu1
 }
 
+// As a job's: in as many microbatches as a step, of 10 samples here, which are
+// twice as many. Of relu1 there are input, output and result.
+TEST(PartitionJobTest, CountsAnEvaluation) {
+  const Samples data;
+  PartitionTask task;
+  task.specs = {LinearLayer("fc1", 4, 8), ReluLayer("relu1"),
+                LinearLayer("fc2", 8, 3)};
+  task.schedule = *OneFOneB({2, 1, 4});
+  task.microbatch = 5;
+  task.evaluation_batch = 40;
+  task.loss = CrossEntropy;
+  TrainOptions options;
+  options.pipeline.balance = "profile";
+  JobPartition partition;
+  const absl::Status status = RunThreadRanks(1, [&](Communicator& world) {
+    const auto found =
+        PartitionJob(options, task, {c10::kCPU, c10::kCPU}, data, world);
+    if (found.ok()) partition = *found;
+    return found.status();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(partition.table, HasSubstr("activations  evaluation  "));
+  EXPECT_THAT(partition.table, HasSubstr(" 960 B  "));  // 2 x 3 x 160
+}
+
 // A parameter, its gradient, and what the optimizer keeps of it.
 TEST(PartitionJobTest, CountsTheStateOfTheJobsOptimizer) {
   const Samples data;
@@ -96,12 +122,13 @@ TEST(PartitionJobTest, CountsTheStateOfTheJobsOptimizer) {
   task.schedule = *OneFOneB({2, 1, 4});
   task.loss = CrossEntropy;
   constexpr int64_t kBytes = (4 * 8 + 8) * 4;  // of fc1
-  const auto expect_state = [&](const TrainOptions& options, int64_t numbers) {
+  const auto expect_state = [&](const TrainOptions& options, int64_t numbers,
+                                int ranks = 1) {
     JobPartition partition;
-    const absl::Status status = RunThreadRanks(1, [&](Communicator& world) {
+    const absl::Status status = RunThreadRanks(ranks, [&](Communicator& world) {
       const auto found =
           PartitionJob(options, task, {c10::kCPU, c10::kCPU}, data, world);
-      if (found.ok()) partition = *found;
+      if (found.ok() && world.rank() == 0) partition = *found;
       return found.status();
     });
     EXPECT_TRUE(status.ok()) << status;
@@ -119,6 +146,63 @@ TEST(PartitionJobTest, CountsTheStateOfTheJobsOptimizer) {
   expect_state(options, 2);
   options.amsgrad = true;
   expect_state(options, 3);
+  options.amsgrad = false;
+  options.ddp.shard_optimizer = "off";
+  expect_state(options, 2, /*ranks=*/2);
+  options.ddp.shard_optimizer = "on";
+  expect_state(options, 1, /*ranks=*/2);
+
+  // What nobody shares: errors, sums, and values of DiLoCo's.
+  TrainOptions plain;
+  plain.pipeline.balance = "profile";
+  plain.optimizer = "sgd";
+  plain.momentum = 0;
+  options = plain;
+  options.ddp.comm_hook = "powersgd";
+  expect_state(options, 1, /*ranks=*/2);
+  options.ddp.power_sgd_use_error_feedback = false;
+  expect_state(options, 0, /*ranks=*/2);
+  options = plain;
+  options.pipeline.reproducible = true;
+  expect_state(options, 3);
+  options = plain;
+  options.ddp.average_parameters_every = 2;
+  expect_state(options, 1, /*ranks=*/2);
+  options.ddp.outer_learning_rate = 0.7;
+  expect_state(options, 2, /*ranks=*/2);
+  options.ddp.outer_momentum = 0.9;
+  expect_state(options, 3, /*ranks=*/2);
+}
+
+// Of one stage, whose layers have a weight together: where results are to be
+// reproducible each has a copy of it.
+TEST(PartitionJobTest, CountsATiedWeightAsOftenAsAStageHasIt) {
+  const Samples data;
+  PartitionTask task;
+  const LayerSpec first = LinearLayer("first", 4, 4, /*bias=*/false);
+  task.specs = {first, TiedLinearLayer("tied", first, "first.weight"),
+                LinearLayer("head", 4, 3)};
+  task.schedule = *OneFOneB({1, 1, 4});
+  task.loss = CrossEntropy;
+  TrainOptions options;
+  options.pipeline.balance = "profile";
+  options.optimizer = "sgd";
+  options.momentum = 0;
+  constexpr int64_t kWeight = 4 * 4 * 4, kHead = (4 * 3 + 3) * 4;
+  for (const bool reproducible : {false, true}) {
+    options.pipeline.reproducible = reproducible;
+    std::string table;
+    const absl::Status status = RunThreadRanks(1, [&](Communicator& world) {
+      const auto found = PartitionJob(options, task, {c10::kCPU}, data, world);
+      if (found.ok()) table = found->table;
+      return found.status();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    // Values and gradients, and the sums of four microbatches.
+    const int64_t bytes =
+        reproducible ? 5 * (2 * kWeight + kHead) : 2 * (kWeight + kHead);
+    EXPECT_THAT(table, HasSubstr(absl::StrCat(" ", bytes, " B")));
+  }
 }
 
 // Layers whose makers fail the test when another layer is there.

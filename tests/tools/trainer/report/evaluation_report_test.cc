@@ -25,6 +25,16 @@ TEST(EvaluationReportTest, ALineSaysWhatIsKnown) {
             "test: loss 1.5000  accuracy 25.00 %  (4 predictions)");
 }
 
+TEST(EvaluationReportTest, TextHasAPerplexity) {
+  EvaluationReport report = Report();
+  EXPECT_EQ(FieldsOf(report).count("perplexity"), 0u);
+  report.is_text = true;
+  EXPECT_DOUBLE_EQ(FieldsOf(report)["perplexity"].get<double>(), std::exp(1.5));
+  EXPECT_EQ(LineOf(report),
+            "epoch 3  test: loss 1.5000  perplexity 4.482  accuracy 25.00 %  "
+            "(4 predictions)");
+}
+
 TEST(EvaluationReportTest, ALossThatIsNoNumberHasNoSign) {
   EvaluationReport report = Report();
   report.is_text = true;

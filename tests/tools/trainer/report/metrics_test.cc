@@ -24,8 +24,15 @@ std::string Contents(const std::string& path) {
   return text.str();
 }
 
+// Where there is no file.
+std::string NewPath(const std::string& name) {
+  const std::string path = testing::TempDir() + "/" + name;
+  std::remove(path.c_str());
+  return path;
+}
+
 TEST(MetricsFileTest, WritesOneObjectALineInTheGivenOrder) {
-  const std::string path = testing::TempDir() + "/metrics.jsonl";
+  const std::string path = NewPath("metrics.jsonl");
   absl::StatusOr<MetricsFile> metrics = MetricsFile::Open(path);
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   ASSERT_TRUE(metrics->Write({{"event", "step"}, {"step", 25}}).ok());
@@ -38,25 +45,43 @@ TEST(MetricsFileTest, WritesOneObjectALineInTheGivenOrder) {
 }
 
 TEST(MetricsFileTest, KeepsWhatAnEarlierJobWrote) {
-  const std::string path = testing::TempDir() + "/kept.jsonl";
-  for (const char* name : {"", ".1", ".2"}) std::remove((path + name).c_str());
-  const auto write = [&](int number, bool append) {
-    absl::StatusOr<MetricsFile> metrics = MetricsFile::Open(path, append);
+  const std::string path = NewPath("kept.jsonl");
+  for (const char* name : {".1", ".2"}) std::remove((path + name).c_str());
+  const auto write = [&](int number, bool is_anothers) {
+    absl::StatusOr<MetricsFile> metrics = MetricsFile::Open(path);
     EXPECT_TRUE(metrics.ok()) << metrics.status();
+    const std::string before = Contents(path);
+    std::string earlier;
+    if (is_anothers) {
+      // Until then nothing is moved.
+      earlier = metrics->MoveEarlier().value_or("error");
+    }
+    if (!earlier.empty()) EXPECT_EQ(Contents(earlier), before);
     EXPECT_TRUE(metrics->Write({{"n", number}}).ok());
-    return metrics->earlier();
+    return earlier;
   };
-  EXPECT_EQ(write(1, false), "");
-  EXPECT_EQ(write(2, true), "");
-  EXPECT_EQ(write(3, false), path + ".1");
-  EXPECT_EQ(write(4, false), path + ".2");
+  EXPECT_EQ(write(1, true), "");
+  EXPECT_EQ(write(2, false), "");
+  EXPECT_EQ(write(3, true), path + ".1");
+  EXPECT_EQ(write(4, true), path + ".2");
   EXPECT_EQ(Contents(path + ".1"), "{\"n\":1}\n{\"n\":2}\n");
   EXPECT_EQ(Contents(path + ".2"), "{\"n\":3}\n");
   EXPECT_EQ(Contents(path), "{\"n\":4}\n");
 }
 
+// As of a process that was killed, or on a disk that was full.
+TEST(MetricsFileTest, GoesOnBehindAHalfLineWithAnotherOne) {
+  const std::string path = NewPath("torn.jsonl");
+  std::ofstream(path) << "{\"n\":1}\n{\"n";
+  absl::StatusOr<MetricsFile> metrics = MetricsFile::Open(path);
+  ASSERT_TRUE(metrics.ok()) << metrics.status();
+  ASSERT_TRUE(metrics->Write({{"n", 2}}).ok());
+  ASSERT_TRUE(metrics->Write({{"n", 3}}).ok());
+  EXPECT_EQ(Contents(path), "{\"n\":1}\n{\"n\n{\"n\":2}\n{\"n\":3}\n");
+}
+
 TEST(MetricsFileTest, TakesATextThatIsNoUtf8) {
-  const std::string path = testing::TempDir() + "/latin1.jsonl";
+  const std::string path = NewPath("latin1.jsonl");
   absl::StatusOr<MetricsFile> metrics = MetricsFile::Open(path);
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   EXPECT_TRUE(metrics->Write({{"save_dir", "caf\xe9"}}).ok());
@@ -64,7 +89,7 @@ TEST(MetricsFileTest, TakesATextThatIsNoUtf8) {
 }
 
 TEST(MetricsFileTest, WritesNullForWhatIsNotFinite) {
-  const std::string path = testing::TempDir() + "/nan.jsonl";
+  const std::string path = NewPath("nan.jsonl");
   absl::StatusOr<MetricsFile> metrics = MetricsFile::Open(path);
   ASSERT_TRUE(metrics.ok()) << metrics.status();
   ASSERT_TRUE(metrics->Write({{"loss", std::nan("")}}).ok());
@@ -104,7 +129,9 @@ TEST(MetricsFileTest, NamesThePathThatCannotBeOpened) {
 TEST(MetricsFileTest, ReportsAFullDisk) {
   absl::StatusOr<MetricsFile> metrics = MetricsFile::Open("/dev/full");
   ASSERT_TRUE(metrics.ok()) << metrics.status();
-  EXPECT_THAT(std::string(metrics->Write({{"event", "step"}}).message()),
+  const absl::Status full = metrics->Write({{"event", "step"}});
+  EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
+  EXPECT_THAT(std::string(full.message()),
               HasSubstr("No space left on device"));
 }
 

@@ -16,6 +16,7 @@ StepReport OneOf(int64_t step) {
   StepReport report;
   report.epoch = 1;
   report.step = step;
+  report.samples = 16 * step;
   report.score = {/*loss_sum=*/6, /*correct=*/1, /*count=*/4};
   report.learning_rate = 0.05;
   report.samples_per_s = 100;
@@ -60,9 +61,10 @@ TEST(StepReportTest, FlopsHaveTheirPrefix) {
 
 TEST(StepReportTest, WhatIsNotKnownIsLeftOut) {
   const auto fields = FieldsOf(OneOf(7));
+  EXPECT_EQ(fields["samples"], 112);
   for (const char* name :
-       {"gradient_norm", "flops_per_s", "mfu", "tokens_per_s", "perplexity",
-        "auxiliary_losses", "loss_scale"}) {
+       {"gradient_norm", "flops_per_s", "mfu", "tokens", "tokens_per_s",
+        "perplexity", "auxiliary_losses", "loss_scale"}) {
     EXPECT_FALSE(fields.contains(name)) << name;
   }
   EXPECT_THAT(LineOf(OneOf(7), 9), Not(HasSubstr("norm")));
@@ -70,6 +72,7 @@ TEST(StepReportTest, WhatIsNotKnownIsLeftOut) {
 
 TEST(StepReportTest, OfTextThereAreTokensAndThePerplexity) {
   StepReport report = OneOf(7);
+  report.tokens = 112 * 64;
   report.tokens_per_s = 6400;
   report.score.loss_sum = 0;
   report.auxiliary_losses = {{"z", 0.5}};
@@ -77,6 +80,8 @@ TEST(StepReportTest, OfTextThereAreTokensAndThePerplexity) {
   EXPECT_THAT(line, HasSubstr("loss 0.0000  z 0.5  perplexity 1  accuracy"));
   EXPECT_THAT(line, HasSubstr("6400 tokens/s"));
   const auto fields = FieldsOf(report);
+  EXPECT_EQ(fields["samples"], 112);
+  EXPECT_EQ(fields["tokens"], 7168);
   EXPECT_EQ(fields["tokens_per_s"], 6400);
   EXPECT_EQ(fields["perplexity"], 1);
   EXPECT_EQ(fields["auxiliary_losses"]["z"], 0.5);

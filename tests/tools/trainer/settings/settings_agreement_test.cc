@@ -73,7 +73,7 @@ TEST(SettingsAgreementTest, EveryFlagIsComparedOrOnTheList) {
       EXPECT_EQ(said.code(), absl::StatusCode::kInvalidArgument) << name;
       EXPECT_THAT(std::string(said.message()),
                   HasSubstr(absl::StrCat(
-                      "--", name, " is ", usual.empty() ? "(empty)" : usual,
+                      "--", name, " is ", usual.empty() ? "not given" : usual,
                       " on ranks 0, 2, ", other, " on rank 1")));
       ++compared;
     }
