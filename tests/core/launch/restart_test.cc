@@ -125,14 +125,30 @@ TEST(RestartTest, ASignalEndsAJobForGood) {
 }
 
 // How a launcher would go on after a death.
-const std::vector<std::vector<std::string>>& WaysToGoOn() {
-  static const auto* const ways = new std::vector<std::vector<std::string>>{
-      {"--max_restarts=3"},
-      {"--max_restarts=3", "--min_ranks=1"},
-      {"--replacements=2"},
-      {"--can_be_lost_from=1"}};
-  return *ways;
-}
+struct WayToGoOn {
+  const char* name;
+  std::vector<std::string> flags;
+};
+
+class SignalledRankTest : public testing::TestWithParam<WayToGoOn> {
+ protected:
+  static std::vector<std::string> ThreeRanks(const std::string& rank1) {
+    std::vector<std::string> flags =
+        Probe({"--nproc_per_node=3",
+               absl::StrCat("--behaviour=0:sleep,1:", rank1, ",2:sleep")});
+    const std::vector<std::string>& way = GetParam().flags;
+    flags.insert(flags.end(), way.begin(), way.end());
+    return flags;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SignalledRankTest,
+    testing::Values(WayToGoOn{"Restarts", {"--max_restarts=3"}},
+                    WayToGoOn{"Elastic", {"--max_restarts=3", "--min_ranks=1"}},
+                    WayToGoOn{"Replacements", {"--replacements=2"}},
+                    WayToGoOn{"CanBeLost", {"--can_be_lost_from=1"}}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 void ExpectStoppedByItself(RunningProgram& job, int signal) {
   EXPECT_EQ(job.Wait(), 128 + signal) << job.err();
@@ -142,38 +158,25 @@ void ExpectStoppedByItself(RunningProgram& job, int signal) {
                     Not(HasSubstr("go on without it"))));
 }
 
-std::vector<std::string> ThreeRanks(const std::vector<std::string>& way,
-                                    const std::string& rank1) {
-  std::vector<std::string> flags =
-      Probe({"--nproc_per_node=3",
-             absl::StrCat("--behaviour=0:sleep,1:", rank1, ",2:sleep")});
-  flags.insert(flags.end(), way.begin(), way.end());
-  return flags;
-}
-
 // Such a rank has stopped with its job, whose others stop after the same step.
-TEST(RestartTest, ASignalToOneRankEndsAJobForGood) {
-  for (const std::vector<std::string>& way : WaysToGoOn()) {
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
-      RunningProgram job(ThreeRanks(way, absl::StrCat("exit:", 128 + signal)));
-      ExpectStoppedByItself(job, signal);
-    }
+TEST_P(SignalledRankTest, OneThatStopsEndsAJobForGood) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
+    RunningProgram job(ThreeRanks(absl::StrCat("exit:", 128 + signal)));
+    ExpectStoppedByItself(job, signal);
   }
 }
 
 // As it is while a job is set up, before anybody asks for signals.
-TEST(RestartTest, ASignalThatKillsOneRankEndsAJobForGood) {
-  for (const std::vector<std::string>& way : WaysToGoOn()) {
-    for (const int signal : {SIGTERM, SIGUSR1}) {
-      const std::string dir = MakeTestDir();
-      std::vector<std::string> flags = ThreeRanks(way, "sleep");
-      flags.push_back(absl::StrCat("--pid_dir=", dir));
-      RunningProgram job(flags);
-      const int rank1 = AwaitPid(dir + "/1");
-      ASSERT_NE(rank1, 0);
-      kill(rank1, signal);
-      ExpectStoppedByItself(job, signal);
-    }
+TEST_P(SignalledRankTest, OneThatASignalHasKilledEndsAJobForGood) {
+  for (const int signal : {SIGTERM, SIGUSR1}) {
+    const std::string dir = MakeTestDir();
+    std::vector<std::string> flags = ThreeRanks("sleep");
+    flags.push_back(absl::StrCat("--pid_dir=", dir));
+    RunningProgram job(flags);
+    const int rank1 = AwaitPid(dir + "/1");
+    ASSERT_NE(rank1, 0);
+    kill(rank1, signal);
+    ExpectStoppedByItself(job, signal);
   }
 }
 
