@@ -237,7 +237,6 @@ absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate,
     const int last = options_.schedule.stages - 1;
     pending_.back().found_inf = loss_scale_->Update(
         LocalDevice(DeviceOfStage(options_.schedule, last)));
-    RepeatVerdict();
     TANDEM_RETURN_IF_ERROR(MeasureBeforeClipping());
   } else if (loss_scale_) {
     TANDEM_RETURN_IF_ERROR(ReadVerdict(&learning_rate));

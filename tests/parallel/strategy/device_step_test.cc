@@ -22,7 +22,13 @@
 namespace tandem {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::Gt;
+using ::testing::Lt;
+
 constexpr int kSteps = 3;
+constexpr double kClip = 0.05;
 
 // The host's, counted.
 class CountedKernels : public StepKernels {
@@ -60,7 +66,7 @@ class DeviceStepTest : public testing::Test {
 
 LabJob Job(const std::string& model, const LabChange& change = nullptr) {
   return ModelJob(model, /*size=*/12, kSteps, [change](auto& options) {
-    options.clip_norm = 0.05;
+    options.clip_norm = kClip;
     if (change) change(options);
   });
 }
@@ -88,26 +94,31 @@ TEST_F(DeviceStepTest, TrainsAsTheHostDoesOnOneRankAndOnReplicas) {
   }
 }
 
+// By step.
+std::vector<double> NormsOf(const LabLayout& layout, const LabChange& change) {
+  std::vector<double> norms;
+  LabJob job = Job("mlp_small", change);
+  job.step = [&](const LabRank& rank, const Batch& batch,
+                 int) -> absl::StatusOr<Score> {
+    rank.strategy->MeasureGradientNorm();
+    TANDEM_RETURN_IF_ERROR(rank.strategy->SubmitStep(batch, kLabRate));
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<StepScore> scores,
+                            rank.strategy->TakeScores());
+    norms.push_back(scores.back().gradient_norm.value_or(-1));
+    return scores.back().score;
+  };
+  const auto trained = TrainInLab(layout, job);
+  EXPECT_TRUE(trained.ok()) << trained.status();
+  return norms;
+}
+
 // After clipping by value and before that by norm, whoever decides on a step.
 TEST_F(DeviceStepTest, MeasuresTheNormThatTheHostMeasures) {
   const auto measured = [] {
-    std::vector<double> norms;
-    LabJob job = Job("mlp_small", [](auto& options) {
+    return NormsOf(LayoutOf(1), [](auto& options) {
       options.clip_value = 1.0 / 1024;
       options.grad_scaler = GradScalerOptions();
     });
-    job.step = [&](const LabRank& rank, const Batch& batch,
-                   int) -> absl::StatusOr<Score> {
-      rank.strategy->MeasureGradientNorm();
-      TANDEM_RETURN_IF_ERROR(rank.strategy->SubmitStep(batch, kLabRate));
-      TANDEM_ASSIGN_OR_RETURN(const std::vector<StepScore> scores,
-                              rank.strategy->TakeScores());
-      norms.push_back(scores.back().gradient_norm.value_or(-1));
-      return scores.back().score;
-    };
-    const auto trained = TrainInLab(LayoutOf(1), job);
-    EXPECT_TRUE(trained.ok()) << trained.status();
-    return norms;
   };
   const std::vector<double> expected = measured();
   const CountedKernels kernels;
@@ -116,6 +127,31 @@ TEST_F(DeviceStepTest, MeasuresTheNormThatTheHostMeasures) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_NEAR(found[i], expected[i], 1e-4 * expected[i]) << i;
+  }
+}
+
+// In fp16, where the device may skip, it writes what it has clipped.
+TEST_F(DeviceStepTest, TheNormIsThatBeforeClipping) {
+  LabLayout layout = LayoutOf(1);
+  layout.device_pool = SimDevices(1);
+  const CountedKernels kernels(layout.device_pool.front().type());
+  for (const bool halves : {false, true}) {
+    SCOPED_TRACE(halves);
+    const auto norms = [&](double clip_norm, double clip_value) {
+      return NormsOf(layout, [=](auto& options) {
+        options.clip_norm = clip_norm;
+        options.clip_value = clip_value;
+        if (!halves) return;
+        options.ddp.mixed_precision.param_dtype = at::kHalf;
+        options.optimizer = AdamWOptions();
+        options.grad_scaler.emplace();
+        options.grad_scaler->init_scale = 1024;
+      });
+    };
+    const std::vector<double> found = norms(kClip, 0);
+    EXPECT_EQ(found.front(), norms(0, 0).front());
+    EXPECT_THAT(found, Each(Gt(2 * kClip)));
+    EXPECT_THAT(norms(kClip, 1e-5), Each(AllOf(Gt(0), Lt(kClip))));
   }
 }
 
