@@ -15,9 +15,12 @@
 namespace tandem {
 namespace {
 
-// The fused kernels take the number of the step as a tensor beside the values.
-at::Tensor StepNumber(int64_t step, const at::Tensor& values) {
-  return at::full({}, step, values.options().dtype(at::kFloat));
+// The fused kernels take the number of the step as a tensor beside the values:
+// without those that the device left out.
+at::Tensor StepNumber(const OptimizerRange& range) {
+  const at::Tensor number =
+      at::full({}, range.steps + 1, range.values.options().dtype(at::kFloat));
+  return range.skipped.has_value() ? number.sub(*range.skipped) : number;
 }
 
 template <typename Options>
@@ -25,19 +28,6 @@ std::vector<std::string> StateNames(const Options& options) {
   std::vector<std::string> names = {"exp_avg", "exp_avg_sq"};
   if (options.amsgrad) names.push_back("max_exp_avg_sq");
   return names;
-}
-
-// The same, or the captured step's; without those that the device left out.
-at::Tensor StepNumber(const OptimizerRange& range) {
-  const at::Tensor number = range.numbers.has_value()
-                                ? range.numbers->step
-                                : StepNumber(range.steps + 1, range.values);
-  return range.skipped.has_value() ? number.sub(*range.skipped) : number;
-}
-
-// Of kernels: see StepTensors::numbers.
-at::Tensor KernelsNumbers(const OptimizerRange& range) {
-  return range.numbers.has_value() ? range.numbers->of_kernels : at::Tensor();
 }
 
 // Of a range's state: there with amsgrad alone.
@@ -64,14 +54,6 @@ AdamStep StepOf(const Options& options, bool decoupled, int64_t step,
   return its;
 }
 
-template <typename Options>
-KernelNumbers NumbersFor(const Options& options, int64_t step,
-                         double learning_rate) {
-  const AdamStep its =
-      StepOf(options, /*decoupled=*/false, step, learning_rate);
-  return {its.learning_rate, its.bias_correction1, its.bias_correction2_root};
-}
-
 class Adam : public Optimizer {
  public:
   Adam(const AdamOptions& options, const FlatBufferList& buffers,
@@ -83,30 +65,20 @@ class Adam : public Optimizer {
 
  protected:
   void StepRange(const Range& range, double learning_rate) override {
-    const auto step = [&](const auto& rate) {
-      at::_fused_adam_({range.values}, {range.grads}, {range.state[0]},
-                       {range.state[1]}, GreatestSquares(range.state),
-                       {StepNumber(range)}, rate, options_.beta1,
-                       options_.beta2, options_.weight_decay, options_.eps,
-                       options_.amsgrad,
-                       /*maximize=*/false, range.divisor, range.found_inf);
-    };
-    if (range.numbers.has_value()) return step(range.numbers->learning_rate);
-    step(learning_rate);
+    at::_fused_adam_(
+        {range.values}, {range.grads}, {range.state[0]}, {range.state[1]},
+        GreatestSquares(range.state), {StepNumber(range)}, learning_rate,
+        options_.beta1, options_.beta2, options_.weight_decay, options_.eps,
+        options_.amsgrad, /*maximize=*/false, range.divisor, range.found_inf);
   }
 
   void StepByKernels(const Range& range, double learning_rate,
                      const StepKernels& kernels,
                      const at::Tensor& factor) override {
     kernels.Step(
-        {range.values, range.grads, range.state[0], range.state[1],
-         KernelsNumbers(range)},
+        {range.values, range.grads, range.state[0], range.state[1]},
         StepOf(options_, /*decoupled=*/false, range.steps + 1, learning_rate),
         factor);
-  }
-
-  KernelNumbers NumbersOf(int64_t step, double learning_rate) const override {
-    return NumbersFor(options_, step, learning_rate);
   }
 
  private:
@@ -124,30 +96,20 @@ class AdamW : public Optimizer {
 
  protected:
   void StepRange(const Range& range, double learning_rate) override {
-    const auto step = [&](const auto& rate) {
-      at::_fused_adamw_({range.values}, {range.grads}, {range.state[0]},
-                        {range.state[1]}, GreatestSquares(range.state),
-                        {StepNumber(range)}, rate, options_.beta1,
-                        options_.beta2, options_.weight_decay, options_.eps,
-                        options_.amsgrad,
-                        /*maximize=*/false, range.divisor, range.found_inf);
-    };
-    if (range.numbers.has_value()) return step(range.numbers->learning_rate);
-    step(learning_rate);
+    at::_fused_adamw_(
+        {range.values}, {range.grads}, {range.state[0]}, {range.state[1]},
+        GreatestSquares(range.state), {StepNumber(range)}, learning_rate,
+        options_.beta1, options_.beta2, options_.weight_decay, options_.eps,
+        options_.amsgrad, /*maximize=*/false, range.divisor, range.found_inf);
   }
 
   void StepByKernels(const Range& range, double learning_rate,
                      const StepKernels& kernels,
                      const at::Tensor& factor) override {
     kernels.Step(
-        {range.values, range.grads, range.state[0], range.state[1],
-         KernelsNumbers(range)},
+        {range.values, range.grads, range.state[0], range.state[1]},
         StepOf(options_, /*decoupled=*/true, range.steps + 1, learning_rate),
         factor);
-  }
-
-  KernelNumbers NumbersOf(int64_t step, double learning_rate) const override {
-    return NumbersFor(options_, step, learning_rate);
   }
 
  private:

@@ -70,12 +70,6 @@ void GroupedOptimizer::TakeBack() {
   for (const auto& optimizer : optimizers_) optimizer->TakeBack();
 }
 
-bool GroupedOptimizer::IsPastFirstStep() const {
-  return absl::c_all_of(optimizers_, [](const auto& optimizer) {
-    return optimizer->IsPastFirstStep();
-  });
-}
-
 bool GroupedOptimizer::has_kernels() const {
   return absl::c_all_of(optimizers_, [](const auto& optimizer) {
     return optimizer->has_kernels();

@@ -45,7 +45,6 @@ class GroupedOptimizer {
   void StepOnDevice(double learning_rate, const StepKernels& kernels,
                     const at::Tensor& factor);
   void TakeBack();
-  bool IsPastFirstStep() const;  // of all
   bool has_kernels() const;
   // Of all groups.
   FlatBufferList buffers() const;

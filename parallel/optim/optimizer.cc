@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
-#include <c10/util/Exception.h>
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -167,7 +166,6 @@ void Optimizer::StepRun(Part& part, Run run,
   const int64_t length =
       std::min(slots[run.end - 1].end, part.span.end) - begin;
   const int64_t steps = part.steps[slots[run.begin].id];
-  CapturedStep* const captured = CapturedStep::Current();
   if (length > 0) {
     Range range{part.buffer->values().narrow(0, begin, length),
                 part.buffer->grads().narrow(0, begin, length),
@@ -177,7 +175,6 @@ void Optimizer::StepRun(Part& part, Run run,
     for (const at::Tensor& state : part.state) {
       range.state.push_back(state.narrow(0, begin - part.span.begin, length));
     }
-    if (captured != nullptr) range.numbers = Capture(part, run, *captured);
     step(range);
   }
   CountRun(part, run);
@@ -189,39 +186,6 @@ void Optimizer::CountRun(Part& part, Run run) {
     part.buffer->CountWrite(i);
     int64_t& steps = part.steps[slots[i].id];
     steps = NextSteps(steps);
-  }
-}
-
-StepNumbers Optimizer::Capture(Part& part, Run run, CapturedStep& captured) {
-  const size_t id = part.buffer->slots()[run.begin].id;
-  const int64_t before = part.steps[id];
-  TORCH_CHECK(before > 0, part.buffer->slots()[run.begin].name,
-              " has its first step, which a graph cannot repeat");
-  const StepNumbers numbers = StepNumbers::On(part.buffer->values().device());
-  captured.Add([this, &part, run, id, before, numbers](CapturedStep::When when,
-                                                       double learning_rate) {
-    if (when == CapturedStep::When::kNever) {
-      const std::vector<FlatSlot>& slots = part.buffer->slots();
-      for (size_t i = run.begin; i < run.end; ++i) {
-        part.steps[slots[i].id] = before;
-      }
-      return;
-    }
-    if (when == CapturedStep::When::kNextStep) CountRun(part, run);
-    Write(numbers, part.steps[id], learning_rate);
-  });
-  return numbers;
-}
-
-void Optimizer::Write(const StepNumbers& numbers, int64_t step,
-                      double learning_rate) const {
-  const at::NoGradGuard no_grad;
-  numbers.learning_rate.fill_(learning_rate);
-  numbers.step.fill_(step);
-  if (!traits_.has_kernels) return;
-  int64_t i = 0;
-  for (const float each : NumbersOf(step, learning_rate)) {
-    numbers.of_kernels.select(0, i++).fill_(each);
   }
 }
 

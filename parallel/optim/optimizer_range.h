@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "parallel/optim/captured_step.h"
-
 namespace tandem {
 
 // PyTorch's name of the number of steps, where it is a state.
@@ -35,8 +33,6 @@ struct OptimizerRange {
   std::vector<at::Tensor> state;      // as OptimizerTraits::buffers
   int64_t steps;                      // done before this one
   std::optional<at::Tensor> divisor;  // of grads, float32; null: none
-  // Of a captured step: to be read instead of the host's.
-  std::optional<StepNumbers> numbers = std::nullopt;
   // Of a step that the device may leave out (Optimizer::StepUnless): whether it
   // does, and how many of `steps` it has left out; numbers of float32.
   std::optional<at::Tensor> found_inf = std::nullopt;

@@ -65,7 +65,6 @@ class ParameterUpdate {
                     const at::Tensor& found_inf = {});
 
   // As GroupedOptimizer's.
-  bool IsPastFirstStep() const { return optimizer_.IsPastFirstStep(); }
   NamedTensors State() const { return optimizer_.State(); }
   absl::StatusOr<NamedTensors> GatherState(Optimizer::GatherPart gather) const {
     return optimizer_.GatherState(gather);

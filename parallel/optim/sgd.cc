@@ -23,15 +23,11 @@ class Sgd : public Optimizer {
 
  protected:
   void StepRange(const Range& range, double learning_rate) override {
-    const auto step = [&](const auto& rate) {
-      at::_fused_sgd_({range.values}, {range.grads}, range.state,
-                      options_.weight_decay, options_.momentum, rate,
-                      options_.dampening, options_.nesterov, /*maximize=*/false,
-                      /*is_first_step=*/range.steps == 0, range.divisor,
-                      range.found_inf);
-    };
-    if (range.numbers.has_value()) return step(range.numbers->learning_rate);
-    step(learning_rate);
+    at::_fused_sgd_({range.values}, {range.grads}, range.state,
+                    options_.weight_decay, options_.momentum, learning_rate,
+                    options_.dampening, options_.nesterov, /*maximize=*/false,
+                    /*is_first_step=*/range.steps == 0, range.divisor,
+                    range.found_inf);
   }
 
   void StepByKernels(const Range& range, double learning_rate,
@@ -46,13 +42,7 @@ class Sgd : public Optimizer {
     step.is_first = range.steps == 0;
     StepTensors tensors{range.values, range.grads, {}, {}};
     if (!range.state.empty()) tensors.first = range.state.front();
-    if (range.numbers.has_value()) tensors.numbers = range.numbers->of_kernels;
     kernels.Step(tensors, step, factor);
-  }
-
-  KernelNumbers NumbersOf(int64_t /*step*/,
-                          double learning_rate) const override {
-    return {static_cast<float>(learning_rate), 1, 1};
   }
 
  private:
