@@ -4,12 +4,10 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/full.h>
 
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "core/base/status_macros.h"
-#include "core/cuda/step_kernels.h"
 #include "parallel/optim/option_checks.h"
 
 namespace tandem {
@@ -35,32 +33,12 @@ at::TensorList GreatestSquares(const std::vector<at::Tensor>& state) {
   return at::TensorList(state).slice(2);
 }
 
-// Corrections in double, as PyTorch has them; the rest is float32's affair.
-template <typename Options>
-AdamStep StepOf(const Options& options, bool decoupled, int64_t step,
-                double learning_rate) {
-  const auto count = static_cast<double>(step);
-  AdamStep its;
-  its.learning_rate = static_cast<float>(learning_rate);
-  its.rest_of_beta1 = static_cast<float>(1 - options.beta1);
-  its.beta2 = static_cast<float>(options.beta2);
-  its.rest_of_beta2 = static_cast<float>(1 - options.beta2);
-  its.eps = static_cast<float>(options.eps);
-  its.weight_decay = static_cast<float>(options.weight_decay);
-  its.decoupled = decoupled;
-  its.bias_correction1 = static_cast<float>(1 - std::pow(options.beta1, count));
-  its.bias_correction2_root =
-      static_cast<float>(std::sqrt(1 - std::pow(options.beta2, count)));
-  return its;
-}
-
 class Adam : public Optimizer {
  public:
   Adam(const AdamOptions& options, const FlatBufferList& buffers,
        const ShareOfBuffer& share_of)
-      : Optimizer({"Adam", StateNames(options), /*counts_steps=*/true,
-                   /*has_kernels=*/!options.amsgrad},
-                  buffers, share_of),
+      : Optimizer({"Adam", StateNames(options), /*counts_steps=*/true}, buffers,
+                  share_of),
         options_(options) {}
 
  protected:
@@ -72,15 +50,6 @@ class Adam : public Optimizer {
         options_.amsgrad, /*maximize=*/false, range.divisor, range.found_inf);
   }
 
-  void StepByKernels(const Range& range, double learning_rate,
-                     const StepKernels& kernels,
-                     const at::Tensor& factor) override {
-    kernels.Step(
-        {range.values, range.grads, range.state[0], range.state[1]},
-        StepOf(options_, /*decoupled=*/false, range.steps + 1, learning_rate),
-        factor);
-  }
-
  private:
   AdamOptions options_;
 };
@@ -89,8 +58,7 @@ class AdamW : public Optimizer {
  public:
   AdamW(const AdamWOptions& options, const FlatBufferList& buffers,
         const ShareOfBuffer& share_of)
-      : Optimizer({"AdamW", StateNames(options), /*counts_steps=*/true,
-                   /*has_kernels=*/!options.amsgrad},
+      : Optimizer({"AdamW", StateNames(options), /*counts_steps=*/true},
                   buffers, share_of),
         options_(options) {}
 
@@ -101,15 +69,6 @@ class AdamW : public Optimizer {
         GreatestSquares(range.state), {StepNumber(range)}, learning_rate,
         options_.beta1, options_.beta2, options_.weight_decay, options_.eps,
         options_.amsgrad, /*maximize=*/false, range.divisor, range.found_inf);
-  }
-
-  void StepByKernels(const Range& range, double learning_rate,
-                     const StepKernels& kernels,
-                     const at::Tensor& factor) override {
-    kernels.Step(
-        {range.values, range.grads, range.state[0], range.state[1]},
-        StepOf(options_, /*decoupled=*/true, range.steps + 1, learning_rate),
-        factor);
   }
 
  private:

@@ -71,33 +71,26 @@ FlatBufferList Optimizer::buffers() const {
 }
 
 int64_t Optimizer::Step(double learning_rate, const DivisorOf& divisor_of) {
-  at::NoGradGuard no_grad;
-  Settle();
-  int64_t stepped = 0;
-  for (Part& part : parts_) {
-    const double divisor = divisor_of ? divisor_of(*part.buffer) : 1;
-    stepped +=
-        StepPart(part, DivisorFor(*part.buffer, divisor),
-                 [&](const Range& range) { StepRange(range, learning_rate); });
-  }
-  if (stepped == 0 && !parts_.empty()) {
-    WarnOfNoEffect(traits_.name, *parts_[0].buffer);
-  }
-  return stepped;
+  return StepAll(learning_rate, [&](const FlatBuffer& buffer) {
+    return DivisorFor(buffer, divisor_of ? divisor_of(buffer) : 1);
+  });
 }
 
-int64_t Optimizer::StepOnDevice(double learning_rate,
-                                const StepKernels& kernels,
-                                const at::Tensor& factor) {
-  CHECK(traits_.has_kernels) << traits_.name;
+int64_t Optimizer::StepDivided(double learning_rate,
+                               const at::Tensor& divisor) {
+  return StepAll(learning_rate, [&](const FlatBuffer& /*buffer*/) {
+    return std::optional<at::Tensor>(divisor);
+  });
+}
+
+int64_t Optimizer::StepAll(double learning_rate, DivisorTensorOf divisor_of) {
   at::NoGradGuard no_grad;
   Settle();
   int64_t stepped = 0;
   for (Part& part : parts_) {
-    part.steps_before = part.steps;
-    stepped += StepPart(part, std::nullopt, [&](const Range& range) {
-      StepByKernels(range, learning_rate, kernels, factor);
-    });
+    stepped +=
+        StepPart(part, divisor_of(*part.buffer),
+                 [&](const Range& range) { StepRange(range, learning_rate); });
   }
   if (stepped == 0 && !parts_.empty()) {
     WarnOfNoEffect(traits_.name, *parts_[0].buffer);
@@ -123,10 +116,6 @@ int64_t Optimizer::StepUnless(const at::Tensor& found_inf, double learning_rate,
     WarnOfNoEffect(traits_.name, *parts_[0].buffer);
   }
   return stepped;
-}
-
-void Optimizer::TakeBack() {
-  for (Part& part : parts_) part.steps = part.steps_before;
 }
 
 int64_t Optimizer::NextSteps(int64_t steps) const {

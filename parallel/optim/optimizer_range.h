@@ -22,8 +22,6 @@ struct OptimizerTraits {
   // Whether the number of steps is a state too ("step"), on which the update
   // depends; else only the first step may differ from later ones.
   bool counts_steps;
-  // Whether step kernels know it (core/cuda/step_kernels.h), with its options.
-  bool has_kernels;
 };
 
 // Neighbours in one flat buffer: slices of it.

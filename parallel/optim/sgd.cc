@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/base/status_macros.h"
-#include "core/cuda/step_kernels.h"
 #include "parallel/optim/option_checks.h"
 
 namespace tandem {
@@ -16,9 +15,8 @@ class Sgd : public Optimizer {
  public:
   Sgd(const SgdOptions& options, const FlatBufferList& buffers,
       const ShareOfBuffer& share_of)
-      : Optimizer({"SGD", StateOf(options), /*counts_steps=*/false,
-                   /*has_kernels=*/true},
-                  buffers, share_of),
+      : Optimizer({"SGD", StateOf(options), /*counts_steps=*/false}, buffers,
+                  share_of),
         options_(options) {}
 
  protected:
@@ -28,21 +26,6 @@ class Sgd : public Optimizer {
                     options_.dampening, options_.nesterov, /*maximize=*/false,
                     /*is_first_step=*/range.steps == 0, range.divisor,
                     range.found_inf);
-  }
-
-  void StepByKernels(const Range& range, double learning_rate,
-                     const StepKernels& kernels,
-                     const at::Tensor& factor) override {
-    SgdStep step;
-    step.learning_rate = static_cast<float>(learning_rate);
-    step.momentum = static_cast<float>(options_.momentum);
-    step.rest_of_dampening = static_cast<float>(1 - options_.dampening);
-    step.weight_decay = static_cast<float>(options_.weight_decay);
-    step.nesterov = options_.nesterov;
-    step.is_first = range.steps == 0;
-    StepTensors tensors{range.values, range.grads, {}, {}};
-    if (!range.state.empty()) tensors.first = range.state.front();
-    kernels.Step(tensors, step, factor);
   }
 
  private:

@@ -69,11 +69,10 @@ absl::Status MeshStrategyImpl::NoteNorm(const GradientNorms& norms) {
   return absl::OkStatus();
 }
 
-// Where a device clips and may skip, its optimizer writes gradients back. By
-// value they are clipped now, and once more in the update, which changes
-// nothing.
+// Where a device clips, its optimizer writes gradients back. By value they are
+// clipped now, and once more in the update, which changes nothing.
 absl::Status MeshStrategyImpl::MeasureBeforeClipping() {
-  if (options_.clip_norm == 0 || !measures_norm_) return absl::OkStatus();
+  if (!measures_norm_) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(OnStages([](TrainedStage& stage) {
     stage.ClipValues();
     return absl::OkStatus();

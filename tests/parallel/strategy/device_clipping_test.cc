@@ -1,19 +1,19 @@
-// Clipping that a device decides on, within strategies: the host's kernels
-// stand in for a GPU's.
+// Clipping by norms that stay on their device, within strategies: the CPU and
+// simulated devices stand in for a GPU.
+
+#include "parallel/optim/device_clipping.h"
 
 #include <ATen/Tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/cuda/host_step_kernels.h"
-#include "core/cuda/step_kernels_of.h"
 #include "core/sim/streams/host_waits.h"
 #include "core/sim/testing.h"
 #include "tests/parallel/strategy/lab_models.h"
@@ -30,36 +30,7 @@ using ::testing::Lt;
 constexpr int kSteps = 3;
 constexpr double kClip = 0.05;
 
-// The host's, counted.
-class CountedKernels : public StepKernels {
- public:
-  explicit CountedKernels(c10::DeviceType type = c10::kCPU) : type_(type) {
-    RegisterStepKernels(type_, this);
-  }
-  ~CountedKernels() override { RegisterStepKernels(type_, nullptr); }
-
-  at::Tensor FindFactor(const std::vector<at::Tensor>& grads,
-                        const FactorOptions& options) const override {
-    ++factors_;
-    return HostStepKernels().FindFactor(grads, options);
-  }
-  void Step(const StepTensors& tensors, const SgdStep& step,
-            const at::Tensor& factor) const override {
-    HostStepKernels().Step(tensors, step, factor);
-  }
-  void Step(const StepTensors& tensors, const AdamStep& step,
-            const at::Tensor& factor) const override {
-    HostStepKernels().Step(tensors, step, factor);
-  }
-
-  int factors() const { return factors_; }
-
- private:
-  const c10::DeviceType type_;
-  mutable std::atomic<int> factors_{0};
-};
-
-class DeviceStepTest : public testing::Test {
+class DeviceClippingTest : public testing::Test {
  protected:
   static void SetUpTestSuite() { SimDevices(1); }  // before any backward
 };
@@ -77,16 +48,16 @@ LabLayout LayoutOf(int ranks, int stages = 1) {
   return layout;
 }
 
-TEST_F(DeviceStepTest, TrainsAsTheHostDoesOnOneRankAndOnReplicas) {
+TEST_F(DeviceClippingTest, TrainsAsTheHostDoesOnOneRankAndOnReplicas) {
   for (const std::string model : {"mlp_small", "gpt_tiny_tied"}) {
     for (const int ranks : {1, 2}) {
       SCOPED_TRACE(absl::StrCat(model, " ", ranks));
       const auto expected = TrainInLab(LayoutOf(ranks), Job(model));
       ASSERT_TRUE(expected.ok()) << expected.status();
-      const CountedKernels kernels;
+      const NormsStayOnDevices counted;
       const auto found = TrainInLab(LayoutOf(ranks), Job(model));
       ASSERT_TRUE(found.ok()) << found.status();
-      EXPECT_EQ(kernels.factors(), kSteps * ranks);
+      EXPECT_EQ(counted.divisors(), kSteps * ranks);
       for (const auto& [name, value] : expected->model) {
         EXPECT_TRUE(found->model.at(name).allclose(value, 1e-5, 1e-6)) << name;
       }
@@ -113,7 +84,7 @@ std::vector<double> NormsOf(const LabLayout& layout, const LabChange& change) {
 }
 
 // After clipping by value and before that by norm, whoever decides on a step.
-TEST_F(DeviceStepTest, MeasuresTheNormThatTheHostMeasures) {
+TEST_F(DeviceClippingTest, MeasuresTheNormThatTheHostMeasures) {
   const auto measured = [] {
     return NormsOf(LayoutOf(1), [](auto& options) {
       options.clip_value = 1.0 / 1024;
@@ -121,20 +92,20 @@ TEST_F(DeviceStepTest, MeasuresTheNormThatTheHostMeasures) {
     });
   };
   const std::vector<double> expected = measured();
-  const CountedKernels kernels;
+  const NormsStayOnDevices counted;
   const std::vector<double> found = measured();
-  EXPECT_EQ(kernels.factors(), kSteps);
+  EXPECT_EQ(counted.divisors(), kSteps);
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_NEAR(found[i], expected[i], 1e-4 * expected[i]) << i;
   }
 }
 
-// In fp16, where the device may skip, it writes what it has clipped.
-TEST_F(DeviceStepTest, TheNormIsThatBeforeClipping) {
+// The device writes back what it has clipped, in fp16 unless it skips.
+TEST_F(DeviceClippingTest, TheNormIsThatBeforeClipping) {
   LabLayout layout = LayoutOf(1);
   layout.device_pool = SimDevices(1);
-  const CountedKernels kernels(layout.device_pool.front().type());
+  const NormsStayOnDevices there;
   for (const bool halves : {false, true}) {
     SCOPED_TRACE(halves);
     const auto norms = [&](double clip_norm, double clip_value) {
@@ -155,11 +126,11 @@ TEST_F(DeviceStepTest, TheNormIsThatBeforeClipping) {
   }
 }
 
-int FactorsFound(const LabLayout& layout, const LabJob& job) {
-  const CountedKernels kernels;
+int64_t DivisorsIn(const LabLayout& layout, const LabJob& job) {
+  const NormsStayOnDevices counted;
   const auto done = TrainInLab(layout, job);
   EXPECT_TRUE(done.ok()) << done.status();
-  return kernels.factors();
+  return counted.divisors();
 }
 
 // Of kSteps steps, after as many.
@@ -186,35 +157,34 @@ absl::StatusOr<sim::HostWaits> WaitsOf(const std::string& model) {
 }
 
 // On a simulated device, which counts as a GPU would have it.
-TEST_F(DeviceStepTest, TheHostDoesNotWaitForTheNorm) {
+TEST_F(DeviceClippingTest, TheHostDoesNotWaitForTheNorm) {
   for (const char* model : {"mlp_small", "gpt_tiny"}) {
-    const CountedKernels kernels(SimDevices(1).front().type());
+    const NormsStayOnDevices counted;
     const auto waits = WaitsOf(model);
     ASSERT_TRUE(waits.ok()) << waits.status();
     EXPECT_THAT(*waits, testing::IsEmpty()) << model;
-    EXPECT_EQ(kernels.factors(), 2 * kSteps);
+    EXPECT_EQ(counted.divisors(), 2 * kSteps);
   }
 }
 
-TEST_F(DeviceStepTest, TheHostDecidesWhereNoDeviceHasTheWholeNorm) {
-  EXPECT_EQ(FactorsFound(LayoutOf(1, /*stages=*/2), Job("mlp_small")), 0);
-  EXPECT_EQ(
-      FactorsFound(
-          LayoutOf(1),
-          Job("mlp_small", [](auto& options) { options.reproducible = true; })),
-      0);
-  EXPECT_EQ(FactorsFound(LayoutOf(1), Job("mlp_small",
-                                          [](auto& options) {
-                                            options.error_if_nonfinite = true;
-                                          })),
+TEST_F(DeviceClippingTest, TheHostDecidesWhereNoDeviceHasTheWholeNorm) {
+  EXPECT_EQ(DivisorsIn(LayoutOf(1, /*stages=*/2), Job("mlp_small")), 0);
+  EXPECT_EQ(DivisorsIn(LayoutOf(1),
+                       Job("mlp_small",
+                           [](auto& options) { options.reproducible = true; })),
             0);
-  EXPECT_EQ(FactorsFound(LayoutOf(2), Job("mlp_small",
-                                          [](auto& options) {
-                                            options.shard_optimizer =
-                                                OptimizerSharding::kOn;
-                                          })),
+  EXPECT_EQ(DivisorsIn(LayoutOf(1), Job("mlp_small",
+                                        [](auto& options) {
+                                          options.error_if_nonfinite = true;
+                                        })),
             0);
-  EXPECT_EQ(FactorsFound(LayoutOf(1), Job("mlp_small")), kSteps);
+  EXPECT_EQ(DivisorsIn(LayoutOf(2), Job("mlp_small",
+                                        [](auto& options) {
+                                          options.shard_optimizer =
+                                              OptimizerSharding::kOn;
+                                        })),
+            0);
+  EXPECT_EQ(DivisorsIn(LayoutOf(1), Job("mlp_small")), kSteps);
 }
 
 }  // namespace
