@@ -160,8 +160,7 @@ absl::StatusOr<PendingCollective> CollectiveRunner::Start(
     Place place, Issue issue) {
   Call call{operation.name, ++sequence_, purpose,
             std::exchange(announced_, CallFlights())};
-  // What a graph replays is not seen here.
-  if (call.flights.empty() && place.kind != Place::kGraph) {
+  if (call.flights.empty()) {
     call.flights.Add(FlightRecorder::OfProcess().Schedule(
         flight_group_, operation, sequence_));
   }
@@ -196,11 +195,9 @@ absl::StatusOr<PendingCollective> CollectiveRunner::StartCall(Call call,
   const auto ending = std::make_shared<Ending>();
   ending->flights = call.flights;
   pending.end_time_ = EndTime(ending, &ending->time);
-  if (place.kind != Place::kHost) {
-    if (place.kind == Place::kStream) {
-      pending.end_moment_ = EndOf(call, *work, place.device);
-      LookAfter(std::move(call), work, [ending] { NoteEnd(ending->time); });
-    }
+  if (place.kind == Place::kStream) {
+    pending.end_moment_ = EndOf(call, *work, place.device);
+    LookAfter(std::move(call), work, [ending] { NoteEnd(ending->time); });
     pending.wait_ = [this, work] {
       const absl::Status ordered = CatchTorch([&] { work->wait(); });
       return ordered.ok() ? broken() : ordered;

@@ -49,10 +49,9 @@ class WorkThread;
 class CollectiveRunner {
  public:
   using Issue = absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()>;
-  // Who runs it: threads of the host's backend, a stream of a device's, or one
-  // in each replay of a graph, whose works nobody looks after.
+  // Who runs it: threads of the host's backend, or a stream of a device's.
   struct Place {
-    enum Kind { kHost, kStream, kGraph };
+    enum Kind { kHost, kStream };
     Kind kind = kHost;
     c10::Device device = c10::kCPU;  // that of the stream
   };

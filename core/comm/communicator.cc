@@ -17,7 +17,6 @@
 #include "core/base/status_macros.h"
 #include "core/comm/collective_runner.h"
 #include "core/comm/communicator_tensors.h"
-#include "core/device/capture_mark.h"
 
 namespace tandem {
 namespace {
@@ -27,8 +26,7 @@ using TensorList = std::vector<at::Tensor>;
 CollectiveRunner::Place PlaceOf(const at::Tensor& given) {
   using Place = CollectiveRunner::Place;
   if (given.is_cpu()) return {Place::kHost};
-  return {WorkIsCaptured(given.device()) ? Place::kGraph : Place::kStream,
-          given.device()};
+  return {Place::kStream, given.device()};
 }
 
 // Do all ranks start this? There is no runner in a group of one.

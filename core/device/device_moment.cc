@@ -5,7 +5,6 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "core/device/capture_mark.h"
 #include "core/device/own_stream.h"
 
 namespace tandem {
@@ -43,7 +42,7 @@ ClockAndStream& ClockOf(c10::Device device) {
 
 DeviceMoment DeviceMoment::Now(c10::Device device) {
   DeviceMoment moment;
-  if (device.type() != c10::DeviceType::CPU && !WorkIsCaptured(device)) {
+  if (device.type() != c10::DeviceType::CPU) {
     ClockAndStream& its = ClockOf(device);
     moment.origin_ = its.clock.OriginNow([&] { return RecordOn(*its.stream); });
     moment.event_ =

@@ -26,8 +26,7 @@ class DeviceMoment {
   // When the calling thread's stream of the device will have done what it has
   // been given so far. The first one of a device waits until an idle stream of
   // it answers, to bring its clock and the host's together; others cost an
-  // event. In a graph (capture_mark.h) there are no times: when the host was
-  // there.
+  // event.
   static DeviceMoment Now(c10::Device device);
 
   // When the host was there.

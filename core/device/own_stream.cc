@@ -48,13 +48,9 @@ c10::Stream NewCudaStream(c10::Device device) {
 }
 #endif
 
-c10::Stream Pooled(c10::Device device, bool high_priority,
-                   const Streams& streams) {
+c10::Stream Pooled(c10::Device device, const Streams& streams) {
   const VirtualGuardImpl devices(device.type());
-  const auto next = [&] {
-    return high_priority ? devices.getStreamFromGlobalPool(device, true)
-                         : devices.getNewStream(device);
-  };
+  const auto next = [&] { return devices.getNewStream(device); };
   const auto is_taken = [&](c10::Stream stream) {
     return std::count(streams.taken.begin(), streams.taken.end(), stream) > 0;
   };
@@ -63,7 +59,7 @@ c10::Stream Pooled(c10::Device device, bool high_priority,
   return stream;
 }
 
-c10::Stream Unshared(c10::Device device, bool high_priority, Streams& streams) {
+c10::Stream Unshared(c10::Device device, Streams& streams) {
 #ifdef TANDEM_CUDA
   if (device.is_cuda()) {
     // One may wait for what does not end, such as a collective without a rank.
@@ -76,7 +72,7 @@ c10::Stream Unshared(c10::Device device, bool high_priority, Streams& streams) {
     return stream;
   }
 #endif
-  return Pooled(device, high_priority, streams);
+  return Pooled(device, streams);
 }
 
 void GiveBack(c10::Stream stream, Streams& streams) {
@@ -88,10 +84,10 @@ void GiveBack(c10::Stream stream, Streams& streams) {
 
 }  // namespace
 
-OwnStream TakeStream(c10::Device device, bool high_priority) {
+OwnStream TakeStream(c10::Device device) {
   const std::lock_guard<std::mutex> lock(All().mutex);
   Streams& streams = All().of[device];
-  const c10::Stream stream = Unshared(device, high_priority, streams);
+  const c10::Stream stream = Unshared(device, streams);
   streams.taken.push_back(stream);
   return OwnStream(new c10::Stream(stream),
                    [&streams](const c10::Stream* owned) {

@@ -14,14 +14,13 @@ namespace tandem {
 using OwnStream = std::shared_ptr<const c10::Stream>;
 
 // LibTorch hands the streams of a pool round, and NCCL takes its own from
-// there: a copy, or a step, on one of those would stand in line behind a
-// collective that waits for other ranks. So on CUDA this one is of no pool.
-// Elsewhere it is one of the pool (or of that of high priority, which shares
-// none with it) that no other owner has, as long as there is one.
+// there: a copy on one of those would stand in line behind a collective that
+// waits for other ranks. So on CUDA this one is of no pool. Elsewhere it is one
+// of the pool that no other owner has, as long as there is one.
 //
 // Throws LibTorch's errors: the device has no streams, say. On the CPU it is
 // the default stream. Thread-safe.
-OwnStream TakeStream(c10::Device device, bool high_priority = false);
+OwnStream TakeStream(c10::Device device);
 
 }  // namespace tandem
 

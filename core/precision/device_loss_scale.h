@@ -37,10 +37,6 @@ class DeviceLossScale {
   // As of the last verdict that Learn was told of. What is changed here (a
   // state loaded) holds from the next Begin on, if no verdict is unread.
   LossScale& known() { return known_; }
-  // Tells devices of such a change. A graph of Begin to Update (core/graph)
-  // would not, and must not: it is told before it is captured, and before each
-  // replay.
-  void Tell();
 
   // No gradient was found to be infinite or NaN yet.
   void Begin();
@@ -57,16 +53,15 @@ class DeviceLossScale {
   at::Tensor Update(size_t reads_from);
   // Of Update's verdicts the next, read: LossScale::Update's.
   absl::Status Learn(bool found_inf);
-  // A graph's replay has done a captured Update once more; or the Update that
-  // was captured last is never done.
-  void CountReplay() { ++unread_; }
-  void TakeBack() { --unread_; }
 
  private:
   struct OnDevice {
     at::Tensor scale, inverse, found;
     at::Tensor tracker;  // int32
   };
+
+  // Tells devices of what was changed in known().
+  void Tell();
 
   LossScale known_;
   std::vector<OnDevice> on_;

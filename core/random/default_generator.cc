@@ -12,8 +12,6 @@
 
 #include <string>
 
-#include "core/random/draw_count.h"
-
 // How: operators with a "Generator?" argument have a kernel of their own, which
 // fills it in, at a key that no device and no feature of LibTorch uses. The
 // scope turns the key on for its thread; all other operators pass it by.
@@ -154,10 +152,7 @@ at::Generator DefaultGeneratorScope::Find(c10::Device device) {
   }
   const at::Generator made =
       HasGenerators(device) ? Make(device) : at::Generator();
-  if (made.defined()) {
-    CountDraw();
-    generators_.push_back(made);
-  }
+  if (made.defined()) generators_.push_back(made);
   return made;
 }
 

@@ -7,7 +7,6 @@
 #include <memory>
 #include <utility>
 
-#include "core/random/draw_count.h"
 #include "core/random/random.h"
 #include "core/random/sample_scope.h"
 #include "models/functions/dropout_function.h"
@@ -30,7 +29,6 @@ at::Tensor SampleDropout(const at::Tensor& x, double p,
   TORCH_CHECK(x.dim() > 0, "dropout ", std::string(name),
               " takes [samples, ...], but a scalar was given");
   if (p == 0) return x;
-  CountDraw();
   return DropoutFunction(x, /*residual=*/{},
                          {KeyFor(*samples, name), samples->first, p});
 }

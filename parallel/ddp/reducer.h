@@ -94,7 +94,6 @@ class Reducer {
   GradBucket DescribeBucket(size_t index) const;
   bool has_rebuilt_buckets() const { return rebuilt_; }
   int64_t steps() const { return steps_; }  // averaged backwards so far
-  void CountStep() { ++steps_; }            // one that a graph did
   const ReducerMoments& moments() const { return moments_; }  // the last's
 
  private:

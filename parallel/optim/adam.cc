@@ -4,20 +4,21 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/full.h>
 
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "core/base/status_macros.h"
-#include "core/cuda/step_kernels.h"
 #include "parallel/optim/option_checks.h"
 
 namespace tandem {
 namespace {
 
-// The fused kernels take the number of the step as a tensor beside the values.
-at::Tensor StepNumber(int64_t step, const at::Tensor& values) {
-  return at::full({}, step, values.options().dtype(at::kFloat));
+// The fused kernels take the number of the step as a tensor beside the values:
+// without those that the device left out.
+at::Tensor StepNumber(const OptimizerRange& range) {
+  const at::Tensor number =
+      at::full({}, range.steps + 1, range.values.options().dtype(at::kFloat));
+  return range.skipped.has_value() ? number.sub(*range.skipped) : number;
 }
 
 template <typename Options>
@@ -27,86 +28,26 @@ std::vector<std::string> StateNames(const Options& options) {
   return names;
 }
 
-// The same, or the captured step's; without those that the device left out.
-at::Tensor StepNumber(const OptimizerRange& range) {
-  const at::Tensor number = range.numbers.has_value()
-                                ? range.numbers->step
-                                : StepNumber(range.steps + 1, range.values);
-  return range.skipped.has_value() ? number.sub(*range.skipped) : number;
-}
-
-// Of kernels: see StepTensors::numbers.
-at::Tensor KernelsNumbers(const OptimizerRange& range) {
-  return range.numbers.has_value() ? range.numbers->of_kernels : at::Tensor();
-}
-
 // Of a range's state: there with amsgrad alone.
 at::TensorList GreatestSquares(const std::vector<at::Tensor>& state) {
   return at::TensorList(state).slice(2);
-}
-
-// Corrections in double, as PyTorch has them; the rest is float32's affair.
-template <typename Options>
-AdamStep StepOf(const Options& options, bool decoupled, int64_t step,
-                double learning_rate) {
-  const auto count = static_cast<double>(step);
-  AdamStep its;
-  its.learning_rate = static_cast<float>(learning_rate);
-  its.rest_of_beta1 = static_cast<float>(1 - options.beta1);
-  its.beta2 = static_cast<float>(options.beta2);
-  its.rest_of_beta2 = static_cast<float>(1 - options.beta2);
-  its.eps = static_cast<float>(options.eps);
-  its.weight_decay = static_cast<float>(options.weight_decay);
-  its.decoupled = decoupled;
-  its.bias_correction1 = static_cast<float>(1 - std::pow(options.beta1, count));
-  its.bias_correction2_root =
-      static_cast<float>(std::sqrt(1 - std::pow(options.beta2, count)));
-  return its;
-}
-
-template <typename Options>
-KernelNumbers NumbersFor(const Options& options, int64_t step,
-                         double learning_rate) {
-  const AdamStep its =
-      StepOf(options, /*decoupled=*/false, step, learning_rate);
-  return {its.learning_rate, its.bias_correction1, its.bias_correction2_root};
 }
 
 class Adam : public Optimizer {
  public:
   Adam(const AdamOptions& options, const FlatBufferList& buffers,
        const ShareOfBuffer& share_of)
-      : Optimizer({"Adam", StateNames(options), /*counts_steps=*/true,
-                   /*has_kernels=*/!options.amsgrad},
-                  buffers, share_of),
+      : Optimizer({"Adam", StateNames(options), /*counts_steps=*/true}, buffers,
+                  share_of),
         options_(options) {}
 
  protected:
   void StepRange(const Range& range, double learning_rate) override {
-    const auto step = [&](const auto& rate) {
-      at::_fused_adam_({range.values}, {range.grads}, {range.state[0]},
-                       {range.state[1]}, GreatestSquares(range.state),
-                       {StepNumber(range)}, rate, options_.beta1,
-                       options_.beta2, options_.weight_decay, options_.eps,
-                       options_.amsgrad,
-                       /*maximize=*/false, range.divisor, range.found_inf);
-    };
-    if (range.numbers.has_value()) return step(range.numbers->learning_rate);
-    step(learning_rate);
-  }
-
-  void StepByKernels(const Range& range, double learning_rate,
-                     const StepKernels& kernels,
-                     const at::Tensor& factor) override {
-    kernels.Step(
-        {range.values, range.grads, range.state[0], range.state[1],
-         KernelsNumbers(range)},
-        StepOf(options_, /*decoupled=*/false, range.steps + 1, learning_rate),
-        factor);
-  }
-
-  KernelNumbers NumbersOf(int64_t step, double learning_rate) const override {
-    return NumbersFor(options_, step, learning_rate);
+    at::_fused_adam_(
+        {range.values}, {range.grads}, {range.state[0]}, {range.state[1]},
+        GreatestSquares(range.state), {StepNumber(range)}, learning_rate,
+        options_.beta1, options_.beta2, options_.weight_decay, options_.eps,
+        options_.amsgrad, /*maximize=*/false, range.divisor, range.found_inf);
   }
 
  private:
@@ -117,37 +58,17 @@ class AdamW : public Optimizer {
  public:
   AdamW(const AdamWOptions& options, const FlatBufferList& buffers,
         const ShareOfBuffer& share_of)
-      : Optimizer({"AdamW", StateNames(options), /*counts_steps=*/true,
-                   /*has_kernels=*/!options.amsgrad},
+      : Optimizer({"AdamW", StateNames(options), /*counts_steps=*/true},
                   buffers, share_of),
         options_(options) {}
 
  protected:
   void StepRange(const Range& range, double learning_rate) override {
-    const auto step = [&](const auto& rate) {
-      at::_fused_adamw_({range.values}, {range.grads}, {range.state[0]},
-                        {range.state[1]}, GreatestSquares(range.state),
-                        {StepNumber(range)}, rate, options_.beta1,
-                        options_.beta2, options_.weight_decay, options_.eps,
-                        options_.amsgrad,
-                        /*maximize=*/false, range.divisor, range.found_inf);
-    };
-    if (range.numbers.has_value()) return step(range.numbers->learning_rate);
-    step(learning_rate);
-  }
-
-  void StepByKernels(const Range& range, double learning_rate,
-                     const StepKernels& kernels,
-                     const at::Tensor& factor) override {
-    kernels.Step(
-        {range.values, range.grads, range.state[0], range.state[1],
-         KernelsNumbers(range)},
-        StepOf(options_, /*decoupled=*/true, range.steps + 1, learning_rate),
-        factor);
-  }
-
-  KernelNumbers NumbersOf(int64_t step, double learning_rate) const override {
-    return NumbersFor(options_, step, learning_rate);
+    at::_fused_adamw_(
+        {range.values}, {range.grads}, {range.state[0]}, {range.state[1]},
+        GreatestSquares(range.state), {StepNumber(range)}, learning_rate,
+        options_.beta1, options_.beta2, options_.weight_decay, options_.eps,
+        options_.amsgrad, /*maximize=*/false, range.divisor, range.found_inf);
   }
 
  private:

@@ -8,7 +8,6 @@
 #include "absl/algorithm/container.h"
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
-#include "parallel/optim/device_step.h"
 #include "parallel/optim/unscale_gradients.h"
 
 namespace tandem {
@@ -73,37 +72,6 @@ absl::StatusOr<bool> GradScaler::MayStep(const void* optimizer,
   }
   verdict.is_used = true;
   return !verdict.found_inf;
-}
-
-const StepKernels* GradScaler::KernelsFor(const void* optimizer,
-                                          const FlatBufferList& buffers,
-                                          bool has_kernels) const {
-  if (!scale_.is_enabled() || group_ != nullptr) return nullptr;
-  if (verdicts_.count(optimizer) > 0) return nullptr;
-  const auto kernels = DeviceStepKernels(buffers, has_kernels);
-  return kernels.ok() ? *kernels : nullptr;
-}
-
-absl::StatusOr<bool> GradScaler::StepOnDevice(
-    const void* optimizer, const FlatBufferList& buffers,
-    const StepKernels& kernels,
-    absl::FunctionRef<void(const at::Tensor& factor)> step,
-    absl::FunctionRef<void()> take_back) {
-  TANDEM_RETURN_IF_ERROR(CheckViews(buffers));
-  FactorOptions options;
-  options.inverse_scale = scale_.inverse();
-  bool found_inf = false;
-  TANDEM_RETURN_IF_ERROR(CatchTorch(
-      [&] {
-        const at::Tensor factor = GradientFactorOf(buffers, kernels, options);
-        if (!factor.defined()) return;
-        step(factor);
-        found_inf = ReadFactor(factor).skip != 0;
-        if (found_inf) take_back();
-      },
-      "optimizer step"));
-  verdicts_[optimizer] = {found_inf, /*is_used=*/true};
-  return !found_inf;
 }
 
 absl::Status GradScaler::Update() {

@@ -21,11 +21,9 @@
 #include <map>
 #include <string>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/torch_status.h"
-#include "core/cuda/step_kernels.h"
 #include "core/precision/loss_scale.h"
 #include "parallel/optim/flat_buffer_list.h"
 
@@ -60,24 +58,9 @@ class GradScaler {
 
   // Unscales unless that was done, and steps unless a gradient was infinite or
   // NaN, on whatever rank; whether it did. Once an Update. Collective.
-  //
-  // Of one rank whose device has step kernels (device_step.h), and of gradients
-  // that are not unscaled yet, the device decides: the host waits once, when
-  // the step is under way, and gradients stay scaled.
   template <typename AnyOptimizer>
   absl::StatusOr<bool> Step(AnyOptimizer& optimizer, double learning_rate) {
-    const FlatBufferList buffers = optimizer.buffers();
-    const StepKernels* const kernels =
-        KernelsFor(&optimizer, buffers, optimizer.has_kernels());
-    if (kernels != nullptr) {
-      return StepOnDevice(
-          &optimizer, buffers, *kernels,
-          [&](const at::Tensor& factor) {
-            optimizer.StepOnDevice(learning_rate, *kernels, factor);
-          },
-          [&] { optimizer.TakeBack(); });
-    }
-    const auto steps = MayStep(&optimizer, buffers);
+    const auto steps = MayStep(&optimizer, optimizer.buffers());
     if (!steps.ok() || !*steps) return steps;
     const absl::Status done =
         CatchTorch([&] { optimizer.Step(learning_rate); }, "optimizer step");
@@ -111,15 +94,6 @@ class GradScaler {
   absl::Status UnscaleOf(const void* optimizer, const FlatBufferList& buffers);
   absl::StatusOr<bool> MayStep(const void* optimizer,
                                const FlatBufferList& buffers);
-  // Null: the host decides.
-  const StepKernels* KernelsFor(const void* optimizer,
-                                const FlatBufferList& buffers,
-                                bool has_kernels) const;
-  absl::StatusOr<bool> StepOnDevice(
-      const void* optimizer, const FlatBufferList& buffers,
-      const StepKernels& kernels,
-      absl::FunctionRef<void(const at::Tensor& factor)> step,
-      absl::FunctionRef<void()> take_back);
 
   LossScale scale_;
   Communicator* group_;

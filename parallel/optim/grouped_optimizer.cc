@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 
@@ -58,28 +57,11 @@ void GroupedOptimizer::StepUnless(const at::Tensor& found_inf,
   }
 }
 
-void GroupedOptimizer::StepOnDevice(double learning_rate,
-                                    const StepKernels& kernels,
-                                    const at::Tensor& factor) {
+void GroupedOptimizer::StepDivided(double learning_rate,
+                                   const at::Tensor& divisor) {
   for (const auto& optimizer : optimizers_) {
-    optimizer->StepOnDevice(learning_rate, kernels, factor);
+    optimizer->StepDivided(learning_rate, divisor);
   }
-}
-
-void GroupedOptimizer::TakeBack() {
-  for (const auto& optimizer : optimizers_) optimizer->TakeBack();
-}
-
-bool GroupedOptimizer::IsPastFirstStep() const {
-  return absl::c_all_of(optimizers_, [](const auto& optimizer) {
-    return optimizer->IsPastFirstStep();
-  });
-}
-
-bool GroupedOptimizer::has_kernels() const {
-  return absl::c_all_of(optimizers_, [](const auto& optimizer) {
-    return optimizer->has_kernels();
-  });
 }
 
 NamedTensors GroupedOptimizer::State() const {

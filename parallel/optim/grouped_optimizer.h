@@ -42,11 +42,7 @@ class GroupedOptimizer {
   // As Optimizer's, of all groups.
   void StepUnless(const at::Tensor& found_inf, double learning_rate,
                   const std::optional<at::Tensor>& divisor = std::nullopt);
-  void StepOnDevice(double learning_rate, const StepKernels& kernels,
-                    const at::Tensor& factor);
-  void TakeBack();
-  bool IsPastFirstStep() const;  // of all
-  bool has_kernels() const;
+  void StepDivided(double learning_rate, const at::Tensor& divisor);
   // Of all groups.
   FlatBufferList buffers() const;
 

@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
-#include <c10/util/Exception.h>
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -72,33 +71,26 @@ FlatBufferList Optimizer::buffers() const {
 }
 
 int64_t Optimizer::Step(double learning_rate, const DivisorOf& divisor_of) {
-  at::NoGradGuard no_grad;
-  Settle();
-  int64_t stepped = 0;
-  for (Part& part : parts_) {
-    const double divisor = divisor_of ? divisor_of(*part.buffer) : 1;
-    stepped +=
-        StepPart(part, DivisorFor(*part.buffer, divisor),
-                 [&](const Range& range) { StepRange(range, learning_rate); });
-  }
-  if (stepped == 0 && !parts_.empty()) {
-    WarnOfNoEffect(traits_.name, *parts_[0].buffer);
-  }
-  return stepped;
+  return StepAll(learning_rate, [&](const FlatBuffer& buffer) {
+    return DivisorFor(buffer, divisor_of ? divisor_of(buffer) : 1);
+  });
 }
 
-int64_t Optimizer::StepOnDevice(double learning_rate,
-                                const StepKernels& kernels,
-                                const at::Tensor& factor) {
-  CHECK(traits_.has_kernels) << traits_.name;
+int64_t Optimizer::StepDivided(double learning_rate,
+                               const at::Tensor& divisor) {
+  return StepAll(learning_rate, [&](const FlatBuffer& /*buffer*/) {
+    return std::optional<at::Tensor>(divisor);
+  });
+}
+
+int64_t Optimizer::StepAll(double learning_rate, DivisorTensorOf divisor_of) {
   at::NoGradGuard no_grad;
   Settle();
   int64_t stepped = 0;
   for (Part& part : parts_) {
-    part.steps_before = part.steps;
-    stepped += StepPart(part, std::nullopt, [&](const Range& range) {
-      StepByKernels(range, learning_rate, kernels, factor);
-    });
+    stepped +=
+        StepPart(part, divisor_of(*part.buffer),
+                 [&](const Range& range) { StepRange(range, learning_rate); });
   }
   if (stepped == 0 && !parts_.empty()) {
     WarnOfNoEffect(traits_.name, *parts_[0].buffer);
@@ -124,10 +116,6 @@ int64_t Optimizer::StepUnless(const at::Tensor& found_inf, double learning_rate,
     WarnOfNoEffect(traits_.name, *parts_[0].buffer);
   }
   return stepped;
-}
-
-void Optimizer::TakeBack() {
-  for (Part& part : parts_) part.steps = part.steps_before;
 }
 
 int64_t Optimizer::NextSteps(int64_t steps) const {
@@ -167,7 +155,6 @@ void Optimizer::StepRun(Part& part, Run run,
   const int64_t length =
       std::min(slots[run.end - 1].end, part.span.end) - begin;
   const int64_t steps = part.steps[slots[run.begin].id];
-  CapturedStep* const captured = CapturedStep::Current();
   if (length > 0) {
     Range range{part.buffer->values().narrow(0, begin, length),
                 part.buffer->grads().narrow(0, begin, length),
@@ -177,7 +164,6 @@ void Optimizer::StepRun(Part& part, Run run,
     for (const at::Tensor& state : part.state) {
       range.state.push_back(state.narrow(0, begin - part.span.begin, length));
     }
-    if (captured != nullptr) range.numbers = Capture(part, run, *captured);
     step(range);
   }
   CountRun(part, run);
@@ -189,39 +175,6 @@ void Optimizer::CountRun(Part& part, Run run) {
     part.buffer->CountWrite(i);
     int64_t& steps = part.steps[slots[i].id];
     steps = NextSteps(steps);
-  }
-}
-
-StepNumbers Optimizer::Capture(Part& part, Run run, CapturedStep& captured) {
-  const size_t id = part.buffer->slots()[run.begin].id;
-  const int64_t before = part.steps[id];
-  TORCH_CHECK(before > 0, part.buffer->slots()[run.begin].name,
-              " has its first step, which a graph cannot repeat");
-  const StepNumbers numbers = StepNumbers::On(part.buffer->values().device());
-  captured.Add([this, &part, run, id, before, numbers](CapturedStep::When when,
-                                                       double learning_rate) {
-    if (when == CapturedStep::When::kNever) {
-      const std::vector<FlatSlot>& slots = part.buffer->slots();
-      for (size_t i = run.begin; i < run.end; ++i) {
-        part.steps[slots[i].id] = before;
-      }
-      return;
-    }
-    if (when == CapturedStep::When::kNextStep) CountRun(part, run);
-    Write(numbers, part.steps[id], learning_rate);
-  });
-  return numbers;
-}
-
-void Optimizer::Write(const StepNumbers& numbers, int64_t step,
-                      double learning_rate) const {
-  const at::NoGradGuard no_grad;
-  numbers.learning_rate.fill_(learning_rate);
-  numbers.step.fill_(step);
-  if (!traits_.has_kernels) return;
-  int64_t i = 0;
-  for (const float each : NumbersOf(step, learning_rate)) {
-    numbers.of_kernels.select(0, i++).fill_(each);
   }
 }
 

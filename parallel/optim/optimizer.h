@@ -18,8 +18,6 @@
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
 #include "core/checkpoint/folder/state_part.h"
-#include "core/cuda/step_kernels.h"
-#include "parallel/optim/captured_step.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/optimizer_range.h"
 #include "parallel/optim/optimizer_share.h"
@@ -41,10 +39,6 @@ struct StoredTensor;
 //
 // Of a buffer that it shares with other ranks it steps its own elements and has
 // state for these alone; the others' values are for whoever shares them.
-//
-// While a step is captured in a graph (captured_step.h) it takes what changes
-// from step to step from the device. c10::Error there for a parameter's first
-// step, which is none like the others.
 //
 // Not thread-safe.
 class Optimizer {
@@ -75,16 +69,10 @@ class Optimizer {
   // a gradient are not the last step's, or may have their first step.
   int64_t StepUnless(const at::Tensor& found_inf, double learning_rate,
                      const std::optional<at::Tensor>& divisor = std::nullopt);
-  // Has each parameter that has a gradient had its first step, of which the
-  // device is asked if the host does not know? The next one can be captured.
-  bool IsPastFirstStep() const;
 
-  // The same by kernels, times a factor that is on the device (device_step.h):
-  // the host waits for nothing, and gradients stay as they are.
-  int64_t StepOnDevice(double learning_rate, const StepKernels& kernels,
-                       const at::Tensor& factor);
-  void TakeBack();  // the last of them was skipped there: it counts as none
-  bool has_kernels() const { return traits_.has_kernels; }
+  // Step, with gradients divided by `divisor`, a number of float32 on their
+  // device, which the host does not read.
+  int64_t StepDivided(double learning_rate, const at::Tensor& divisor);
 
   // The state, by "PARAMETER.STATE" with PyTorch's state names; a parameter
   // that has not been stepped has none. In the order of the parameters given to
@@ -124,12 +112,6 @@ class Optimizer {
 
   // Updates range.values and range.state in place.
   virtual void StepRange(const Range& range, double learning_rate) = 0;
-  // The same, for StepOnDevice: of optimizers that have kernels.
-  virtual void StepByKernels(const Range& range, double learning_rate,
-                             const StepKernels& kernels,
-                             const at::Tensor& factor) = 0;
-  // Of the same: what step number `step` has as StepTensors::numbers.
-  virtual KernelNumbers NumbersOf(int64_t step, double learning_rate) const = 0;
 
  private:
   using StoredByName = std::map<std::string, const StoredTensor*>;
@@ -145,11 +127,10 @@ class Optimizer {
   struct Part {
     FlatBuffer* buffer;
     bool is_shared;
-    bool is_first;                      // of those that share it
-    ElementSpan span;                   // that are stepped here
-    std::vector<at::Tensor> state;      // of `span`, as Traits::buffers
-    std::vector<int64_t> steps;         // by slot id
-    std::vector<int64_t> steps_before;  // the last StepOnDevice
+    bool is_first;                  // of those that share it
+    ElementSpan span;               // that are stepped here
+    std::vector<at::Tensor> state;  // of `span`, as Traits::buffers
+    std::vector<int64_t> steps;     // by slot id
     Unsettled unsettled;
   };
   struct Place {
@@ -158,6 +139,9 @@ class Optimizer {
   };
 
   using StepOfRange = absl::FunctionRef<void(const Range& range)>;
+  using DivisorTensorOf =
+      absl::FunctionRef<std::optional<at::Tensor>(const FlatBuffer& buffer)>;
+  int64_t StepAll(double learning_rate, DivisorTensorOf divisor_of);
   int64_t StepPart(Part& part, const std::optional<at::Tensor>& divisor,
                    StepOfRange step);
   // Neighbours in a part, by slot.
@@ -168,15 +152,9 @@ class Optimizer {
   void StepRun(Part& part, Run run, const std::optional<at::Tensor>& divisor,
                StepOfRange step);
   void CountRun(Part& part, Run run);
-  static std::vector<size_t> IdsWithGradient(const Part& part);
-  // Of the slots that are about to step; in a replay as when it was captured.
   void BeginUnsettled(Part& part) const;
-  void BeginUnsettled(Part& part, const std::vector<size_t>& ids) const;
   void Settle(Part& part) const;
   void Settle() const;
-  StepNumbers Capture(Part& part, Run run, CapturedStep& captured);
-  void Write(const StepNumbers& numbers, int64_t step,
-             double learning_rate) const;
   int64_t NextSteps(int64_t steps) const;
   // FlatBuffer's: the state becomes another rank's.
   absl::Status TakeState(Part& part, FlatBuffer::Exchange exchange);

@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "parallel/optim/captured_step.h"
-
 namespace tandem {
 
 // PyTorch's name of the number of steps, where it is a state.
@@ -24,8 +22,6 @@ struct OptimizerTraits {
   // Whether the number of steps is a state too ("step"), on which the update
   // depends; else only the first step may differ from later ones.
   bool counts_steps;
-  // Whether step kernels know it (core/cuda/step_kernels.h), with its options.
-  bool has_kernels;
 };
 
 // Neighbours in one flat buffer: slices of it.
@@ -35,8 +31,6 @@ struct OptimizerRange {
   std::vector<at::Tensor> state;      // as OptimizerTraits::buffers
   int64_t steps;                      // done before this one
   std::optional<at::Tensor> divisor;  // of grads, float32; null: none
-  // Of a captured step: to be read instead of the host's.
-  std::optional<StepNumbers> numbers = std::nullopt;
   // Of a step that the device may leave out (Optimizer::StepUnless): whether it
   // does, and how many of `steps` it has left out; numbers of float32.
   std::optional<at::Tensor> found_inf = std::nullopt;

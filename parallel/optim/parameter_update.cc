@@ -1,10 +1,7 @@
 #include "parallel/optim/parameter_update.h"
 
-#include <ATen/Tensor.h>
 #include <glog/logging.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -13,16 +10,27 @@
 #include "core/instrument/fault_point.h"
 #include "core/instrument/trace.h"
 #include "core/mesh/mesh.h"
-#include "parallel/optim/device_step.h"
+#include "parallel/optim/device_clipping.h"
 #include "parallel/optim/gradient_clipping.h"
 
 namespace tandem {
 namespace {
 
-// What fused optimizers divide gradients by, of FindFactor's, on its device.
-at::Tensor DivisorOf(const at::Tensor& factor) {
-  constexpr int64_t kAt = offsetof(GradientFactor, factor) / sizeof(float);
-  return factor.view(at::kFloat).select(0, kAt).reciprocal();
+bool CanClipOnDevice(const UpdateOptions& options,
+                     const FlatBufferList& buffers,
+                     const ShareOfBuffer& share_of) {
+  if (options.clip_norm == 0 || options.clip_norm_type != 2) return false;
+  if (options.error_if_nonfinite) return false;
+  int averaged = 0;
+  int all = 0;
+  for (const FlatBuffer* buffer : buffers) {
+    if (share_of && !share_of(*buffer).is_whole()) return false;
+    averaged += buffer->traits().reduces_over(kDataAxis) ? 1 : 0;
+    ++all;
+  }
+  // Each has a norm of its own.
+  if (averaged != 0 && averaged != all) return false;
+  return NormStaysOnDevice(buffers);
 }
 
 }  // namespace
@@ -44,29 +52,9 @@ absl::StatusOr<ParameterUpdate> ParameterUpdate::Create(
                 options.further_optimizers.end());
   TANDEM_ASSIGN_OR_RETURN(GroupedOptimizer optimizer,
                           GroupedOptimizer::Create(groups, buffers, share_of));
-  const StepKernels* const kernels =
-      KernelsFor(options, buffers, optimizer, share_of);
   ParameterUpdate update(options, buffers, std::move(optimizer));
-  update.kernels_ = kernels;
+  update.clips_on_device_ = CanClipOnDevice(options, buffers, share_of);
   return update;
-}
-
-const StepKernels* ParameterUpdate::KernelsFor(
-    const UpdateOptions& options, const FlatBufferList& buffers,
-    const GroupedOptimizer& optimizer, const ShareOfBuffer& share_of) {
-  if (options.clip_norm == 0 || options.clip_norm_type != 2) return nullptr;
-  if (options.error_if_nonfinite) return nullptr;
-  int averaged = 0;
-  int all = 0;
-  for (const FlatBuffer* buffer : buffers) {
-    if (share_of && !share_of(*buffer).is_whole()) return nullptr;
-    averaged += buffer->traits().reduces_over(kDataAxis) ? 1 : 0;
-    ++all;
-  }
-  // Each has a norm of its own.
-  if (averaged != 0 && averaged != all) return nullptr;
-  const auto kernels = DeviceStepKernels(buffers, optimizer.has_kernels());
-  return kernels.ok() ? *kernels : nullptr;
 }
 
 void ParameterUpdate::ClipValues() {
@@ -75,14 +63,11 @@ void ParameterUpdate::ClipValues() {
 
 void ParameterUpdate::ClipAndStep(double learning_rate,
                                   const at::Tensor& found_inf) {
-  FactorOptions factor;
-  factor.max_norm = static_cast<float>(clip_norm_);
-  factor.skips_nonfinite = false;  // as where the host clips
-  const at::Tensor found = GradientFactorOf(buffers_, *kernels_, factor);
-  if (found.defined() && found_inf.defined()) {
-    optimizer_.StepUnless(found_inf, learning_rate, DivisorOf(found));
-  } else if (found.defined()) {
-    optimizer_.StepOnDevice(learning_rate, *kernels_, found);
+  const at::Tensor divisor = ClippingDivisorOnDevice(buffers_, clip_norm_);
+  if (divisor.defined() && found_inf.defined()) {
+    optimizer_.StepUnless(found_inf, learning_rate, divisor);
+  } else if (divisor.defined()) {
+    optimizer_.StepDivided(learning_rate, divisor);
   } else {
     optimizer_.Step(learning_rate);  // says that there is nothing to do
   }
@@ -102,7 +87,7 @@ absl::Status ParameterUpdate::Step(double learning_rate,
     const bool averaged = buffer.traits().reduces_over(kDataAxis);
     return ClippingDivisor(clip_norm_, averaged ? norms->averaged : norms->own);
   };
-  const bool on_device = !norms.has_value() && kernels_ != nullptr;
+  const bool on_device = !norms.has_value() && clips_on_device_;
   TANDEM_RETURN_IF_ERROR(CatchTorch(
       [&] {
         if (on_device) {

@@ -11,7 +11,6 @@
 #include "core/base/named_tensors.h"
 #include "core/checkpoint/folder/state_part.h"
 #include "core/checkpoint/stored_tensors.h"
-#include "core/cuda/step_kernels.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/grouped_optimizer.h"
 #include "parallel/optim/optimizer.h"
@@ -50,22 +49,21 @@ class ParameterUpdate {
   // Can the device clip by the norm of all gradients of the buffers, without
   // the host's waiting for it? Of the 2-norm, where a norm that is not finite
   // is no error, all buffers are averaged or none, none is shared, and
-  // DeviceStepKernels has kernels.
-  bool clips_on_device() const { return kernels_ != nullptr; }
+  // NormStaysOnDevice.
+  bool clips_on_device() const { return clips_on_device_; }
 
   // One step of the optimizers. With `norms`, the whole model's, gradients are
   // clipped in the same pass (what is another rank's share, there). Without,
   // clipping is the device's, where it is asked for (these buffers are the
-  // whole model then), or there is none. The device leaves gradients as they
-  // are. FailedPrecondition for a parameter or gradient that no longer lies in
-  // its flat buffer. With `found_inf`, Optimizer::StepUnless's, the device
-  // leaves the step out where it is 1; there are no `norms` then.
+  // whole model then), or there is none. FailedPrecondition for a parameter or
+  // gradient that no longer lies in its flat buffer. With `found_inf`,
+  // Optimizer::StepUnless's, the device leaves the step out where it is 1;
+  // there are no `norms` then.
   absl::Status Step(double learning_rate,
                     const std::optional<GradientNorms>& norms,
                     const at::Tensor& found_inf = {});
 
   // As GroupedOptimizer's.
-  bool IsPastFirstStep() const { return optimizer_.IsPastFirstStep(); }
   NamedTensors State() const { return optimizer_.State(); }
   absl::StatusOr<NamedTensors> GatherState(Optimizer::GatherPart gather) const {
     return optimizer_.GatherState(gather);
@@ -82,18 +80,13 @@ class ParameterUpdate {
   ParameterUpdate(const UpdateOptions& options, FlatBufferList buffers,
                   GroupedOptimizer optimizer);
 
-  // Null: the host decides.
-  static const StepKernels* KernelsFor(const UpdateOptions& options,
-                                       const FlatBufferList& buffers,
-                                       const GroupedOptimizer& optimizer,
-                                       const ShareOfBuffer& share_of);
   void ClipAndStep(double learning_rate, const at::Tensor& found_inf);
 
   double clip_norm_;
   double clip_value_;
   FlatBufferList buffers_;
   GroupedOptimizer optimizer_;
-  const StepKernels* kernels_ = nullptr;
+  bool clips_on_device_ = false;
 };
 
 }  // namespace tandem

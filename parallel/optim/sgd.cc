@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/base/status_macros.h"
-#include "core/cuda/step_kernels.h"
 #include "parallel/optim/option_checks.h"
 
 namespace tandem {
@@ -16,43 +15,17 @@ class Sgd : public Optimizer {
  public:
   Sgd(const SgdOptions& options, const FlatBufferList& buffers,
       const ShareOfBuffer& share_of)
-      : Optimizer({"SGD", StateOf(options), /*counts_steps=*/false,
-                   /*has_kernels=*/true},
-                  buffers, share_of),
+      : Optimizer({"SGD", StateOf(options), /*counts_steps=*/false}, buffers,
+                  share_of),
         options_(options) {}
 
  protected:
   void StepRange(const Range& range, double learning_rate) override {
-    const auto step = [&](const auto& rate) {
-      at::_fused_sgd_({range.values}, {range.grads}, range.state,
-                      options_.weight_decay, options_.momentum, rate,
-                      options_.dampening, options_.nesterov, /*maximize=*/false,
-                      /*is_first_step=*/range.steps == 0, range.divisor,
-                      range.found_inf);
-    };
-    if (range.numbers.has_value()) return step(range.numbers->learning_rate);
-    step(learning_rate);
-  }
-
-  void StepByKernels(const Range& range, double learning_rate,
-                     const StepKernels& kernels,
-                     const at::Tensor& factor) override {
-    SgdStep step;
-    step.learning_rate = static_cast<float>(learning_rate);
-    step.momentum = static_cast<float>(options_.momentum);
-    step.rest_of_dampening = static_cast<float>(1 - options_.dampening);
-    step.weight_decay = static_cast<float>(options_.weight_decay);
-    step.nesterov = options_.nesterov;
-    step.is_first = range.steps == 0;
-    StepTensors tensors{range.values, range.grads, {}, {}};
-    if (!range.state.empty()) tensors.first = range.state.front();
-    if (range.numbers.has_value()) tensors.numbers = range.numbers->of_kernels;
-    kernels.Step(tensors, step, factor);
-  }
-
-  KernelNumbers NumbersOf(int64_t /*step*/,
-                          double learning_rate) const override {
-    return {static_cast<float>(learning_rate), 1, 1};
+    at::_fused_sgd_({range.values}, {range.grads}, range.state,
+                    options_.weight_decay, options_.momentum, learning_rate,
+                    options_.dampening, options_.nesterov, /*maximize=*/false,
+                    /*is_first_step=*/range.steps == 0, range.divisor,
+                    range.found_inf);
   }
 
  private:

@@ -1,7 +1,6 @@
 // What a device's thread does for one action.
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "core/base/status_macros.h"
@@ -12,7 +11,6 @@
 #include "core/model/batch_inputs.h"
 #include "core/model/layer_border.h"
 #include "parallel/pipeline/device_step.h"
-#include "parallel/pipeline/graphs/stage_call.h"
 #include "parallel/pipeline/loss_weights.h"
 
 namespace tandem {
@@ -102,10 +100,9 @@ absl::Status PipelineExecutor::DeviceStep::RunLoss(const Action& action,
   TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
                           TargetsOf(BatchOf(action), stage.loss().names()));
   TANDEM_ASSIGN_OR_RETURN(
-      const StageResult result,
-      RunsOf(action).Forward(
-          {pass, inputs, targets, parts.empty() ? pass.weight : parts[index]}));
-  step_.scores[index] = result.score;
+      step_.scores[index],
+      stage.ForwardLoss(pass, inputs, targets,
+                        parts.empty() ? pass.weight : parts[index]));
   time.computed = Now();
   if (parts.empty()) TANDEM_RETURN_IF_ERROR(CheckDensity(index));
   const bool last = index + 1 == step_.rows.size();
@@ -120,14 +117,9 @@ absl::Status PipelineExecutor::DeviceStep::RunLayers(const Action& action,
   PipelineStage& stage = StageOf(action);
   const StagePass pass = PassOf(action.microbatch);
   const Batch& batch = BatchOf(action);
-  StageMessage outputs;
-  if (step_.trains) {
-    TANDEM_ASSIGN_OR_RETURN(StageResult result,
-                            RunsOf(action).Forward({pass, inputs}));
-    outputs = std::move(result.outputs);
-  } else {
-    TANDEM_ASSIGN_OR_RETURN(outputs, stage.Infer(pass, inputs));
-  }
+  TANDEM_ASSIGN_OR_RETURN(
+      const StageMessage outputs,
+      step_.trains ? stage.Forward(pass, inputs) : stage.Infer(pass, inputs));
   if (stage.has_loss() && HasTargets(batch)) {
     TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
                             TargetsOf(batch, stage.loss().names()));
@@ -153,7 +145,7 @@ absl::Status PipelineExecutor::DeviceStep::RunBackward(const Action& action,
   if (!stage.has_loss()) {
     // While the gradient is on its way.
     Starts(action, Clock::now());
-    TANDEM_RETURN_IF_ERROR(RunsOf(action).Recompute(action.microbatch));
+    TANDEM_RETURN_IF_ERROR(stage.Recompute(action.microbatch));
     local_.progress.Ends();
     TANDEM_ASSIGN_OR_RETURN(
         gradients,
@@ -161,9 +153,8 @@ absl::Status PipelineExecutor::DeviceStep::RunBackward(const Action& action,
   }
   time.started = Now();
   Starts(action, time.started.issued());
-  TANDEM_ASSIGN_OR_RETURN(
-      const StageMessage further,
-      RunsOf(action).BackwardInput(action.microbatch, gradients));
+  TANDEM_ASSIGN_OR_RETURN(const StageMessage further,
+                          stage.BackwardInput(action.microbatch, gradients));
   if (action.kind == ActionKind::kBackward) {
     TANDEM_RETURN_IF_ERROR(ComputeWeights(action));
   }
@@ -184,7 +175,7 @@ absl::Status PipelineExecutor::DeviceStep::ComputeWeights(
   if (last && gradients != nullptr) {
     TANDEM_RETURN_IF_ERROR(gradients->BeforeWeights(action));
   }
-  TANDEM_RETURN_IF_ERROR(RunsOf(action).BackwardWeight(action.microbatch));
+  TANDEM_RETURN_IF_ERROR(stage.BackwardWeight(action.microbatch));
   return last ? stage.FlushWeights() : absl::OkStatus();
 }
 
@@ -223,7 +214,7 @@ absl::Status PipelineExecutor::DeviceStep::RunGradients(const Action& action,
   TANDEM_RETURN_IF_ERROR(gradients->Before(action, last));
   TANDEM_RETURN_IF_ERROR(run());
   if (action.kind == ActionKind::kBackwardInput) {
-    gradients->AwaitWeights(RunsOf(action).WeightsLeft(action.microbatch));
+    gradients->AwaitWeights(StageOf(action).WeightsLeft(action.microbatch));
   }
   return gradients->After(action, last);
 }

@@ -87,7 +87,7 @@ void PipelineExecutor::DeviceStep::NoteHeld() {
   const auto device = static_cast<size_t>(local_.index);
   int held = 0;
   for (int i : executor_.schedule_.stages_of[device]) {
-    held += executor_.captured_[static_cast<size_t>(i)]->microbatches_held();
+    held += executor_.stages_[static_cast<size_t>(i)]->microbatches_held();
   }
   int& peak = executor_.peaks_[device];
   peak = std::max(peak, held);
@@ -100,11 +100,6 @@ const Batch& PipelineExecutor::DeviceStep::BatchOf(const Action& action) const {
 PipelineStage& PipelineExecutor::DeviceStep::StageOf(
     const Action& action) const {
   return *executor_.stages_[static_cast<size_t>(action.stage)];
-}
-
-CapturedStage& PipelineExecutor::DeviceStep::RunsOf(
-    const Action& action) const {
-  return *executor_.captured_[static_cast<size_t>(action.stage)];
 }
 
 StageGradients* PipelineExecutor::DeviceStep::GradientsOf(int stage) const {

@@ -55,8 +55,6 @@ class PipelineExecutor::DeviceStep {
   absl::Status CheckDensity(size_t index);
   const Batch& BatchOf(const Action& action) const;
   PipelineStage& StageOf(const Action& action) const;
-  // What runs a training step's actions of it.
-  CapturedStage& RunsOf(const Action& action) const;
   // Null: nobody is told.
   StageGradients* GradientsOf(int stage) const;
   // Are all gradients of the stage there after it?

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <future>
-#include <optional>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/graph/side_streams.h"
 #include "parallel/pipeline/device_step.h"
 #include "parallel/pipeline/step.h"
 
@@ -63,11 +61,6 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Create(
   TANDEM_ASSIGN_OR_RETURN(executor->facts_,
                           ValidateSchedule(executor->schedule_, {capacity, 0}));
   TANDEM_RETURN_IF_ERROR(executor->CheckStages());
-  for (const auto& stage : executor->stages_) {
-    executor->captured_.push_back(
-        stage == nullptr ? nullptr
-                         : std::make_unique<CapturedStage>(stage.get()));
-  }
   const Schedule& its = executor->schedule_;
   const PipelineLayout& where = executor->layout_;
   TANDEM_ASSIGN_OR_RETURN(PipelineLanes lanes,
@@ -98,19 +91,13 @@ void PipelineExecutor::StartThreads() {
 
 absl::Status PipelineExecutor::ForEachLocal(
     absl::FunctionRef<absl::Status(Local&)> work) {
-  const auto on_side = [&](Local& local) {
-    std::optional<SideStreams::Scope> side;
-    if (options_.sides != nullptr) side.emplace(*options_.sides, local.device);
-    return work(local);
-  };
   if (locals_.size() == 1) {
-    return RunOnDevice(locals_[0]->device,
-                       [&] { return on_side(*locals_[0]); });
+    return RunOnDevice(locals_[0]->device, [&] { return work(*locals_[0]); });
   }
   std::vector<std::future<absl::Status>> running;
   for (const auto& local : locals_) {
     running.push_back(
-        local->thread->Submit([&on_side, &local] { return on_side(*local); }));
+        local->thread->Submit([&work, &local] { return work(*local); }));
   }
   absl::Status done;
   for (std::future<absl::Status>& each : running) done.Update(each.get());
@@ -167,7 +154,6 @@ absl::Status PipelineExecutor::Run(Step& step) {
                          ? &schedule_.actions[static_cast<size_t>(local->index)]
                          : &local->forwards;
   }
-  if (step.trains) BeginCaptured(static_cast<int>(count));
   watch_->Begin([this, &step](size_t device, int action) {
     OnHang(*locals_[device], action, step);
   });
@@ -177,7 +163,7 @@ absl::Status PipelineExecutor::Run(Step& step) {
   absl::MutexLock lock(&step.mutex);
   if (step.failure.ok()) step.failure = done;
   if (step.failure.ok()) return step.failure;
-  for (const auto& stage : captured_) {
+  for (const auto& stage : stages_) {
     if (stage != nullptr) stage->Clear();
   }
   return step.failure;

@@ -4,7 +4,6 @@
 #ifndef TANDEM_PARALLEL_PIPELINE_EXECUTOR_H_
 #define TANDEM_PARALLEL_PIPELINE_EXECUTOR_H_
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,7 +18,6 @@
 #include "core/model/batch.h"
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/channels.h"
-#include "parallel/pipeline/graphs/captured_stage.h"
 #include "parallel/pipeline/inference.h"
 #include "parallel/pipeline/options.h"
 #include "parallel/pipeline/stage/stage.h"
@@ -79,16 +77,6 @@ class PipelineExecutor {
   // For each of this rank's devices, at the same time; the first error.
   absl::Status OnDevices(const DeviceWork& work);
 
-  // From now on middle microbatches of training steps are captured and replayed
-  // (parallel/pipeline/graphs/captured_stage.h). Once, before the first step;
-  // needs PipelineOptions::sides.
-  void CaptureMicrobatches();
-  // "middle microbatches captured after 3 steps", "off: ..."; empty: it was not
-  // asked for, or is not known yet.
-  std::string DescribeGraphs() const;
-  // How often a part of a microbatch was replayed.
-  int64_t replays() const;
-
   // Forward alone, of at most schedule.microbatches microbatches: of all that
   // have targets the score, and if `keeps_outputs` the outputs.
   absl::StatusOr<Inference> Infer(const std::vector<Batch>& microbatches,
@@ -123,7 +111,6 @@ class PipelineExecutor {
   // On their threads, at the same time; the first error.
   absl::Status ForEachLocal(absl::FunctionRef<absl::Status(Local&)> work);
   absl::Status Run(Step& step);
-  void BeginCaptured(int microbatches);
   void Fail(Step& step, const absl::Status& reason);
   void EndHung(const std::string& message);
   void OnHang(const Local& local, int action, Step& step);
@@ -139,8 +126,7 @@ class PipelineExecutor {
     std::string backward;
   };
 
-  std::vector<FaultPoints> fault_points_;                 // by stage
-  std::vector<std::unique_ptr<CapturedStage>> captured_;  // of stages_
+  std::vector<FaultPoints> fault_points_;  // by stage
   std::unique_ptr<PipelineChannels> channels_;
   PipelineMoments moments_;
   std::vector<int> peaks_;

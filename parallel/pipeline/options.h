@@ -12,8 +12,6 @@
 
 namespace tandem {
 
-class SideStreams;  // core/graph/side_streams.h
-
 struct PipelineOptions {
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
   // Layers, or groups of them, instead of whole stages; groups end where a
@@ -27,10 +25,6 @@ struct PipelineOptions {
   // a 64-byte boundary on, whatever they are cut from: some kernels' results
   // depend on it.
   bool settles_inputs = false;
-  // Where the devices' threads compute; null: on their default streams. They
-  // must outlive the executor, and what autograd remembers streams of (hooks on
-  // parameters) must be made on them, too.
-  const SideStreams* sides = nullptr;
   // How long a stage waits for a neighbour of the same process; for another
   // rank, as long as the communicator does.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);

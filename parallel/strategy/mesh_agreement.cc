@@ -107,7 +107,6 @@ void AddReplicas(const MeshStrategyOptions& options, NamedValues& values) {
   values["ddp.mixed_precision"] = Describe(ddp.mixed_precision);
   values["shard_optimizer"] = Word(options.shard_optimizer);
   values["compares_replicas"] = Word(options.compares_replicas);
-  values["cuda_graphs"] = Word(options.cuda_graphs);
   values["updates_last"] = Word(options.updates_last);
   values["sync_batch_norm"] = Word(options.sync_batch_norm);
   values["make_hook"] = Word(options.make_hook != nullptr);

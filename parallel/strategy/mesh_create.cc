@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -156,8 +155,6 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
     traits_[name].reduce_axes.clear();
   }
   TANDEM_RETURN_IF_ERROR(MakeGroups(world));
-  MakeGraph();
-  const SideStreams::Scope side(sides_);
   const PipelineLayout layout = {options_.devices, groups_.pipe()};
   layers_ = static_cast<int>(specs.size());
   TANDEM_RETURN_IF_ERROR(MakeLossScale());
@@ -171,7 +168,6 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
   TANDEM_RETURN_IF_ERROR(Agree(stages.status()));
   PipelineOptions pipeline = options_.pipeline;
   pipeline.settles_inputs = options_.reproducible;
-  if (!sides_.empty()) pipeline.sides = &sides_;
   // What is computed on streams may wait for another rank there: that has a
   // timeout of its own, and a better message.
   if (world != nullptr && world->HasStreams(options_.devices.front().type())) {
@@ -208,7 +204,6 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
       TiedGradients::Create(
           tied, options_.schedule, layout, BuffersOf(AllStages()),
           options_.reproducible ? TiedOrder::kByCopy : TiedOrder::kByRank));
-  CheckGraph(loss);
   return Agree(tied_->ShareValues());
 }
 

@@ -69,12 +69,10 @@ absl::Status MeshStrategyImpl::NoteNorm(const GradientNorms& norms) {
   return absl::OkStatus();
 }
 
-// Where a device clips and may skip, its optimizer writes gradients back. By
-// value they are clipped now, and once more in the update, which changes
-// nothing. A graph measures in each replay, and what runs before as it does.
+// Where a device clips, its optimizer writes gradients back. By value they are
+// clipped now, and once more in the update, which changes nothing.
 absl::Status MeshStrategyImpl::MeasureBeforeClipping() {
-  const bool measures = measures_norm_ || (graph_ && !graph_->is_off());
-  if (options_.clip_norm == 0 || !measures) return absl::OkStatus();
+  if (!measures_norm_) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(OnStages([](TrainedStage& stage) {
     stage.ClipValues();
     return absl::OkStatus();
@@ -82,13 +80,9 @@ absl::Status MeshStrategyImpl::MeasureBeforeClipping() {
   return MeasureNorm();
 }
 
-// An optimizer leaves gradients as they are, unless it scales them; so does a
-// graph.
+// An optimizer leaves gradients as they are, unless it scales them.
 absl::Status MeshStrategyImpl::EndNorm() {
-  if (!std::exchange(measures_norm_, false)) {
-    norm_.reset();
-    return absl::OkStatus();
-  }
+  if (!std::exchange(measures_norm_, false)) return absl::OkStatus();
   if (!norm_) TANDEM_RETURN_IF_ERROR(MeasureNorm());
   pending_.back().norm = std::exchange(norm_, std::nullopt);
   return absl::OkStatus();

@@ -50,7 +50,6 @@ absl::Status CheckUpdatesLast(const MeshStrategyOptions& options) {
   if (!options.updates_last) return absl::OkStatus();
   const char* culprit = nullptr;
   if (options.averaging) culprit = "averaging of parameters";
-  if (options.cuda_graphs) culprit = "cuda_graphs";
   if (options.shard_optimizer != OptimizerSharding::kOff) {
     culprit = "shard_optimizer";
   }

@@ -161,12 +161,8 @@ absl::Status MeshStrategyImpl::Learn(const Batch& batch) {
 absl::Status MeshStrategyImpl::Submit(const Batch& batch, double learning_rate,
                                       bool defers_scores) {
   TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  const SideStreams::Scope side(sides_);
   absl::Status done = Learn(batch);
-  if (done.ok()) {
-    done = graph_ ? SubmitOrReplay(batch, learning_rate, defers_scores)
-                  : Run(batch, learning_rate, defers_scores);
-  }
+  if (done.ok()) done = Run(batch, learning_rate, defers_scores);
   if (done.ok()) done = EndNorm();
   if (!done.ok()) Abort(done);
   return done;
@@ -185,7 +181,6 @@ absl::StatusOr<Score> MeshStrategyImpl::TrainStep(const Batch& batch,
 
 absl::StatusOr<Score> MeshStrategyImpl::ComputeGradients(const Batch& batch) {
   TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  const SideStreams::Scope side(sides_);
   absl::Status done = Learn(batch);
   if (done.ok()) done = Compute(batch, std::nullopt, /*defers_scores=*/false);
   if (!done.ok()) {
@@ -197,7 +192,6 @@ absl::StatusOr<Score> MeshStrategyImpl::ComputeGradients(const Batch& batch) {
 
 absl::Status MeshStrategyImpl::Update(double learning_rate) {
   TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
-  const SideStreams::Scope side(sides_);
   const absl::Status done = Finish(learning_rate, /*submits=*/false);
   if (!done.ok()) Abort(done);
   return done;
@@ -205,7 +199,6 @@ absl::Status MeshStrategyImpl::Update(double learning_rate) {
 
 absl::Status MeshStrategyImpl::SkipUpdate() {
   TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
-  const SideStreams::Scope side(sides_);
   const absl::Status done = Finish(std::nullopt, /*submits=*/false);
   if (!done.ok()) Abort(done);
   return done;

@@ -93,9 +93,6 @@ class MeshStrategy : public Strategy {
   virtual absl::Status SetUnevenDivision(UnevenDivision division) = 0;
   virtual UnevenDivision uneven_division() const = 0;
 
-  // How many steps a graph did (options.cuda_graphs); of middle microbatches:
-  // executor().replays().
-  virtual int64_t replayed_steps() const = 0;
   virtual const PipelineExecutor& executor() const = 0;
   // On the threads of this rank's devices, between steps: to bind them to
   // cores, say.

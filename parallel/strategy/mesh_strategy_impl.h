@@ -19,14 +19,12 @@
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
 #include "core/comm/pending_collective.h"
-#include "core/graph/side_streams.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "core/model/parameter_traits.h"
 #include "core/model/training_modes.h"
 #include "core/precision/device_loss_scale.h"
 #include "parallel/ddp/parameter_averaging.h"
-#include "parallel/optim/captured_step.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/report/pipeline_times.h"
@@ -37,7 +35,6 @@
 #include "parallel/strategy/pending_step.h"
 #include "parallel/strategy/stage/tied_gradients.h"
 #include "parallel/strategy/stage/trained_stage.h"
-#include "parallel/strategy/step_graph.h"
 #include "parallel/strategy/step_halves.h"
 #include "parallel/sync_batch_norm/stage_statistics.h"
 
@@ -78,7 +75,6 @@ class MeshStrategyImpl : public MeshStrategy {
   std::map<std::string, std::string> TiedCopies() const override;
   NamedTensors OptimizerState() const override;
   std::string DescribeSharding() const override;
-  std::string DescribeGraph() const override;
   std::vector<std::pair<std::string, double>> Measurements() const override;
   absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
   absl::StatusOr<StatePart> PartToSave() override;
@@ -92,7 +88,6 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::StatusOr<at::Tensor> Forward(const Batch& batch) override;
   absl::Status SetUnevenDivision(UnevenDivision division) override;
   UnevenDivision uneven_division() const override;
-  int64_t replayed_steps() const override;
   const PipelineExecutor& executor() const override { return *executor_; }
   absl::Status OnDevices(const PipelineExecutor::DeviceWork& work) override;
 
@@ -126,22 +121,6 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status GoOnApart();
   absl::Status Submit(const Batch& batch, double learning_rate,
                       bool defers_scores);
-  bool is_cut() const;
-  void MakeGraph();
-  void CheckGraph(const LossFunction& loss);
-  absl::StatusOr<std::string> FormOf(const Batch& batch) const;
-  absl::Status SubmitOrReplay(const Batch& batch, double learning_rate,
-                              bool defers_scores);
-  absl::Status WarmUp(const Batch& batch, double learning_rate,
-                      bool defers_scores);
-  absl::Status Capture(const Batch& batch, double learning_rate,
-                       bool defers_scores);
-  absl::Status Replay(const Batch& batch, double learning_rate,
-                      CapturedStep::When when);
-  // Of a step that is captured and scales its loss: whether it can be; what the
-  // host does of its verdict in each replay.
-  bool CanCaptureSkips() const;
-  void RepeatVerdict();
   PendingStep StepToRead(const Batch& batch, size_t microbatches) const;
   // Of all pending steps; the last one's.
   absl::StatusOr<Score> ReadLast();
@@ -209,7 +188,6 @@ class MeshStrategyImpl : public MeshStrategy {
   TraitsByName traits_;  // of parameters on any rank
   MeshGroups groups_;
   std::unique_ptr<BatchShares> shares_;
-  SideStreams sides_;  // of graphs; none: there are none
   std::unique_ptr<PipelineExecutor> executor_;
   // Of all stages, wherever they are.
   std::set<std::string> parameter_names_, buffer_names_;
@@ -238,8 +216,6 @@ class MeshStrategyImpl : public MeshStrategy {
   Communicator* devices_ = nullptr;  // all ranks', to agree on a scaled step
   bool measures_norm_ = false;       // of the step under way, or the next
   std::optional<PendingStep::Norm> norm_;
-  std::optional<StepGraph> graph_;  // nothing: of microbatches, or none at all
-  std::string why_no_graph_;
 };
 
 }  // namespace tandem

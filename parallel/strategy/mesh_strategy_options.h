@@ -93,18 +93,11 @@ struct MeshStrategyOptions : UpdateOptions {
   // The same bits in every layout of the mesh, for the same batch and
   // microbatch size: see docs/hybrid.md.
   bool reproducible = false;
-  // Once a few steps have run, a step is captured in a graph (CUDA graphs) and
-  // replayed, on a device that has graphs (core/graph); of a model cut into
-  // stages, the middle microbatches of each stage. Else, and in steps with
-  // batches of another shape, steps run as without. The same bits, but for a
-  // learning rate that CUDA's optimizers take as float32 in a whole step's
-  // graph. docs/cuda.md.
-  bool cuda_graphs = false;
   // No parameter changes before the last collective of the step's gradients and
   // buffers has ended on this rank: a step that one of them breaks off has
   // changed none, and can be done again. Else each device updates its stages as
-  // soon as it can. Excludes `averaging`, `cuda_graphs`, and a shard_optimizer
-  // other than kOff.
+  // soon as it can. Excludes `averaging`, and a shard_optimizer other than
+  // kOff.
   bool updates_last = false;
   // Into how many groups a whole batch's microbatches are put, whose sums are
   // added in a tree (ordered_gradients.h); 0: each is a group.

@@ -25,7 +25,6 @@ void MeshStrategyImpl::NoteTimes(bool waits) {
          (waits || HaveCome(times_to_note_.front().moments))) {
     const PendingStep::Times step = std::move(times_to_note_.front());
     times_to_note_.pop_front();
-    if (!step.is_measured) continue;
     Measure(step, /*is_last=*/times_to_note_.empty());
   }
 }

@@ -175,9 +175,11 @@ bool MeshStrategyImpl::updates_together() const {
   return options_.updates_last && options_.devices.size() > 1;
 }
 
-// Is a device's update its own affair?
+// Is a device's update its own affair? A norm that is told is that of gradients
+// before they are clipped.
 bool MeshStrategyImpl::updates_at_once() const {
-  const bool needs_norm = options_.clip_norm > 0 && !clips_on_device();
+  const bool needs_norm =
+      options_.clip_norm > 0 && (measures_norm_ || !clips_on_device());
   return !needs_norm && tied_->empty() && !loss_scale_ && !updates_together();
 }
 
@@ -237,8 +239,6 @@ absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate,
     const int last = options_.schedule.stages - 1;
     pending_.back().found_inf = loss_scale_->Update(
         LocalDevice(DeviceOfStage(options_.schedule, last)));
-    RepeatVerdict();
-    TANDEM_RETURN_IF_ERROR(MeasureBeforeClipping());
   } else if (loss_scale_) {
     TANDEM_RETURN_IF_ERROR(ReadVerdict(&learning_rate));
     if (submits) {
@@ -247,7 +247,9 @@ absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate,
   }
   std::optional<GradientNorms> norms;
   const bool clips = options_.clip_norm > 0 && learning_rate.has_value();
-  if (clips && !clips_on_device()) {
+  if (clips && clips_on_device()) {
+    TANDEM_RETURN_IF_ERROR(MeasureBeforeClipping());
+  } else if (clips) {
     TANDEM_ASSIGN_OR_RETURN(norms, NormsOfAll());
     TANDEM_RETURN_IF_ERROR(NoteNorm(*norms));
   }

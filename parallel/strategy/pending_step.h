@@ -29,9 +29,8 @@ struct PendingStep {
 
   struct Times {
     PipelineMoments moments;
-    int64_t samples = 0;      // of this replica
-    bool is_whole = false;    // has all of the schedule's microbatches
-    bool is_measured = true;  // not in a graph, which has no times
+    int64_t samples = 0;    // of this replica
+    bool is_whole = false;  // has all of the schedule's microbatches
   };
 
   // Of all gradients.

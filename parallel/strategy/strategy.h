@@ -122,11 +122,6 @@ class Strategy : public TrainedState {
   // Who keeps the optimizer's state, and why, for a person.
   virtual std::string DescribeSharding() const { return ""; }
 
-  // What became of a step's graph (MeshStrategyOptions::cuda_graphs), for a
-  // person: since when there is one, or why not. Empty: none is asked for, or
-  // it is not known yet.
-  virtual std::string DescribeGraph() const { return ""; }
-
   // What this rank measured of itself, by name, for a report: PyTorch's names
   // of DDPLoggingData where it has them. Empty: nothing.
   virtual std::vector<std::pair<std::string, double>> Measurements() const {

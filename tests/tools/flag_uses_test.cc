@@ -112,7 +112,6 @@ const std::map<std::string, Use>& Uses() {
       {"clip_grad_value", {"1"}},
       {"comm_hook", {"fp16", {}, kReplicas}},
       {"context", {"64", text}},
-      {"cuda_graphs", {"true", {}, meshes}},
       {"cudnn_benchmark", {"true", {{"device", "cuda"}}}},
       {"cut", {"fc", {}, {"model_parallel", "pipeline"}}},
       {"data_dir", {"/d"}},

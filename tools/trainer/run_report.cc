@@ -98,12 +98,6 @@ absl::Status RunReport::Begin(bool resumed) {
                         job_->takes_over());
 }
 
-void RunReport::SayGraph(const std::string& state) {
-  if (state == graph_) return;
-  graph_ = state;
-  Say("CUDA graphs: " + state);
-}
-
 void RunReport::StartEpoch(int64_t epoch, int64_t steps) {
   report_->StartProgress(
       absl::StrFormat("epoch %d/%d", epoch + 1, job_->options.epochs), steps);

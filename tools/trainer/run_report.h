@@ -38,8 +38,6 @@ class RunReport {
   void Say(const std::vector<std::string>& lines) {
     for (const std::string& line : lines) report_->Say(line);
   }
-  // What became of a step's graph, once; empty: it is not known yet.
-  void SayGraph(const std::string& state);
 
   // Times are taken from here on.
   void StartEpoch(int64_t epoch, int64_t steps);
@@ -98,7 +96,6 @@ class RunReport {
   StepMeter meter_;
   HostWaitMeter host_waits_;
   std::vector<Pending> pending_;
-  std::string graph_;  // as it was said
   int64_t first_ = 0;  // steps that were done when the epoch began
   Clock::time_point last_step_end_;
   SummaryReport summary_;

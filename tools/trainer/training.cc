@@ -76,7 +76,6 @@ absl::Status TrainStep(Training& run, int64_t epoch) {
   if (run.replacement != nullptr) run.replacement->EndStep();
   run.position = {step.done, run.set.state()};
   TANDEM_RETURN_IF_ERROR(run.report.EndStep(step));
-  run.report.SayGraph(job.strategy->DescribeGraph());
   if (!traced) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(run.report.ReadScores());
   return WriteStepTrace(job.options.trace_file, *job.world);

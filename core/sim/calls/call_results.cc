@@ -88,18 +88,5 @@ Stack MakeResults(const Geometries& geometries, const Stack& arguments,
   return results;
 }
 
-void GrowOutputs(const Geometries& geometries, const Stack& arguments) {
-  for (const Geometry& each : geometries) {
-    if (!each.defined || each.argument < 0) continue;
-    const at::Tensor out = arguments[each.argument].toTensor();
-    if (out.sizes() == at::IntArrayRef(each.sizes)) continue;
-    TORCH_CHECK(out.numel() == 0, "a captured call would resize an argument");
-    const at::Tensor grown =
-        at::empty_strided(each.sizes, each.strides, out.options());
-    out.unsafeGetTensorImpl()->set_storage_keep_dtype(grown.storage());
-    out.unsafeGetTensorImpl()->set_sizes_and_strides(each.sizes, each.strides);
-  }
-}
-
 }  // namespace sim
 }  // namespace tandem

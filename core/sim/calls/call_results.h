@@ -22,11 +22,6 @@ torch::jit::Stack MakeResults(const Geometries& geometries,
                               const torch::jit::Stack& arguments,
                               int8_t device);
 
-// Where out= arguments of such a call were empty before it: gives each the
-// memory that it had afterwards. c10::Error for one that is not empty.
-void GrowOutputs(const Geometries& geometries,
-                 const torch::jit::Stack& arguments);
-
 }  // namespace sim
 }  // namespace tandem
 

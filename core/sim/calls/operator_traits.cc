@@ -103,9 +103,6 @@ OperatorTraits::OperatorTraits(const c10::OperatorHandle& op)
       std::all_of(returns.begin(), returns.end(), [](const auto& each) {
         return each.type()->kind() == c10::TypeKind::TensorType;
       });
-  has_out = std::any_of(
-      op.schema().arguments().begin(), op.schema().arguments().end(),
-      [](const c10::Argument& each) { return each.is_out(); });
   shape_follows_reals = absl::StartsWith(base, "aten::arange") ||
                         absl::StartsWith(base, "aten::range");
   depends_on_data = op.hasTag(at::Tag::dynamic_output_shape) ||

@@ -43,7 +43,6 @@ struct OperatorTraits {
   bool depends_on_data;  // shapes of results do
   bool changes_storage;  // an argument's
   bool returns_tensors_alone;
-  bool has_out;  // arguments that results are written to, and resized for
   bool shape_follows_reals;  // results' shapes depend on real numbers
 };
 

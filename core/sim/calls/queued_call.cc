@@ -3,7 +3,6 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,9 +36,8 @@ struct QueuedWork {
   Stack arguments;                        // as CPU tensors
   std::vector<at::Tensor> result_memory;  // CPU; undefined: an argument's
 
-  // A captured one runs many times.
-  void Run() const {
-    Stack stack = arguments;
+  void Run() {
+    Stack stack = std::move(arguments);
     call->RunKernel(stack);
     const at::AutoDispatchBelowADInplaceOrView below;
     for (size_t i = 0; i < result_memory.size(); ++i) {
@@ -75,14 +73,6 @@ c10::Stream StreamOf(const at::Tensor& tensor) {
   return CurrentStream(tensor.device().index());
 }
 
-// A capture knows of nothing that has not run by then, and gives the host no
-// values.
-void RefuseCaptured(const OperatorTraits& traits, int8_t device,
-                    const char* why) {
-  TORCH_CHECK(!IsCaptured(CurrentStream(device)), traits.name,
-              " cannot be captured: ", why);
-}
-
 void QueueCopy(const c10::OperatorHandle& op, const OperatorTraits& traits,
                Stack* stack) {
   const Stack arguments = Top(*stack, traits.argument_count);
@@ -90,9 +80,6 @@ void QueueCopy(const c10::OperatorHandle& op, const OperatorTraits& traits,
                      arguments[2].toBool()};
   const c10::Stream runs_on = StreamOf(IsSim(copy.from) ? copy.from : copy.to);
   const bool between = IsSim(copy.from) && IsSim(copy.to);
-  if (WaitsForCopy(copy)) {
-    RefuseCaptured(traits, runs_on.device_index(), "the host waits for it");
-  }
   auto call = std::make_shared<OperatorCall>(op, traits);
   call->TakeArguments(*stack);
   auto work = std::make_shared<QueuedWork>(
@@ -121,19 +108,6 @@ void RunDrained(OperatorCall& call, Stack* stack) {
   call.RunKernel(*stack);
   call.GiveResults(*stack);
 }
-
-// Geometries of nothing, where a call is captured that has no results.
-const Geometries* KnownOf(const OperatorTraits& traits,
-                          const std::string& signature, int8_t device) {
-  static const Geometries nothing;
-  const Geometries* const known = Remembered(signature);
-  const bool needs_none =
-      traits.return_count == 0 && IsCaptured(CurrentStream(device));
-  return known == nullptr && needs_none ? &nothing : known;
-}
-
-// Of a call whose out= arguments were resized.
-std::string Grown(const std::string& signature) { return "grown " + signature; }
 
 bool MustRunNow(const OperatorTraits& traits) {
   return traits.depends_on_data || traits.changes_storage ||
@@ -172,38 +146,19 @@ void CallQueued(const c10::OperatorHandle& op, const OperatorTraits& traits,
   auto call = std::make_shared<OperatorCall>(op, traits);
   call->TakeArguments(*stack);
   if (traits.depends_on_data) CountHostWait(traits.name);
-  if (MustRunNow(traits)) {
-    RefuseCaptured(traits, call->device(),
-                   "the host needs to know what it comes to");
-    return RunDrained(*call, stack);
-  }
+  if (MustRunNow(traits)) return RunDrained(*call, stack);
   const auto signature = SignatureOf(traits, arguments);
   if (!signature.has_value()) return RunDrained(*call, stack);
-  const Geometries* known = KnownOf(traits, *signature, call->device());
+  const Geometries* known = Remembered(*signature);
   if (known != nullptr) {
     return Queue(traits, call, *known, arguments, stack);
   }
-  const Geometries* const grown =
-      traits.has_out && IsCaptured(CurrentStream(call->device()))
-          ? Remembered(Grown(*signature))
-          : nullptr;
-  if (grown != nullptr) {
-    GrowOutputs(*grown, arguments);
-    ReplaceTop(*stack, traits.argument_count, arguments);
-    return CallQueued(op, traits, stack);
-  }
-  RefuseCaptured(traits, call->device(),
-                 "it has not run for these shapes before, which is how "
-                 "simulated devices get to know those of its results");
   RunDrained(*call, stack);
   // An argument that has another shape now is the host's work each time.
-  const auto after = SignatureOf(traits, arguments);
-  if (after != signature && !traits.has_out) return;
+  if (SignatureOf(traits, arguments) != signature) return;
   auto found = GeometriesOf(arguments, Top(*stack, traits.return_count));
   if (!found.has_value()) return;
-  // In a capture it cannot be: what came of it is known by then.
-  if (after != signature) Remember(Grown(*signature), *found);
-  Remember(*after, *std::move(found));
+  Remember(*signature, *std::move(found));
   EndQueuesBeforeStaticObjects();
 }
 

@@ -21,9 +21,6 @@ namespace sim {
 // A copy between devices waits for both streams, and both wait for it, as on
 // CUDA; one from or to the host waits for its end unless it is non_blocking and
 // the host's memory is pinned.
-//
-// On a stream that is captured (core/sim/streams/stream_capture.h) the call is
-// written down; c10::Error for what would have to run at once.
 void CallQueued(const c10::OperatorHandle& op, const OperatorTraits& traits,
                 torch::jit::Stack* stack);
 

@@ -85,8 +85,6 @@ c10::intrusive_ptr<NcclWork> NcclCommunicator::Launch(
   Event inputs;
   RecordEvent(inputs, CurrentStream(options_.device.index()));
   const std::string text = TextOf(unit->parts);
-  // Only so does it belong to the capture.
-  if (inputs.mark()->is_captured) HoldStream(inputs, stream_);
   Push(stream_, [this, text] { Enter(State::kInputs, text); });
   HoldStream(inputs, stream_);
   Push(stream_, [this, unit] { Run(unit); });
@@ -137,9 +135,6 @@ void NcclCommunicator::Enter(State state, const std::string& operation) {
 void NcclCommunicator::Run(const std::shared_ptr<Unit>& unit) {
   const std::string text = TextOf(unit->parts);
   Enter(State::kPeers, text);
-  // Of an earlier run, if it was captured.
-  unit->announcements.clear();
-  unit->given.clear();
   bool has_run = false;
   std::exception_ptr failure;
   try {

@@ -64,10 +64,6 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return ExchangeStream(stream);
   }
 
-  bool isStreamCapturing(const c10::Stream& stream) const override {
-    return IsCaptured(stream);
-  }
-
   void record(void** event, const c10::Stream& stream,
               const c10::DeviceIndex /*device*/,
               const c10::EventFlag /*flag*/) const override {

@@ -18,8 +18,6 @@
 namespace tandem {
 namespace sim {
 
-class StreamCapture;
-
 // A mark in a queue: passed when what was queued before it has run. Before it
 // is recorded it counts as passed. Copies of a recording are one mark, and a
 // new recording leaves those who wait for the old one alone.
@@ -31,13 +29,9 @@ class Event {
     std::condition_variable changed;
     bool passed = false;
     std::chrono::steady_clock::time_point at;  // when it was passed
-    // Recorded in a capture (stream_capture.h), set before anybody waits: it is
-    // never passed, but stands for those of the replays.
-    bool is_captured = false;
-    std::weak_ptr<StreamCapture> capture;
 
     void Pass();
-    void Wait();  // c10::Error for a captured one
+    void Wait();
     // After it.
     std::chrono::steady_clock::time_point PassedAt();
   };

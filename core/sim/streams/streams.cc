@@ -1,7 +1,5 @@
 #include "core/sim/streams/streams.h"
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -84,30 +82,6 @@ std::vector<QueuePtr> QueuesOf(int8_t device, size_t first = SIZE_MAX) {
   return queues;
 }
 
-void RefuseCaptured(bool captured, const char* what) {
-  TORCH_CHECK(!captured, what,
-              " is captured: the host cannot wait for what does not run");
-}
-
-// Whether a capture has taken care of it.
-bool HoldInCapture(const Event& event, c10::Stream stream) {
-  const std::shared_ptr<Event::Mark> mark = event.mark();
-  if (mark == nullptr) return false;
-  if (!mark->is_captured) {
-    TORCH_CHECK(CaptureOf(stream) == nullptr,
-                "a captured stream cannot wait for an event from outside of "
-                "the capture: no replay would repeat it");
-    return false;
-  }
-  const std::shared_ptr<StreamCapture> capture = mark->capture.lock();
-  const std::shared_ptr<StreamCapture> its = CaptureOf(stream);
-  TORCH_CHECK(capture != nullptr && !capture->is_closed() &&
-                  (its == nullptr || its == capture),
-              "a stream cannot wait for an event of another capture");
-  capture->Hold(stream, mark);
-  return true;
-}
-
 std::atomic<bool> process_ends{false};
 
 std::array<std::atomic<int>, kMostDevices> waiting_threads = {};
@@ -185,38 +159,29 @@ c10::Stream ExchangeStream(c10::Stream stream) {
 }
 
 void Push(c10::Stream stream, std::function<void()> work) {
-  if (const auto capture = CaptureOf(stream)) {
-    return capture->Add(stream, std::move(work));
-  }
   QueueOf(stream)->Push(std::move(work));
 }
 
 void RecordEvent(Event& event, c10::Stream stream) {
   const std::shared_ptr<Event::Mark> mark = event.Record();
   if (!IsAsynchronous()) return mark->Pass();
-  if (const auto capture = CaptureOf(stream)) {
-    return capture->Record(stream, mark);
-  }
   Push(stream, [mark] { mark->Pass(); });
 }
 
 void HoldStream(const Event& event, c10::Stream stream) {
-  if (HoldInCapture(event, stream) || event.Passed()) return;
+  if (event.Passed()) return;
   Push(stream, [mark = event.mark()] { mark->Wait(); });
 }
 
 bool IsIdle(c10::Stream stream) {
-  RefuseCaptured(IsCaptured(stream), "the stream");
   return !IsAsynchronous() || QueueOf(stream)->IsIdle();
 }
 
 void Synchronise(c10::Stream stream) {
-  RefuseCaptured(IsCaptured(stream), "the stream");
   if (IsAsynchronous()) Drain(*QueueOf(stream), stream.device_index());
 }
 
 void SynchroniseDevice(int8_t device) {
-  RefuseCaptured(IsCaptured(device), "a stream of the device");
   for (const QueuePtr& queue : QueuesOf(device)) {
     Drain(*queue, device);
   }

@@ -8,9 +8,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 
-#include "core/sim/streams/stream_capture.h"
 #include "core/sim/streams/stream_queue.h"
 
 namespace tandem {
@@ -48,19 +46,6 @@ void Push(c10::Stream stream, std::function<void()> work);
 void RecordEvent(Event& event, c10::Stream stream);
 // What is queued on the stream from now on waits for the event.
 void HoldStream(const Event& event, c10::Stream stream);
-
-// What is pushed from now on, events included, is captured instead of run,
-// until EndCapture. A stream of its own, not a device's default one (as on
-// CUDA); c10::Error for that one, and in synchronous mode. While it is captured
-// the host cannot wait for the stream, ask it, or wait for its device:
-// c10::Error.
-std::shared_ptr<StreamCapture> BeginCapture(c10::Stream stream);
-// c10::Error: see StreamCapture::End. It is no longer under way then, either.
-void EndCapture(const std::shared_ptr<StreamCapture>& capture);
-// Without looking at what it has.
-void DropCapture(const std::shared_ptr<StreamCapture>& capture);
-void Replay(const StreamCapture& capture, c10::Stream stream);
-bool IsCaptured(c10::Stream stream);
 
 // Wait, and throw what failed meanwhile.
 bool IsIdle(c10::Stream stream);

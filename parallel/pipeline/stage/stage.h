@@ -84,11 +84,9 @@ class PipelineStage {
 
   // Since it was asked last.
   std::vector<AuxiliaryLoss> TakeAuxiliaryLosses();
-  bool has_auxiliary_losses() const { return !auxiliary_losses_.empty(); }
 
-  // Forgets every microbatch, or one.
+  // Forgets every microbatch.
   void Clear();
-  void Forget(int microbatch);
 
   const std::string& name() const { return options_.name; }
   c10::Device device() const { return options_.device; }

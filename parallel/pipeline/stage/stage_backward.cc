@@ -176,11 +176,6 @@ absl::StatusOr<StageMessage> PipelineStage::Backward(
   return further;
 }
 
-void PipelineStage::Forget(int microbatch) {
-  kept_.erase(microbatch);
-  left_.erase(microbatch);
-}
-
 void PipelineStage::Clear() {
   kept_.clear();
   left_.clear();

@@ -69,7 +69,6 @@ class StageReducer : public StageGradients {
   absl::Status Finish() override;
 
   const Reducer& reducer() const { return reducer_; }
-  void CountStep() { reducer_.CountStep(); }
 
  private:
   absl::Status Begin();

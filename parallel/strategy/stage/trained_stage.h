@@ -71,8 +71,6 @@ class TrainedStage {
 
   // A step begins: no parameter has a gradient. The same on every replica.
   absl::Status Prepare(const StageStep& step = {});
-  // A graph did a step, without Prepare and Update.
-  void CountReplay();
   // Their way to the whole batch's; null: there are no others.
   StageGradients* gradients() { return gradients_.get(); }
 
@@ -82,7 +80,6 @@ class TrainedStage {
   void ClipValues() { update_->ClipValues(); }
   // See ParameterUpdate.
   bool clips_on_device() const { return update_->clips_on_device(); }
-  bool IsPastFirstStep() const { return update_->IsPastFirstStep(); }
   // Scales gradients where `norms` ask for it, and steps, unless the device
   // leaves it out (ParameterUpdate::Step).
   absl::Status Update(const std::optional<GradientNorms>& norms,

@@ -115,13 +115,4 @@ StoredTensors TrainedStage::StateOf(const StoredTensors& state) const {
   return mine;
 }
 
-// What layers and their kept copies go by: that buffers were written.
-void TrainedStage::CountReplay() {
-  ++steps_;
-  for (const at::Tensor& each : buffers_) {
-    each.unsafeGetTensorImpl()->bump_version();
-  }
-  if (reducer_ != nullptr) reducer_->CountStep();
-}
-
 }  // namespace tandem

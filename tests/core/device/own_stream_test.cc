@@ -20,19 +20,15 @@ class OwnStreamTest : public testing::Test {
 
 // Whoever else takes streams of the pool meanwhile.
 TEST_F(OwnStreamTest, AnotherOwnerHasAnotherOne) {
-  for (const bool high_priority : {false, true}) {
-    std::vector<OwnStream> owned;
-    std::set<c10::StreamId> ids;
-    for (int i = 0; i < 3; ++i) {
-      owned.push_back(TakeStream(SimDevice(5), high_priority));
-      ids.insert(owned.back()->id());
-      for (int others = 0; others <= i; ++others) {
-        sim::PooledStream(5, high_priority);
-      }
-    }
-    EXPECT_EQ(ids.size(), 3u);
-    EXPECT_EQ(ids.count(sim::DefaultStream(5).id()), 0u);
+  std::vector<OwnStream> owned;
+  std::set<c10::StreamId> ids;
+  for (int i = 0; i < 3; ++i) {
+    owned.push_back(TakeStream(SimDevice(5)));
+    ids.insert(owned.back()->id());
+    for (int others = 0; others <= i; ++others) sim::PooledStream(5);
   }
+  EXPECT_EQ(ids.size(), 3u);
+  EXPECT_EQ(ids.count(sim::DefaultStream(5).id()), 0u);
 }
 
 // One that was given back is the next owner's where all others are taken; more

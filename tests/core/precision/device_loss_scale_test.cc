@@ -93,23 +93,20 @@ TEST_P(DeviceLossScaleTest, WhatIsChangedBetweenStepsHolds) {
   EXPECT_EQ(scale.scale(1).item<float>(), 32);
 }
 
-// A graph of a step is captured when its host is told, and begins behind that.
-TEST_P(DeviceLossScaleTest, ReplaysCountAsSteps) {
+TEST_P(DeviceLossScaleTest, WhatIsChangedHoldsOnceAllVerdictsAreRead) {
   DeviceLossScale scale(ScaleOf(16), Devices(1));
   const at::Tensor first = Step(scale, 0);
-  const at::Tensor captured = Step(scale, -1);
-  scale.TakeBack();
-  scale.CountReplay();
+  const at::Tensor second = Step(scale, -1);
   ASSERT_TRUE(scale.known().LoadState(ScaleOf(64).State()).ok());
-  scale.Tell();  // of nothing, while verdicts are unread
+  scale.Begin();
   EXPECT_EQ(scale.scale(0).item<float>(), 8);
   ASSERT_TRUE(scale.known().LoadState(ScaleOf(16).State()).ok());
-  for (const at::Tensor& verdict : {first, captured}) {
+  for (const at::Tensor& verdict : {first, second}) {
     ASSERT_TRUE(scale.Learn(verdict.item<float>() != 0).ok());
   }
   EXPECT_EQ(scale.known().scale(), 8);
   ASSERT_TRUE(scale.known().LoadState(ScaleOf(64).State()).ok());
-  scale.Tell();
+  scale.Begin();
   EXPECT_EQ(scale.scale(0).item<float>(), 64);
 }
 

@@ -135,8 +135,6 @@ TEST(ValuesTest, WhatDoesNotGoTogetherIsRefused) {
     std::string message;
   };
   for (const Refusal& refusal : std::vector<Refusal>{
-           {{"--check_finite", "--cuda_graphs", "--device=sim"},
-            "cannot have: leave one out"},
            {{"--check_replicas_every=2", "--nproc_per_node=2",
              "--average_parameters_every=4"},
             "has train apart for a while"},

@@ -120,6 +120,20 @@ TEST_P(StepUnlessTest, DividesGradients) {
   }
 }
 
+TEST_P(StepUnlessTest, DividesAsStepDividedDoes) {
+  Model found(AdamOptions{}), expected(AdamOptions{});
+  const at::TensorOptions options =
+      at::TensorOptions(TestDevice()).dtype(at::kFloat);
+  found.Backward(0, {});
+  found.optimizer().StepDivided(0.1, at::full({}, 4, options));
+  expected.Backward(0, {});
+  expected.optimizer().StepUnless(at::full({}, 0, options), 0.1,
+                                  at::full({}, 4, options));
+  for (size_t k = 0; k < found.All().size(); ++k) {
+    EXPECT_TRUE(found.All()[k].second.equal(expected.All()[k].second)) << k;
+  }
+}
+
 TANDEM_ON_DEVICE_TYPES(StepUnlessTest);
 
 }  // namespace

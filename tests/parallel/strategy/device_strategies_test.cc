@@ -1,8 +1,7 @@
 // Whole strategies on each type of device, of which one is enough: one process,
-// replicas and stages that share it, and steps in graphs. On a machine with a
-// GPU, and built for it, the same on CUDA (docs/cuda.md).
+// replicas and stages that share it. On a machine with a GPU, and built for it,
+// the same on CUDA (docs/cuda.md).
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -10,14 +9,11 @@
 #include <vector>
 
 #include "core/testing/device_types.h"
-#include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr int kSteps = 6;
 constexpr int64_t kBatch = 12;
@@ -118,41 +114,6 @@ TEST_P(DeviceStrategiesTest, TrainsAsTheCpuAlone) {
   std::cout << cells << " cells of models, techniques and places on "
             << TestDevice() << "\n";
   EXPECT_EQ(cells, (4 + 1) * 5);
-}
-
-// A device that has graphs replays a step, with the bits of one that is issued
-// anew; another says why not.
-TEST_P(DeviceStrategiesTest, GraphsHaveTheBitsOfSteps) {
-  for (const std::string model : {"mlp_small", "gpt_tiny"}) {
-    std::string said;
-    int64_t replays = 0;
-    const auto train = [&](bool graphs) {
-      LabLayout layout = Places().front().layout;
-      layout.microbatches = 1;
-      layout.device_pool = {TestDevice()};
-      LabJob job = ModelJob(model, kBatch, kSteps, [=](auto& options) {
-        options.optimizer = AdamWOptions();
-        options.cuda_graphs = graphs;
-      });
-      job.end = [&](const LabRank& rank) {
-        said = rank.strategy->DescribeGraph();
-        replays = static_cast<MeshStrategy*>(rank.strategy)->replayed_steps();
-        return absl::OkStatus();
-      };
-      return TrainInLab(layout, job);
-    };
-    const auto expected = train(false);
-    const auto found = train(true);
-    std::cout << model << " on " << TestDevice() << ": " << said << "\n";
-    ExpectSameBits(found, expected);
-    if (TestDevice().is_cpu()) {
-      EXPECT_EQ(replays, 0);
-      EXPECT_THAT(said, HasSubstr("cpu"));
-    } else {
-      EXPECT_EQ(said, "captured after 3 steps");
-      EXPECT_EQ(replays, kSteps - 3);
-    }
-  }
 }
 
 TANDEM_ON_DEVICE_TYPES(DeviceStrategiesTest);

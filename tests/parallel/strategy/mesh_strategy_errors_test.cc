@@ -140,9 +140,6 @@ TEST(MeshStrategyErrorsTest, RefusesWhatMakesNoSense) {
   options.averaging.emplace();
   EXPECT_THAT(said(options), HasSubstr("excludes averaging of parameters"));
   options.averaging.reset();
-  options.cuda_graphs = true;
-  EXPECT_THAT(said(options), HasSubstr("updates_last excludes cuda_graphs"));
-  options.cuda_graphs = false;
   options.shard_optimizer = OptimizerSharding::kAuto;
   EXPECT_THAT(said(options), HasSubstr("excludes shard_optimizer"));
   options = OptionsOf(specs);

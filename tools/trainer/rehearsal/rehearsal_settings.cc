@@ -39,8 +39,6 @@ std::vector<Misfit> MisfitsOf(const TrainOptions& options) {
        "has no streams, which --backend=sim_nccl needs"},
       {options.devices.sim_async,
        "computes nothing that --sim_async could queue"},
-      {options.devices.cuda_graphs,
-       "computes nothing that --cuda_graphs could capture"},
       {options.devices.share_devices,
        "gives each place a device: leave out --share_devices"},
       {options.eval_only, "rehearses training: leave out --eval_only"},

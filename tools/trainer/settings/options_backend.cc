@@ -42,19 +42,6 @@ absl::Status CheckKernels(const TrainOptions& options) {
       " has a rule choose them: leave it out"));
 }
 
-// What is no mesh of replicas in one piece or cut: a graph would be of a part.
-absl::Status CheckGraphs(const TrainOptions& options) {
-  if (!options.devices.cuda_graphs) return absl::OkStatus();
-  const bool serves = ServersOf(options) > 0;
-  if (!serves && options.strategy != "data_parallel") return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--cuda_graphs captures a step of a device that trains by itself or with "
-      "replicas on other ranks, not one ",
-      serves ? "whose parameters servers update"
-             : "of --strategy=data_parallel, which is of several devices",
-      ": leave one out"));
-}
-
 }  // namespace
 
 bool MeasuresKernels(const TrainOptions& options) {
@@ -65,7 +52,6 @@ bool MeasuresKernels(const TrainOptions& options) {
 absl::Status CheckBackend(const TrainOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckNumerics(options));
   TANDEM_RETURN_IF_ERROR(CheckKernels(options));
-  TANDEM_RETURN_IF_ERROR(CheckGraphs(options));
   const std::string& device = options.devices.device;
   if (options.backend == "sim_nccl" && device != "sim") {
     return absl::InvalidArgumentError(

@@ -17,7 +17,6 @@ absl::Status CheckReplacedReplicas(const TrainOptions& options) {
     std::string why;
   };
   const PipelineSettings& pipeline = options.pipeline;
-  const DeviceSettings& devices = options.devices;
   const DdpSettings& ddp = options.ddp;
   const std::vector<Rule> rules = {
       {options.strategy != "ddp" && options.strategy != "hybrid" &&
@@ -26,8 +25,7 @@ absl::Status CheckReplacedReplicas(const TrainOptions& options) {
        "is for replicas of one rank each (--strategy=ddp or hybrid)"},
       {pipeline.pipe > 1, absl::StrCat("--pipe=", pipeline.pipe),
        "is for replicas of one rank each"},
-      {devices.device == "cuda" || devices.cuda_graphs,
-       devices.cuda_graphs ? "--cuda_graphs" : "--device=cuda",
+      {options.devices.device == "cuda", "--device=cuda",
        "makes groups anew, which it does for --device=cpu and sim"},
       {options.backend != "shm" && options.backend != "gloo",
        absl::StrCat("--backend=", options.backend),

@@ -5,23 +5,12 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
-namespace {
-
-absl::Status CheckLayerChecks(const TrainOptions& options) {
-  if (!options.check_finite || !options.devices.cuda_graphs) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      "--check_finite looks at each layer's output as it comes, which the "
-      "graph of --cuda_graphs cannot have: leave one out");
-}
 
 // What has replicas differ, as it should.
-absl::Status CheckReplicaChecks(const TrainOptions& options) {
+absl::Status CheckValues(const TrainOptions& options) {
   if (options.check_replicas_every == 0) return absl::OkStatus();
   const std::string given =
       absl::StrCat("--check_replicas_every=", options.check_replicas_every);
@@ -44,13 +33,6 @@ absl::Status CheckReplicaChecks(const TrainOptions& options) {
       every == 1 ? " makes alike in each step, corrupted or not"
                  : " has train apart for a while",
       ": leave one out"));
-}
-
-}  // namespace
-
-absl::Status CheckValues(const TrainOptions& options) {
-  TANDEM_RETURN_IF_ERROR(CheckLayerChecks(options));
-  return CheckReplicaChecks(options);
 }
 
 }  // namespace tandem

@@ -40,7 +40,6 @@ std::vector<Misfit> Misfits() {
        [](auto& o) { o.devices.devices_per_rank = 16; }},
       {"--backend=sim_nccl", [](auto& o) { o.backend = "sim_nccl"; }},
       {"--sim_async", [](auto& o) { o.devices.sim_async = true; }},
-      {"--cuda_graphs", [](auto& o) { o.devices.cuda_graphs = true; }},
       {"--share_devices", [](auto& o) { o.devices.share_devices = true; }},
       {"--eval_only", [](auto& o) { o.eval_only = true; }},
       {"--resume", [](auto& o) { o.resume = "/checkpoint"; }},

@@ -219,11 +219,6 @@ INSTANTIATE_TEST_SUITE_P(
                     o.pipeline.microbatch_size = 4;
                   },
                   "--allow_tf32 rounds as GPUs with TF32 do"},
-        BadOption{[](TrainOptions& o) {
-                    o.devices.cuda_graphs = true;
-                    o.strategy = "data_parallel";
-                  },
-                  "--cuda_graphs captures a step of a device"},
         BadOption{[](TrainOptions& o) { o.devices.share_devices = true; },
                   "--share_devices is for GPUs and simulated devices"},
         BadOption{[](TrainOptions& o) {
