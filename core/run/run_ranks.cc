@@ -8,9 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "core/base/call_within.h"
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
@@ -19,6 +23,7 @@
 #include "core/flight/signals.h"
 #include "core/instrument/fault_point.h"
 #include "core/launch/flags.h"
+#include "core/launch/launch.h"
 #include "core/launch/launcher.h"
 #include "core/launch/rank_process.h"
 #include "core/launch/resolve_launch.h"
@@ -32,7 +37,6 @@
 #include "core/program/process.h"
 #include "core/replace/job_member.h"
 #include "core/replace/lost_rank.h"
-#include "core/run/attempt_agreement.h"
 #include "core/run/error_file.h"
 #include "core/run/secret_setup.h"
 #include "core/run/setup_failure.h"
@@ -40,6 +44,36 @@
 
 namespace tandem {
 namespace {
+
+// The attempt that the store has after it was told of `next`.
+std::string RaiseAttempt(c10d::Store& store, int next) {
+  // Beside the attempts' own keys, which have a prefix each.
+  constexpr char kKey[] = "tandem/latest_attempt";
+  const std::string before = next == 1 ? "" : absl::StrCat(next - 1);
+  const std::string after = absl::StrCat(next);
+  return store.compareSet(kKey, before, after);
+}
+
+// The launchers of a job agree on the attempt that comes next
+// (LauncherOptions::next_attempt): `failed` + 1, unless another node has gone
+// further by now: then where it is. `node`: any rank of the node. Takes seconds
+// at most; an error where the job's store does not answer.
+absl::StatusOr<int> AgreeOnAttempt(const Launch& node, int failed) {
+  constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(5);
+  const Rendezvous& where = node.rendezvous;
+  TANDEM_ASSIGN_OR_RETURN(StorePtr store,
+                          ConnectTcpStore(where.host, where.port, kPatience));
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::string latest,
+      CallWithin<std::string>(kPatience, [store, next = failed + 1] {
+        return RaiseAttempt(*store, next);
+      }));
+  int attempt = 0;
+  if (absl::SimpleAtoi(latest, &attempt) && attempt > failed) return attempt;
+  return absl::InternalError(
+      absl::StrCat("the store at ", where.host, ":", where.port, " says '",
+                   latest, "' for the attempt that follows ", failed));
+}
 
 // One line on stderr; the launcher, where there is one, adds the rank.
 int Fail(const RanksProgram& program, const absl::Status& status) {
