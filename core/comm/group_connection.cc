@@ -16,6 +16,7 @@
 #include "core/backend/backend.h"
 #include "core/backend/host_identity.h"
 #include "core/base/call_within.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/health/group_member.h"

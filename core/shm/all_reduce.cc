@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "absl/status/status.h"
-#include "core/base/cache_line.h"
 #include "core/base/round_up.h"
 #include "core/base/status_macros.h"
 #include "core/shm/chunks.h"
