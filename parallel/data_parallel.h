@@ -3,8 +3,6 @@
 #ifndef TANDEM_PARALLEL_DATA_PARALLEL_H_
 #define TANDEM_PARALLEL_DATA_PARALLEL_H_
 
-#include "parallel/data_parallel/data_parallel.h"         // IWYU pragma: export
-#include "parallel/data_parallel/data_parallel_traits.h"  // IWYU pragma: export
-#include "parallel/data_parallel/functional.h"            // IWYU pragma: export
+#include "parallel/data_parallel/data_parallel.h"  // IWYU pragma: export
 
 #endif  // TANDEM_PARALLEL_DATA_PARALLEL_H_

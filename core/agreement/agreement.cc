@@ -76,8 +76,7 @@ std::string Ranks(const std::vector<int>& ranks,
   for (int rank : ranks) {
     named.push_back(names.empty() ? rank : names[static_cast<size_t>(rank)]);
   }
-  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
-                      SomeOf(named, kMostRanks));
+  return RankList(named, kMostRanks);
 }
 
 std::string DescribeDifference(const std::string& name,

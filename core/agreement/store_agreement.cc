@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "core/base/call_within.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/health/roll_call.h"
 #include "core/store/gather.h"
 #include "core/store/server.h"
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -31,6 +32,13 @@ std::string SomeOf(const List& list, size_t most = 8,
   absl::StrAppend(&text, separator == ", " ? " " : separator, "and ",
                   count - shown, " more");
   return text;
+}
+
+// "rank 3", "ranks 1, 2"; of more than `most` the first, and how many more
+// there are.
+inline std::string RankList(const std::vector<int>& ranks, size_t most = 8) {
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
+                      SomeOf(ranks, most));
 }
 
 }  // namespace tandem

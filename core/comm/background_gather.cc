@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/health/group_member.h"
 #include "core/health/job_notes.h"
-#include "core/health/roll_call.h"
 #include "core/store/gather.h"
 
 namespace tandem {

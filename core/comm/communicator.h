@@ -18,7 +18,6 @@
 #include "core/backend/backend_names.h"
 #include "core/backend/communicator_options.h"
 #include "core/comm/pending_collective.h"
-#include "core/comm/rank_message.h"
 #include "core/launch/launch.h"
 
 namespace c10d {
@@ -27,6 +26,16 @@ class Store;
 }  // namespace c10d
 
 namespace tandem {
+
+// A message between two ranks of a group. Matched by its tag (0 or more) and,
+// of one tag, by the order of sending; on streams, where there are no tags, by
+// the order alone. Both sides' tensors have as many bytes.
+struct RankMessage {
+  bool sends = false;
+  at::Tensor tensor;
+  int peer = 0;  // another rank than this one
+  int tag = 0;
+};
 
 class CollectiveRunner;
 
@@ -123,7 +132,7 @@ class Communicator {
       const std::string& mine, const CollectivePurpose& purpose = nullptr);
   absl::Status Barrier(const CollectivePurpose& purpose = nullptr);
 
-  // rank_message.h. They start it and return at once: the tensor must not be
+  // Start a message (RankMessage) and return at once: the tensor must not be
   // touched before the wait has ended. From any thread, at any time.
   absl::StatusOr<PendingCollective> StartSend(
       const at::Tensor& tensor, int to, int tag,

@@ -1,26 +1,79 @@
 #include "core/comm/group_connection.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "core/agreement/store_agreement.h"
 #include "core/backend/backend.h"
 #include "core/backend/host_identity.h"
 #include "core/base/call_within.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/comm/meeting.h"
+#include "core/health/group_member.h"
 #include "core/health/roll_call.h"
 #include "core/instrument/fault_point.h"
+#include "core/store/gather.h"
+#include "core/store/server.h"
 
 namespace tandem {
 namespace {
+
+using std::chrono::milliseconds;
+
+// What a store that answers needs beyond the timeout to say that it has passed.
+constexpr milliseconds kGrace = std::chrono::seconds(5);
+
+absl::StatusOr<GatheredTexts> Meet(const GroupMember& member,
+                                   const std::string& mine,
+                                   milliseconds timeout) {
+  c10d::Store& store = *member.store;
+  if (store.add(absl::StrCat("joined/", member.rank), 1) > 1) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("rank ", member.NameOf(member.rank),
+                     " has joined a group of this name before"));
+  }
+  return GatherAtStore(store, "came", member.rank, member.size, mine, timeout);
+}
+
+// Waits until all ranks of the group have called this and returns what each
+// gave for `mine`, by rank. DeadlineExceeded after `timeout` names those that
+// have not; AlreadyExists when this rank has called it before; else what is
+// wrong with the store, and who serves it. A handful of operations on the store
+// for each rank, however many there are.
+absl::StatusOr<std::vector<std::string>> MeetAtStore(const GroupMember& member,
+                                                     const std::string& mine,
+                                                     milliseconds timeout) {
+  TANDEM_RETURN_IF_ERROR(FaultPoint("meet"));
+  const auto texts = CallWithin<GatheredTexts>(
+      timeout + kGrace, [=] { return Meet(member, mine, timeout); });
+  if (absl::IsAlreadyExists(texts.status())) return texts.status();
+  if (!texts.ok()) {
+    return Annotate(texts.status(),
+                    DescribeSilence(member.store, texts.status()));
+  }
+  std::vector<std::string> all;
+  std::vector<int> missing;
+  for (int r = 0; r < member.size; ++r) {
+    const auto& text = (*texts)[static_cast<size_t>(r)];
+    if (!text.has_value()) missing.push_back(member.NameOf(r));
+    all.push_back(text.value_or(""));
+  }
+  if (missing.empty()) return all;
+  return absl::DeadlineExceededError(
+      absl::StrCat(RankList(missing), " did not come within ",
+                   absl::FormatDuration(absl::FromChrono(timeout)),
+                   DescribeStrangers(member.store)));
+}
 
 using MadeGroup = absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>>;
 

@@ -189,10 +189,6 @@ bool SomebodyFailed(c10d::Store& store) {
   return store.check({kFailures}) || store.check({kGaveUp});
 }
 
-std::string RankList(const std::vector<int>& ranks) {
-  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", SomeOf(ranks));
-}
-
 Failures TellFailure(const GroupMember& member, const std::string& operation,
                      bool asks_job, milliseconds patience,
                      absl::FunctionRef<void()> then) {

@@ -53,9 +53,6 @@ void HearFailure(const GroupMember& member, std::chrono::milliseconds patience);
 // store throws.
 bool SomebodyFailed(c10d::Store& store);
 
-// "rank 3", "ranks 1, 2"; of many the first, and how many more there are.
-std::string RankList(const std::vector<int>& ranks);
-
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_HEALTH_ROLL_CALL_H_

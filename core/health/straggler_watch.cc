@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "core/base/call_within.h"
+#include "core/base/some_of.h"
 #include "core/base/torch_status.h"
-#include "core/health/roll_call.h"
 #include "core/store/server.h"
 #include "core/store/store.h"
 

@@ -54,7 +54,13 @@ struct Launch {
 // Whether `launcher`'s ranks are tasks, of a scheduler or of an MPI: it may
 // bind each to cores of its own, and may start a single one, as a place to work
 // in (`srun --pty bash`).
-bool StartsTasks(absl::string_view launcher);
+inline bool StartsTasks(absl::string_view launcher) {
+  for (const char* other :
+       {"none", "tandem", "torchrun", "environment", "flags"}) {
+    if (launcher == other) return false;
+  }
+  return true;
+}
 
 // Rank arithmetic where nodes are alike. All arguments count processes or
 // nodes; requires 0 <= node_rank and 0 <= local_rank < nproc_per_node.
@@ -64,10 +70,6 @@ inline int WorldSizeOf(int nnodes, int nproc_per_node) {
 inline int RankOf(int node_rank, int nproc_per_node, int local_rank) {
   return node_rank * nproc_per_node + local_rank;
 }
-
-// For a log or an error: "rank 3 of 4 (local rank 1 of 2, node 1 of 2, started
-// by torchrun, store at 10.0.0.1:29500)".
-std::string DescribeLaunch(const Launch& launch);
 
 }  // namespace tandem
 

@@ -116,7 +116,6 @@ class LossFunction {
   // Null: by samples.
   const Weight& weight() const { return weight_; }
   const LossNames& names() const { return names_; }
-  bool takes_any_precision() const { return takes_any_precision_; }
 
  private:
   LossNames names_;

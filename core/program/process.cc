@@ -14,15 +14,24 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <torch/csrc/distributed/c10d/FlightRecorder.hpp>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/device/cpu_quota.h"
 #include "core/program/caching_allocator.h"
-#include "core/program/host_recorder.h"
 
 namespace tandem {
 namespace {
+
+// Turns c10d's flight recorder of the works of its host backends off, unless
+// TORCH_FR_BUFFER_SIZE says how much it is to keep: it takes a stack trace of
+// each work. That of NCCL's works, which reads the same variable, stays as it
+// is. Call before works of c10d's.
+void TurnOffHostRecorder() {
+  if (std::getenv("TORCH_FR_BUFFER_SIZE") != nullptr) return;
+  c10d::getFlightRecorder(c10d::kDefaultFRBackend)->enabled_ = false;
+}
 
 int CoresOfAffinity() {
   cpu_set_t set;

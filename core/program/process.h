@@ -37,8 +37,8 @@ bool IsBoundToCores();
 // every step, and to map, fault and unmap them each time costs several percent
 // of it (docs/performance.md). Has memory of GPUs come from segments that grow,
 // unless PYTORCH_ALLOC_CONF or PYTORCH_CUDA_ALLOC_CONF is set. Turns c10d's
-// flight recorder of the host's works off (core/program/host_recorder.h). Call
-// before any of these is used, and before there are other threads.
+// flight recorder of the host's works off. Call before any of these is used,
+// and before there are other threads.
 void ConfigureProcess(int intra_op_threads);
 
 // LibTorch logs errors alone, or what TORCH_CPP_LOG_LEVEL asks for: c10d warns

@@ -1,24 +1,34 @@
 #include "core/run/run_ranks.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "core/base/call_within.h"
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/elastic/rank_counts.h"
 #include "core/elastic/store_rendezvous.h"
+#include "core/files/atomic_file.h"
 #include "core/flight/signals.h"
 #include "core/instrument/fault_point.h"
 #include "core/launch/flags.h"
+#include "core/launch/launch.h"
 #include "core/launch/launcher.h"
 #include "core/launch/rank_process.h"
 #include "core/launch/resolve_launch.h"
@@ -32,14 +42,80 @@
 #include "core/program/process.h"
 #include "core/replace/job_member.h"
 #include "core/replace/lost_rank.h"
-#include "core/run/attempt_agreement.h"
-#include "core/run/error_file.h"
 #include "core/run/secret_setup.h"
 #include "core/run/setup_failure.h"
 #include "core/store/store.h"
 
 namespace tandem {
 namespace {
+
+// In the form of the newest release: torchrun takes the failure with the lowest
+// timestamp as the root cause, and shows the rest as it is.
+std::string ErrorFileContents(const Launch& launch,
+                              const absl::Status& status) {
+  const std::string message =
+      absl::StrCat(absl::StatusCodeToString(status.code()), ": ",
+                   std::string(status.message()));
+  const nlohmann::json extra = {
+      {"py_callstack", message},
+      {"timestamp", absl::StrCat(absl::ToUnixSeconds(absl::Now()))},
+      {"rank", launch.rank},
+  };
+  const nlohmann::json all = {
+      {"message", {{"message", message}, {"extraInfo", extra}}}};
+  // Bytes of a path in the message need not be UTF-8.
+  return all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+absl::Status WriteWhole(const std::string& path, const std::string& contents) {
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file,
+                          AtomicFile::Create(path));
+  TANDEM_RETURN_IF_ERROR(file->Append(contents));
+  return file->Commit();
+}
+
+// Writes `status` to the file that TORCHELASTIC_ERROR_FILE names, in the form
+// of torch.distributed.elastic.multiprocessing.errors, which torchrun repeats
+// as the job's root cause. Does nothing where the variable is not set, or the
+// file is there: then something below has told more. A file that cannot be
+// written is left out.
+void WriteErrorFile(const Launch& launch, const absl::Status& status) {
+  const std::optional<std::string> path =
+      Environment::OfProcess().Get("TORCHELASTIC_ERROR_FILE");
+  struct stat existing = {};
+  if (!path.has_value() || stat(path->c_str(), &existing) == 0) return;
+  WriteWhole(*path, ErrorFileContents(launch, status)).IgnoreError();
+}
+
+// The attempt that the store has after it was told of `next`.
+std::string RaiseAttempt(c10d::Store& store, int next) {
+  // Beside the attempts' own keys, which have a prefix each.
+  constexpr char kKey[] = "tandem/latest_attempt";
+  const std::string before = next == 1 ? "" : absl::StrCat(next - 1);
+  const std::string after = absl::StrCat(next);
+  return store.compareSet(kKey, before, after);
+}
+
+// The launchers of a job agree on the attempt that comes next
+// (LauncherOptions::next_attempt): `failed` + 1, unless another node has gone
+// further by now: then where it is. `node`: any rank of the node. Takes seconds
+// at most; an error where the job's store does not answer.
+absl::StatusOr<int> AgreeOnAttempt(const Launch& node, int failed) {
+  constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(5);
+  const Rendezvous& where = node.rendezvous;
+  TANDEM_ASSIGN_OR_RETURN(StorePtr store,
+                          ConnectTcpStore(where.host, where.port, kPatience));
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::string latest,
+      CallWithin<std::string>(kPatience, [store, next = failed + 1] {
+        return RaiseAttempt(*store, next);
+      }));
+  int attempt = 0;
+  if (absl::SimpleAtoi(latest, &attempt) && attempt > failed) return attempt;
+  return absl::InternalError(
+      absl::StrCat("the store at ", where.host, ":", where.port, " says '",
+                   latest, "' for the attempt that follows ", failed));
+}
 
 // One line on stderr; the launcher, where there is one, adds the rank.
 int Fail(const RanksProgram& program, const absl::Status& status) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/base/cache_line.h"
 #include "core/base/round_up.h"
 #include "core/base/status_macros.h"
 

@@ -15,6 +15,10 @@
 
 namespace tandem {
 
+// A cache line's size: what lies in different lines can be written by different
+// cores at once without either waiting for the other.
+inline constexpr size_t kCacheLineBytes = 64;  // on x86-64 and most ARM64
+
 template <typename T>
 using PerRank = absl::InlinedVector<T, 16>;
 

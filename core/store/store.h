@@ -46,7 +46,7 @@ absl::StatusOr<StorePtr> ConnectTcpStore(
 // A store in a file that all ranks see, removed when the last rank leaves.
 // `key_prefix` as in Rendezvous. FailedPrecondition when the file is of an
 // earlier job that did not end well (this rank has joined it before), and the
-// errors of MakeStoreFile (core/store/store_file.h).
+// errors of MakeStoreFile (core/store/store.cc).
 absl::StatusOr<StorePtr> OpenFileStore(const std::string& path, int rank,
                                        int world_size,
                                        const std::string& key_prefix,

@@ -1,8 +1,13 @@
 #include "datasets/tokenizers/tokenizer_json.h"
 
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/base/json_error.h"
@@ -12,13 +17,78 @@
 #include "datasets/tokenizers/byte_pair/vocabulary.h"
 #include "datasets/tokenizers/byte_pair_tokenizer.h"
 #include "datasets/tokenizers/end_of_text.h"
-#include "datasets/tokenizers/post_processor.h"
 #include "datasets/tokenizers/read_file.h"
 
 namespace tandem {
 namespace {
 
+// What stands around a text.
+struct PrefixAndSuffix {
+  std::vector<uint32_t> prefix;
+  std::vector<uint32_t> suffix;
+};
+
 using Json = nlohmann::json;
+
+absl::Status RefusePostProcessor(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("its post_processor ", what));
+}
+
+// The numbers of a special token that a template names.
+absl::Status AppendToken(const Json& names, const Json& part,
+                         std::vector<uint32_t>* tokens) {
+  const std::string name = TextIn(FieldOf(part, "SpecialToken"), "id");
+  const Json& numbers = FieldOf(FieldOf(names, name.c_str()), "ids");
+  if (name.empty() || !numbers.is_array()) {
+    return RefusePostProcessor(absl::StrCat("names the token '", name,
+                                            "', whose ids it does not say"));
+  }
+  for (const Json& number : numbers) {
+    if (!number.is_number_unsigned() || number.get<uint64_t>() >= kMostTokens) {
+      return RefusePostProcessor(
+          absl::StrCat("says ids of '", name, "' that are none"));
+    }
+    tokens->push_back(number.get<uint32_t>());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTemplate(const Json& json, PrefixAndSuffix* around) {
+  bool text = false;
+  for (const Json& part : FieldOf(json, "single")) {
+    if (!FieldOf(part, "Sequence").is_null()) {
+      if (text) return RefusePostProcessor("has the text twice");
+      text = true;
+      continue;
+    }
+    TANDEM_RETURN_IF_ERROR(
+        AppendToken(FieldOf(json, "special_tokens"), part,
+                    text ? &around->suffix : &around->prefix));
+  }
+  return text ? absl::OkStatus()
+              : RefusePostProcessor("has no place for the text");
+}
+
+// The "post_processor": none, ByteLevel (nothing), TemplateProcessing's
+// "single", and a Sequence of them. InvalidArgument for any other.
+absl::StatusOr<PrefixAndSuffix> ReadPostProcessor(const Json& json) {
+  const bool sequence = TextIn(json, "type") == "Sequence";
+  const Json& list = sequence ? FieldOf(json, "processors") : json;
+  PrefixAndSuffix around;
+  int templates = 0;
+  for (const Json& part : sequence ? list : Json::array({json})) {
+    const std::string type = TextIn(part, "type");
+    if (part.is_null() || type == "ByteLevel") continue;
+    if (type != "TemplateProcessing" || ++templates > 1) {
+      return RefusePostProcessor(
+          absl::StrCat("is ", type,
+                       "; expected ByteLevel and at most one "
+                       "TemplateProcessing"));
+    }
+    TANDEM_RETURN_IF_ERROR(ReadTemplate(part, &around));
+  }
+  return around;
+}
 
 absl::Status Refuse(const std::string& what) {
   return absl::InvalidArgumentError(what);

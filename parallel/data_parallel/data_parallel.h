@@ -22,6 +22,7 @@
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/named_tensors.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/device.h"
@@ -143,6 +144,36 @@ absl::StatusOr<std::unique_ptr<DataParallel<Module>>> MakeDataParallel(
     const typename DataParallel<Module>::Factory& factory = nullptr) {
   return DataParallel<Module>::Create(std::move(module), options, factory);
 }
+
+// torch.nn.parallel.data_parallel, for a module that is called once:
+// DataParallel::Create, and its Forward, with replicas of its own. The output's
+// graph keeps what it needs of the replicas.
+template <typename Module, typename... Args>
+auto RunDataParallel(Module module, const DataParallelOptions& options,
+                     Args&&... args)
+    -> decltype(std::declval<DataParallel<Module>&>().Forward(
+        std::forward<Args>(args)...)) {
+  TANDEM_ASSIGN_OR_RETURN(const auto parallel,
+                          MakeDataParallel(std::move(module), options));
+  return parallel->Forward(std::forward<Args>(args)...);
+}
+
+// DataParallel as a module: what DistributedDataParallel takes where each rank
+// has several devices with a replica each (the DDP tutorial's demo_basic).
+template <typename Module>
+struct ModuleTraits<std::shared_ptr<DataParallel<Module>>> {
+  using Wrapped = std::shared_ptr<DataParallel<Module>>;
+  static NamedTensors Parameters(const Wrapped& wrapped) {
+    return ModuleTraits<Module>::Parameters(wrapped->module());
+  }
+  static NamedTensors Buffers(const Wrapped& wrapped) {
+    return ModuleTraits<Module>::Buffers(wrapped->module());
+  }
+  template <typename... Args>
+  static auto Call(Wrapped& wrapped, Args&&... args) {
+    return wrapped->Forward(std::forward<Args>(args)...);
+  }
+};
 
 }  // namespace tandem
 

@@ -5,27 +5,96 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <torch/nn/module.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/model/layer.h"
 #include "core/model/module_traits.h"
+#include "core/random/default_generator.h"
 #include "parallel/data_parallel/module_tensors.h"
-#include "parallel/data_parallel/replica_traits.h"
 #include "parallel/data_parallel/replicated_tensors.h"
 #include "parallel/data_parallel/tensor_visitor.h"
 
 namespace tandem {
+
+using SubModules = std::vector<std::shared_ptr<torch::nn::Module>>;
+
+// How a model of any kind is copied for another device, and which modules it
+// has: for what behaves like a pointer to a torch::nn::Module.
+template <typename Module>
+struct ReplicaTraits {
+  // By torch::nn::Module::clone, which draws initial values that nobody sees:
+  // the caller's generators are left alone.
+  static absl::StatusOr<Module> Clone(const Module& module,
+                                      c10::Device device) {
+    using Net = std::remove_const_t<std::remove_reference_t<decltype(*module)>>;
+    const DefaultGeneratorScope draws(/*seed=*/0);
+    absl::StatusOr<std::shared_ptr<torch::nn::Module>> copy =
+        CatchTorchOr([&] { return module->clone(device); });
+    if (copy.ok()) {
+      auto net = std::dynamic_pointer_cast<Net>(*std::move(copy));
+      if (net != nullptr) return Module(std::move(net));
+      copy = absl::InvalidArgumentError("clone() gave another type of module");
+    }
+    return absl::Status(
+        copy.status().code(),
+        absl::StrCat(
+            "module ", module->name(), " cannot be copied to ", device.str(),
+            ": ", copy.status().message(),
+            "; or give DataParallel a factory, which makes a module of "
+            "the same parameters and buffers for a device"));
+  }
+
+  static SubModules Modules(const Module& module) { return module->modules(); }
+};
+
+template <>
+struct ReplicaTraits<LayerList> {
+  static absl::StatusOr<LayerList> Clone(const LayerList& /*layers*/,
+                                         c10::Device /*device*/) {
+    return absl::InvalidArgumentError(
+        "a list of layers cannot be copied: give DataParallel a factory, which "
+        "makes the same layers again (MakeLayers of the same specs)");
+  }
+
+  static SubModules Modules(const LayerList& layers) {
+    SubModules all;
+    for (const Layer& layer : layers) {
+      if (layer.module == nullptr) continue;
+      for (auto& each : layer.module->modules()) all.push_back(std::move(each));
+    }
+    return all;
+  }
+};
+
+// Puts `replica` into the modes of `module`: training or evaluation, of each
+// module within. Parents come before their children. Gives whether it was in
+// others.
+inline bool FollowMode(const SubModules& module, const SubModules& replica) {
+  bool differed = false;
+  for (size_t i = 0; i < module.size(); ++i) {
+    const bool training = module[i]->is_training();
+    if (replica[i]->is_training() == training) continue;
+    replica[i]->train(training);
+    differed = true;
+  }
+  return differed;
+}
 
 // Calls a module with copies of the arguments in which other tensors stand.
 // LibTorch's exceptions become a Status.

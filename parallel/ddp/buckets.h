@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "parallel/ddp/bucket_options.h"
+#include "parallel/ddp/reducer_options.h"
 #include "parallel/optim/flat_buffer.h"
 
 namespace tandem {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "parallel/ddp/options.h"
-#include "parallel/ddp/reducer_times.h"
+#include "parallel/ddp/reducer_moments.h"
 #include "parallel/optim/flat_buffer_list.h"
 
 namespace tandem {

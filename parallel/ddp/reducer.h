@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,13 +18,26 @@
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/bucket_reduction.h"
 #include "parallel/ddp/buckets.h"
-#include "parallel/ddp/parameter_place.h"
 #include "parallel/ddp/ready_marks.h"
 #include "parallel/ddp/reducer_moments.h"
 #include "parallel/ddp/reducer_options.h"
 #include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
+
+// Where the reducer finds a parameter and its gradient.
+struct ParameterPlace {
+  FlatBuffer* buffer = nullptr;  // null: not trained
+  size_t id = 0;                 // FlatSlot's
+  bool delayed = false;
+  size_t bucket = 0;
+  bool dead = false;  // known to be used on no rank
+
+  // Of a parameter that is trained; buckets may be rebuilt between two calls.
+  size_t index() const { return buffer->index_of(id); }
+  const FlatSlot& slot() const { return buffer->slots()[index()]; }
+  bool has_gradient() const { return buffer->has_gradient(index()); }
+};
 
 // The Reducer of PyTorch's DistributedDataParallel (Li et al.,
 // arXiv:2006.15704) over flat buffers: a bucket is a slice, nothing is copied.

@@ -1,17 +1,32 @@
-// Reducer moments: reducer times before the devices have come there.
+// Reducer times: when a backward computed, and when its gradients travelled;
+// and moments, which are times before the devices have come there.
 
 #ifndef TANDEM_PARALLEL_DDP_REDUCER_MOMENTS_H_
 #define TANDEM_PARALLEL_DDP_REDUCER_MOMENTS_H_
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
 #include "core/comm/pending_collective.h"
 #include "core/device/device_moment.h"
-#include "parallel/ddp/reducer_times.h"
 
 namespace tandem {
 
+// When the parts of the last averaged backward happened.
+struct ReducerTimes {
+  using Clock = std::chrono::steady_clock;
+  struct Span {
+    Clock::time_point started;
+    Clock::time_point ended;
+  };
+  Clock::time_point began;
+  Clock::time_point gradients_ready;  // all of them: backward has ended
+  Clock::time_point ended;            // and all are averaged
+  std::vector<Span> buckets;
+};
+
+// The same, as devices will tell it.
 struct ReducerMoments {
   struct Bucket {
     DeviceMoment started;

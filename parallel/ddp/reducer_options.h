@@ -7,9 +7,15 @@
 #include <functional>
 #include <vector>
 
-#include "parallel/ddp/bucket_options.h"
-
 namespace tandem {
+
+// How many gradients travel together. A bucket is full when it holds its limit
+// in bytes, or more. The limits are those of the first bucket of a buffer, of
+// the second, ...; the last one serves all further ones.
+struct BucketOptions {
+  // PyTorch's: 1 MiB, so that the first all-reduce starts early, then 25 MiB.
+  std::vector<int64_t> limits = {1 << 20, 25 << 20};
+};
 
 class FlatBuffer;
 

@@ -16,7 +16,6 @@
 #include "absl/strings/string_view.h"
 #include "core/base/named_tensors.h"
 #include "parallel/comm_hooks/communication_hook.h"
-#include "parallel/ddp/no_sync_guard.h"
 #include "parallel/ddp/options.h"
 #include "parallel/ddp/step_times.h"
 #include "parallel/join/join_hook.h"
@@ -34,6 +33,21 @@ namespace tandem {
 class Communicator;
 class Reducer;
 struct DdpLoggingData;
+
+// Guard of torch's no_sync(): while it lives, backward gathers gradients and
+// averages nothing. It counts when backward begins, so it may be made around
+// forward and backward or around backward alone. Movable.
+class NoSyncGuard {
+ public:
+  explicit NoSyncGuard(std::shared_ptr<Reducer> reducer);
+  ~NoSyncGuard();
+  NoSyncGuard(NoSyncGuard&&) = default;
+  NoSyncGuard& operator=(NoSyncGuard&&) = delete;
+
+ private:
+  std::shared_ptr<Reducer> reducer_;
+  bool before_ = true;
+};
 
 // Parameters and buffers of one replica, and the reducer that keeps it alike to
 // those of the other ranks. See DistributedDataParallel.

@@ -1,13 +1,20 @@
 #include "parallel/profile/layer_memory.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
+#include <c10/core/Storage.h>
 #include <c10/core/TensorImpl.h>
+#include <glog/logging.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
@@ -15,10 +22,102 @@
 #include "core/model/last_pops.h"
 #include "core/model/layer_list.h"
 #include "core/precision/low_precision_copy.h"
-#include "parallel/profile/storage_watch.h"
 
 namespace tandem {
 namespace {
+
+// How much of the memory that operators make lives on, and who made it: what a
+// layer's forward keeps for its backward, on any device and with any allocator.
+// While it lives, it sees every operator's outputs on the calling thread (by
+// LibTorch's RecordFunction); it keeps none of them alive. One a thread. Used
+// by the thread that made it.
+class StorageWatch {
+ public:
+  StorageWatch();
+  ~StorageWatch();
+  StorageWatch(const StorageWatch&) = delete;
+  StorageWatch& operator=(const StorageWatch&) = delete;
+
+  // A tensor that is there anyway, or is meant to stay: neither it nor views of
+  // it are counted, whoever made them.
+  void Ignore(const at::Tensor& tensor);
+
+  // What is made from now on is `maker`'s, 0 or more. Before the first call
+  // nothing is counted.
+  void SetMaker(int maker) { maker_ = maker; }
+
+  // The bytes of each maker's storages that something still holds. A storage
+  // that several tensors share counts once, for who made it first.
+  std::vector<int64_t> AliveBytes(int makers) const;
+
+ private:
+  struct Seen {
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    int maker;
+  };
+
+  static void OnEnd(const at::RecordFunction& function,
+                    at::ObserverContext* context);
+  void See(const at::Tensor& tensor, int maker);
+
+  int maker_ = -1;
+  // The address of a storage stays its own while it is watched.
+  std::map<const c10::StorageImpl*, Seen> seen_;
+  at::CallbackHandle handle_;
+};
+
+thread_local StorageWatch* current = nullptr;
+
+StorageWatch::StorageWatch() {
+  CHECK(current == nullptr) << "this thread has a StorageWatch already";
+  current = this;
+  handle_ = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(nullptr, &StorageWatch::OnEnd)
+          .needsOutputs(true)
+          .scopes({at::RecordScope::FUNCTION}));
+}
+
+StorageWatch::~StorageWatch() {
+  at::removeCallback(handle_);
+  current = nullptr;
+}
+
+void StorageWatch::OnEnd(const at::RecordFunction& function,
+                         at::ObserverContext* /*context*/) {
+  if (current == nullptr) return;
+  for (const c10::IValue& output : function.outputs()) {
+    if (output.isTensor()) {
+      current->See(output.toTensor(), current->maker_);
+    } else if (output.isTensorList()) {
+      for (const at::Tensor& each : output.toTensorVector()) {
+        current->See(each, current->maker_);
+      }
+    }
+  }
+}
+
+void StorageWatch::Ignore(const at::Tensor& tensor) {
+  See(tensor, -1);
+  if (!tensor.defined() || !tensor.has_storage()) return;
+  seen_.at(tensor.storage().unsafeGetStorageImpl()).maker = -1;
+}
+
+void StorageWatch::See(const at::Tensor& tensor, int maker) {
+  if (!tensor.defined() || !tensor.has_storage()) return;
+  const c10::Storage& storage = tensor.storage();
+  seen_.try_emplace(storage.unsafeGetStorageImpl(),
+                    Seen{storage.getWeakStorageImpl(), maker});
+}
+
+std::vector<int64_t> StorageWatch::AliveBytes(int makers) const {
+  std::vector<int64_t> bytes(static_cast<size_t>(makers), 0);
+  for (const auto& [address, seen] : seen_) {
+    if (seen.maker < 0 || seen.maker >= makers) continue;
+    const auto alive = seen.storage.lock();
+    if (alive) bytes[seen.maker] += static_cast<int64_t>(alive->nbytes());
+  }
+  return bytes;
+}
 
 int64_t BytesOf(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;

@@ -1,21 +1,9 @@
 #include "parallel/profile/model_profile.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 
 namespace tandem {
-namespace {
-
-double TimeOf(const ModelProfile& profile) {
-  double sum = 0;
-  for (const LayerProfile& layer : profile.layers) {
-    sum += layer.forward + layer.backward_input + layer.backward_weight;
-  }
-  return sum;
-}
-
-}  // namespace
 
 std::vector<int64_t> EvaluationBytes(const ModelProfile& profile) {
   std::vector<int64_t> bytes;
@@ -58,12 +46,6 @@ std::vector<StageCost> StageCostsOf(const ModelProfile& profile,
     }
   }
   return stages;
-}
-
-double FixedPart(const ModelProfile& whole, const ModelProfile& half) {
-  const double time = TimeOf(whole);
-  if (time <= 0) return 0;
-  return std::clamp((2 * TimeOf(half) - time) / time, 0.0, 1.0);
 }
 
 }  // namespace tandem

@@ -58,12 +58,6 @@ std::vector<LayerCost> CostsOf(const ModelProfile& profile);
 std::vector<StageCost> StageCostsOf(const ModelProfile& profile,
                                     const Cuts& cuts);
 
-// The part of the layers' time that does not shrink with the microbatch, 0 to
-// 1, of the first: for AdviceLimits. `half` is a profile of the same layers
-// with half as many samples; time is taken for a constant plus a multiple of
-// them.
-double FixedPart(const ModelProfile& whole, const ModelProfile& half);
-
 }  // namespace tandem
 
 #endif  // TANDEM_PARALLEL_PROFILE_MODEL_PROFILE_H_

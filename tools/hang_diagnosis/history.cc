@@ -54,14 +54,6 @@ const std::string& JobHistory::GroupIdOf(int rank,
   return dumps_.at(rank).groups.at(static_cast<size_t>(entry.group)).id;
 }
 
-std::vector<int> JobHistory::SilentRanks() const {
-  std::vector<int> silent;
-  for (int rank = 0; rank < world_size_; ++rank) {
-    if (dumps_.count(rank) == 0) silent.push_back(rank);
-  }
-  return silent;
-}
-
 const FlightEntry* JobHistory::CounterpartOf(int of, const FlightEntry& entry,
                                              int rank) const {
   const auto dump = dumps_.find(rank);

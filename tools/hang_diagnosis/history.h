@@ -35,8 +35,6 @@ class JobHistory {
   const std::map<std::string, GroupHistory>& groups() const { return groups_; }
   // Of an entry of that rank's dump, which is no action.
   const std::string& GroupIdOf(int rank, const FlightEntry& entry) const;
-  // Ranks without a dump, in order.
-  std::vector<int> SilentRanks() const;
 
   // What rank `rank` has as its part of `entry` of rank `of`: its collective of
   // that number, or the other end of the message. Null: nothing, or it is not

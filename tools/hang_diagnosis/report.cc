@@ -5,17 +5,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "core/base/some_of.h"
 
 namespace tandem {
 namespace {
 
 using Fault = Verdict::Fault;
 
-std::string RankList(const std::vector<int>& ranks) {
-  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
-                      absl::StrJoin(ranks, ", "));
+std::string AllRanks(const std::vector<int>& ranks) {
+  return RankList(ranks, ranks.size());
 }
 
 std::string Capitalised(std::string text) {
@@ -59,7 +58,7 @@ std::string Clause(const Verdict& verdict, const std::string& operation,
     case Fault::kOtherShape:
     case Fault::kOtherOrder:
       return absl::StrCat(it, " started ", instead, ", where ",
-                          RankList(verdict.waiting), " started ", operation);
+                          AllRanks(verdict.waiting), " started ", operation);
     case Fault::kOtherGroup:
       return absl::StrCat(it, one ? " waits in " : " wait in ", instead,
                           ", and not in ", operation);
@@ -75,7 +74,7 @@ std::string WaitingClause(const Verdict& verdict) {
   const double seconds =
       1e-9 * static_cast<double>(verdict.until_ns - verdict.since_ns);
   std::string clause =
-      absl::StrCat(" ", Capitalised(RankList(verdict.waiting)),
+      absl::StrCat(" ", Capitalised(AllRanks(verdict.waiting)),
                    verdict.waiting.size() == 1 ? " waits" : " wait", ", ");
   absl::StrAppendFormat(&clause, "since %s (%.1f s before the dump).",
                         TimeOf(verdict.since_ns), seconds);
@@ -157,7 +156,7 @@ std::string Sentence(const Verdict& verdict) {
       verdict.instead.has_value()
           ? InGroup(verdict.instead->ToString(), verdict.instead_group)
           : "";
-  return absl::StrCat(Capitalised(RankList(verdict.culprits)),
+  return absl::StrCat(Capitalised(AllRanks(verdict.culprits)),
                       verdict.culprits.size() == 1 ? " is" : " are",
                       " at fault (", NameOf(verdict.fault),
                       "): ", Clause(verdict, operation, instead), ".",

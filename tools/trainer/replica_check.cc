@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "core/base/host_values.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/digest/crc32.h"
 
@@ -37,8 +38,7 @@ const std::vector<int>* Majority(const Camps& camps, size_t ranks) {
 }
 
 std::string Named(const std::vector<int>& ranks) {
-  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
-                      absl::StrJoin(ranks, ", "));
+  return RankList(ranks, ranks.size());
 }
 
 // "w, and 2 more parameters": what differs between two fingerprints.

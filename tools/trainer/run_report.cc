@@ -26,8 +26,10 @@
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
-
 namespace {
+
+// Steps that HostWaitMeter leaves out.
+constexpr int64_t kFirstSteps = 3;
 
 // What the host may be ahead of devices: batches that it keeps.
 constexpr size_t kMostPendingSteps = 16;
@@ -75,6 +77,24 @@ absl::Status CheckSomeCounted(const Job& job, const SummaryReport& summary) {
 }
 
 }  // namespace
+
+void HostWaitMeter::BeginStep() { before_ = sim::CountedHostWaits(); }
+
+void HostWaitMeter::EndStep() {
+  if (++begun_ <= kFirstSteps) return;
+  ++steps_;
+  for (const auto& [what, count] : sim::HostWaitsSince(before_)) {
+    all_[what] += count;
+  }
+}
+
+std::map<std::string, double> HostWaitMeter::waits() const {
+  std::map<std::string, double> waits;
+  for (const auto& [what, count] : all_) {
+    waits[what] = static_cast<double>(count) / static_cast<double>(steps_);
+  }
+  return waits;
+}
 
 absl::StatusOr<RunReport> RunReport::Start(const Job& job, Report& report) {
   if (job.takes_over()) return RunReport(job, report);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,15 +14,35 @@
 #include "absl/status/statusor.h"
 #include "core/device/device_moment.h"
 #include "core/model/batch.h"
+#include "core/sim/streams/host_waits.h"
 #include "parallel/strategy/step_score.h"
 #include "tools/trainer/checkpoints/save_times.h"
-#include "tools/trainer/host_wait_meter.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/report/evaluation_report.h"
 #include "tools/trainer/report/report.h"
 #include "tools/trainer/step_meter.h"
 
 namespace tandem {
+
+// Counts how often the host waits for asynchronous simulated devices within
+// this process's training steps. Not thread-safe.
+class HostWaitMeter {
+ public:
+  void BeginStep();
+  // When the step has been submitted.
+  void EndStep();
+
+  int64_t steps() const { return steps_; }
+  // By what they were for, a step; but for the first steps, in which there is
+  // more to wait for (buckets are put in order). Empty: there were none.
+  std::map<std::string, double> waits() const;
+
+ private:
+  int64_t begun_ = 0;
+  int64_t steps_ = 0;
+  sim::HostWaits before_;
+  sim::HostWaits all_;
+};
 
 // Epochs and steps are counted from 0 here, and from 1 in what is shown. Not
 // thread-safe.

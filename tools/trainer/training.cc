@@ -7,12 +7,16 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
+#include "core/files/atomic_file.h"
 #include "core/flight/recorder.h"
 #include "core/instrument/fault_point.h"
+#include "core/instrument/trace.h"
 #include "core/program/interrupt.h"
 #include "tools/trainer/checkpoints/position.h"
 #include "tools/trainer/checkpoints/resume.h"
@@ -23,12 +27,30 @@
 #include "tools/trainer/replica_check.h"
 #include "tools/trainer/settings/options.h"
 #include "tools/trainer/starting_point.h"
-#include "tools/trainer/step_trace.h"
 #include "tools/trainer/stop_agreement.h"
 #include "tools/trainer/training_set.h"
 
 namespace tandem {
 namespace {
+
+// Starts the trace of this process if `step`, from 1, is the one of
+// --trace_step and --trace_file names a file. Says whether it did.
+bool StartStepTrace(const TrainOptions& options, int64_t step) {
+  const bool traced = !options.trace_file.empty() && step == options.trace_step;
+  if (traced) Trace::OfProcess().Start();
+  return traced;
+}
+
+// Ends the trace of this process, and writes those of all ranks to `path` (on
+// rank 0), for Perfetto or chrome://tracing. Collective.
+absl::Status WriteStepTrace(const std::string& path, Communicator& world) {
+  const std::string mine = TraceToJson(Trace::OfProcess().Stop(), world.rank());
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                          world.AllGatherString(mine));
+  if (world.rank() != 0) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const std::string joined, JoinTraces(all));
+  return WriteOutputFile(path, joined);
+}
 
 // A job that trains.
 struct Training {

@@ -1,21 +1,70 @@
 #include "core/sim/operators/register_operators.h"
 
+#include <ATen/core/boxing/OperatorKernel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <unordered_map>
 
 #include "absl/strings/match.h"
-#include "core/sim/operators/boxed_kernel.h"
+#include "core/sim/calls/operator_traits.h"
+#include "core/sim/calls/queued_call.h"
+#include "core/sim/imagined/imagined_call.h"
+#include "core/sim/imagined/imagined_memory.h"
 #include "core/sim/operators/libraries.h"
+#include "core/sim/streams/streams.h"
 
 namespace tandem {
 namespace sim {
 namespace {
 
 using c10::DispatchKey;
+
+// Looked at once, and kept: what is queued needs it.
+const OperatorTraits& TraitsOf(const c10::OperatorHandle& op) {
+  static auto* mutex = new std::mutex;
+  static auto* all =
+      new std::unordered_map<c10::OperatorName,
+                             std::unique_ptr<const OperatorTraits>>;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  std::unique_ptr<const OperatorTraits>& traits = (*all)[op.operator_name()];
+  if (traits == nullptr) traits = std::make_unique<OperatorTraits>(op);
+  return *traits;
+}
+
+void Call(const c10::OperatorHandle& op, const OperatorTraits& traits,
+          torch::jit::Stack* stack) {
+  if (MemoryIsImagined()) return CallImagined(op, traits, stack);
+  if (IsAsynchronous()) return CallQueued(op, traits, stack);
+  CallNow(op, traits, stack);
+}
+
+// Any operator on simulated devices: checks that the arguments are on one
+// device (as CUDA's kernels do; CPU scalars and, for indexing, CPU indices may
+// stand beside them), calls the CPU kernel on the same memory, and gives its
+// results to the device.
+class BoxedKernel final : public c10::OperatorKernel {
+ public:
+  // For one operator.
+  explicit BoxedKernel(const c10::OperatorHandle& op)
+      : traits_(std::make_unique<OperatorTraits>(op)) {}
+  // For any: looks at the operator in each call. It may be one that was not
+  // there when devices were made (core/fused's).
+  BoxedKernel() = default;
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
+                  torch::jit::Stack* stack) {
+    Call(op, traits_ == nullptr ? TraitsOf(op) : *traits_, stack);
+  }
+
+ private:
+  std::unique_ptr<const OperatorTraits> traits_;
+};
 
 // Operators that choose by the device's type what they call, and would not
 // know this one: their CPU choice is taken whole.

@@ -1,10 +1,16 @@
-// Operators that running a CPU kernel on the same memory would get wrong.
+// Operators that simulated devices do not take from the CPU as they are: those
+// that its kernel would get wrong on the same memory; those that autocast
+// casts, as on CUDA; and those of tensors that there are none of.
 
 #include <ATen/Functions.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/boxing/OperatorKernel.h>
+#include <ATen/core/stack.h>
 #include <ATen/native/transformers/attention.h>
 #include <c10/core/Allocator.h>
 #include <torch/library.h>
+
+#include <memory>
 
 #include "core/sim/calls/call_aliases.h"
 #include "core/sim/operators/libraries.h"
@@ -87,6 +93,46 @@ int64_t ChooseAttention(const at::Tensor& query, const at::Tensor& key,
                                enable_gqa);
 }
 
+// Kinds of tensors that there are none of: what would make one or take one says
+// so.
+class Refusal final : public c10::OperatorKernel {
+ public:
+  explicit Refusal(const char* kind) : kind_(kind) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
+                  torch::jit::Stack* /*stack*/) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        false, "simulated devices have dense tensors alone, not ", kind_,
+        " ones (", op.schema().name(), "); use the CPU for it");
+  }
+
+ private:
+  const char* const kind_;
+};
+
+torch::CppFunction NewRefusal(const char* kind) {
+  return torch::CppFunction::makeFromBoxedFunctor(
+      std::make_unique<Refusal>(kind));
+}
+
+// What autocast casts: CUDA's lists.
+#define TANDEM_LOWER_PRECISION(...) \
+  KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
+#define TANDEM_FP32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
+#define TANDEM_SET_DTYPE(...) \
+  KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
+#define TANDEM_PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
+
+void RegisterCasts(torch::Library& m) {
+  using namespace at;  // LibTorch's lists name its types without one
+  AT_FORALL_LOWER_PRECISION_FP(TANDEM_LOWER_PRECISION)
+  AT_FORALL_FP32(TANDEM_FP32)
+  AT_FORALL_FP32_SET_OPT_DTYPE(TANDEM_SET_DTYPE)
+  AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(
+      KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
+  AT_FORALL_PROMOTE(TANDEM_PROMOTE)
+}
+
 }  // namespace
 
 void RegisterSpecialOperators() {
@@ -101,6 +147,31 @@ void RegisterSpecialOperators() {
   with_gradients.impl("dropout", &Dropout);
   at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(
       &ChooseAttention);
+}
+
+void RegisterRefusals() {
+  const auto refuse = [](DispatchKey key, const char* kind) {
+    NewLibrary("_", key).fallback(NewRefusal(kind));
+  };
+  refuse(DispatchKey::SparsePrivateUse1, "sparse");
+  refuse(DispatchKey::SparseCsrPrivateUse1, "sparse");
+  refuse(DispatchKey::QuantizedPrivateUse1, "quantized");
+  refuse(DispatchKey::NestedTensorPrivateUse1, "nested");
+  // These make such a tensor of dense ones, on any device.
+  for (const DispatchKey key :
+       {DispatchKey::PrivateUse1, DispatchKey::AutogradPrivateUse1,
+        DispatchKey::SparseCsrPrivateUse1}) {
+    torch::Library& library = NewLibrary("aten", key);
+    library.impl("_sparse_compressed_tensor_unsafe", NewRefusal("sparse"));
+    library.impl("_nested_tensor_from_tensor_list", NewRefusal("nested"));
+    library.impl("_nested_view_from_buffer", NewRefusal("nested"));
+  }
+}
+
+void RegisterAutocast() {
+  constexpr DispatchKey kAutocast = DispatchKey::AutocastPrivateUse1;
+  NewLibrary("_", kAutocast).fallback(torch::CppFunction::makeFallthrough());
+  RegisterCasts(NewLibrary("aten", kAutocast));
 }
 
 }  // namespace sim

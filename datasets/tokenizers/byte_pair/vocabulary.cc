@@ -1,18 +1,73 @@
 #include "datasets/tokenizers/byte_pair/vocabulary.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
-#include "datasets/tokenizers/byte_pair/byte_alphabet.h"
 #include "datasets/tokenizers/byte_pair/utf8.h"
 
 namespace tandem {
 namespace {
+
+// GPT-2's alphabet for bytes: how files of byte-level vocabularies write them.
+// Beyond the last character that stands for one:
+constexpr uint32_t kEnd = 0x100 + 68;
+
+bool CanBeSeen(uint32_t byte) {
+  return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte != 0xAD);
+}
+
+struct Alphabet {
+  std::array<uint32_t, 256> characters = {};
+  std::array<int, kEnd> bytes = {};  // -1: no byte's
+
+  Alphabet() {
+    bytes.fill(-1);
+    uint32_t next = 0x100;
+    for (uint32_t byte = 0; byte < 256; ++byte) {
+      characters[byte] = CanBeSeen(byte) ? byte : next++;
+      bytes[characters[byte]] = static_cast<int>(byte);
+    }
+  }
+};
+
+const Alphabet& TheAlphabet() {
+  static const auto* const alphabet = new Alphabet;
+  return *alphabet;
+}
+
+// The character that stands for a byte, in UTF-8: the byte's own in Latin-1
+// where that can be seen (! to ~, inverted exclamation mark to y with
+// diaeresis, without the soft hyphen), else U+0100 and on, in the order of the
+// bytes: a space is U+0120. GPT-2's bytes_to_unicode().
+std::string ByteCharacter(uint8_t byte) {
+  std::string character;
+  AppendUtf8(TheAlphabet().characters[byte], &character);
+  return character;
+}
+
+// The bytes that a word of that alphabet stands for. Nothing for a word with
+// any other character.
+std::optional<std::string> BytesOfWord(absl::string_view word) {
+  std::string bytes;
+  while (!word.empty()) {
+    const Utf8Character character = FirstCharacter(word);
+    if (!character.valid || character.code >= kEnd) return std::nullopt;
+    const int byte = TheAlphabet().bytes[character.code];
+    if (byte < 0) return std::nullopt;
+    bytes.push_back(static_cast<char>(byte));
+    word.remove_prefix(character.bytes);
+  }
+  return bytes;
+}
 
 // Keys lie in words that stay where they are.
 using Numbers = absl::flat_hash_map<absl::string_view, uint32_t>;

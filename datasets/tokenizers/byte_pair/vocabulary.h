@@ -35,11 +35,12 @@ using WordPairs = std::vector<std::pair<std::string, std::string>>;
 // else.
 absl::StatusOr<WordsAndNumbers> ReadWordsAndNumbers(const nlohmann::json& json);
 
-// From words in GPT-2's alphabet (byte_alphabet.h), those of other characters
-// as they are, and from merges of two words. InvalidArgument for numbers below
-// zero or too large, for merges of words that the vocabulary does not have, and
-// for a byte of ASCII without a token. Others may have none, as in vocabularies
-// that were learnt from texts alone: no text in UTF-8 has C0, for one.
+// From words in GPT-2's alphabet (its bytes_to_unicode), those of other
+// characters as they are, and from merges of two words. InvalidArgument for
+// numbers below zero or too large, for merges of words that the vocabulary does
+// not have, and for a byte of ASCII without a token. Others may have none, as
+// in vocabularies that were learnt from texts alone: no text in UTF-8 has C0,
+// for one.
 absl::StatusOr<Vocabulary> MakeVocabulary(const WordsAndNumbers& words,
                                           const WordPairs& merges);
 

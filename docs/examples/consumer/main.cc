@@ -85,8 +85,8 @@ absl::Status Train(const std::string& store_path, int rank) {
       tandem::MakeLayers(tandem::Mlp({784, 3, 64, data->classes()}), kSeed);
   TANDEM_ASSIGN_OR_RETURN(
       auto strategy,
-      tandem::Replicated::Create(model, tandem::CrossEntropy,
-                                 tandem::ReplicatedOptions(), *communicator));
+      tandem::MakeReplicated(model, tandem::CrossEntropy,
+                             tandem::ReplicatedOptions(), *communicator));
   for (int epoch = 0; epoch < 3; ++epoch) {
     sampler->set_epoch(epoch);
     TANDEM_ASSIGN_OR_RETURN(tandem::Score score,

@@ -24,5 +24,12 @@ TEST(SomeOf, OfManyTheFirstAndACount) {
   EXPECT_EQ(SomeOf(names, 1, "; "), "a; and 2 more");
 }
 
+TEST(RankList, OfManyRanksSomeAreNamed) {
+  EXPECT_EQ(RankList({3}), "rank 3");
+  EXPECT_EQ(RankList({3, 5}), "ranks 3, 5");
+  EXPECT_EQ(RankList({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}),
+            "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
+}
+
 }  // namespace
 }  // namespace tandem::some_of_test

@@ -24,13 +24,6 @@ TEST(RollCallTest, NobodyIsAwaitedWhenAllHaveGivenUp) {
   EXPECT_EQ(FailureInJob(zero), "rank 1 gave up: disk full");
 }
 
-TEST(RollCallTest, OfManyRanksSomeAreNamed) {
-  EXPECT_EQ(RankList({3}), "rank 3");
-  EXPECT_EQ(RankList({3, 5}), "ranks 3, 5");
-  EXPECT_EQ(RankList({0, 1, 2, 3, 4, 5, 6, 7, 8, 9}),
-            "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
-}
-
 // Of ten that failed in one operation eight are described.
 TEST(RollCallTest, OfManyFailuresSomeAreDescribed) {
   constexpr int kRanks = 11;

@@ -291,18 +291,6 @@ TEST(Partition, ByProfileKnowsTiedWeights) {
               ElementsAre());
 }
 
-TEST(ModelProfile, TellsWhatDoesNotShrink) {
-  ModelProfile whole;
-  ModelProfile half;
-  whole.layers = {Costs("a", 5, true, 0, 0, 0), Costs("b", 3, true, 0, 0, 0)};
-  half.layers = {Costs("a", 3, true, 0, 0, 0), Costs("b", 2, true, 0, 0, 0)};
-  // 2 of 8 ms are there in both.
-  EXPECT_NEAR(FixedPart(whole, half), 0.25, 1e-9);
-  EXPECT_EQ(FixedPart(whole, whole), 1);
-  EXPECT_EQ(FixedPart(whole, ModelProfile()), 0);
-  EXPECT_EQ(FixedPart(ModelProfile(), half), 0);
-}
-
 TEST(PartitionTable, OfAProfile) {
   PipelineDevices devices;
   const auto table = PartitionTable(Model(), {2}, TwoStages(), devices);

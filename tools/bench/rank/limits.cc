@@ -1,18 +1,78 @@
 #include "tools/bench/rank/limits.h"
 
 #include <ATen/Version.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <memory>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "core/autotune/choice_file.h"
 #include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
+#include "core/comm/group_buffer.h"
+#include "models/functions/matrix_product.h"
 #include "models/functions/wide_product.h"
-#include "tools/bench/measure/roofline.h"
+#include "tools/bench/measure/median.h"
+#include "tools/bench/measure/usage.h"
 #include "tools/bench/rank/group.h"
 
 namespace tandem {
+namespace {
+
+// The best rates, in 1e9 operations a second, of the float32 product of two
+// 1024 x 1024 matrices, with this process's threads.
+struct GemmRates {
+  double mkl;      // at::mm's
+  double one_dnn;  // MatrixProduct's
+};
+
+constexpr int64_t kSize = 1024;
+
+double BestGflops(absl::FunctionRef<void()> multiply) {
+  constexpr int kRepeats = 20;
+  double best_ms = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRepeats; ++i) {
+    const Usage before = Usage::Now();
+    multiply();
+    best_ms = std::min(best_ms, (Usage::Now() - before).wall_ms);
+  }
+  return 2.0 * kSize * kSize * kSize / best_ms / 1e6;
+}
+
+GemmRates MeasureGemm() {
+  at::NoGradGuard no_grad;
+  const at::Tensor a = at::ones({kSize, kSize});
+  const at::Tensor b = at::ones({kSize, kSize});
+  return {BestGflops([&] { at::mm(a, b); }),
+          BestGflops([&] { MatrixProduct(a, b); })};
+}
+
+// Median of several all-reduces of `numel` float32 numbers, in milliseconds.
+// Collective.
+absl::StatusOr<double> AllReduceMs(Communicator& group, int64_t numel) {
+  constexpr int kRepeats = 9;
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor buffer,
+                          NewGroupBuffer(group, numel, at::kFloat));
+  std::vector<double> times;
+  for (int i = 0; i <= kRepeats; ++i) {
+    TANDEM_RETURN_IF_ERROR(group.Barrier());
+    const Usage before = Usage::Now();
+    TANDEM_RETURN_IF_ERROR(group.AllReduceSum(buffer));
+    // The first touches the memory.
+    if (i > 0) times.push_back((Usage::Now() - before).wall_ms);
+  }
+  return Median(times);
+}
+
+}  // namespace
 
 using nlohmann::json;
 

@@ -1,5 +1,7 @@
 #include "tools/bench/rank/server.h"
 
+#include <atomic>
+#include <cstdint>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -10,18 +12,19 @@
 #include <vector>
 
 #include "absl/memory/memory.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/program/process.h"
+#include "tools/bench/case/setting.h"
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/measure/op_profile.h"
 #include "tools/bench/measure/overlap_times.h"
 #include "tools/bench/measure/product_floor.h"
 #include "tools/bench/measure/usage.h"
-#include "tools/bench/rank/alone.h"
 #include "tools/bench/rank/device.h"
 #include "tools/bench/rank/group.h"
 #include "tools/bench/rank/inputs.h"
@@ -31,6 +34,61 @@
 
 namespace tandem {
 namespace {
+
+// A model in one piece on each core of a rank, which talks to nobody: what a
+// step's time is compared with. Not thread-safe.
+class AloneModels {
+ public:
+  // `inputs` must outlive it. Of the setting counts the recipe.
+  static absl::StatusOr<std::unique_ptr<AloneModels>> Create(
+      const Inputs& inputs, const Setting& setting, std::vector<int> cores);
+
+  // Milliseconds of a step, a mean over the cores, which all compute for as
+  // long as any of them does.
+  absl::StatusOr<double> StepMs(int64_t count);
+
+  // Of the first core, on the calling thread.
+  Trainer& first() { return *trainers_.front(); }
+
+ private:
+  explicit AloneModels(std::vector<int> cores) : cores_(std::move(cores)) {}
+
+  std::vector<int> cores_;
+  std::vector<std::unique_ptr<Trainer>> trainers_;  // by core
+};
+
+absl::StatusOr<std::unique_ptr<AloneModels>> AloneModels::Create(
+    const Inputs& inputs, const Setting& setting, std::vector<int> cores) {
+  auto models = absl::WrapUnique(new AloneModels(std::move(cores)));
+  Setting whole;
+  whole.recipe = setting.recipe;
+  for (int core : models->cores_) {
+    TANDEM_ASSIGN_OR_RETURN(
+        models->trainers_.emplace_back(),
+        Trainer::Create(inputs, whole, {{core}, 1, nullptr}));
+    TANDEM_RETURN_IF_ERROR(models->trainers_.back()->Steps(2));
+  }
+  return models;
+}
+
+absl::StatusOr<double> AloneModels::StepMs(int64_t count) {
+  std::atomic<size_t> done{0};
+  std::vector<double> ms(cores_.size());
+  TANDEM_RETURN_IF_ERROR(OnEachCore(cores_, [&](size_t i) {
+    TANDEM_RETURN_IF_ERROR(trainers_[i]->Step().status());
+    const Usage before = Usage::Now();
+    const absl::Status status = trainers_[i]->Steps(count);
+    ms[i] = (Usage::Now() - before).wall_ms / static_cast<double>(count);
+    // Whoever is through first keeps its core busy until the others are.
+    for (++done; status.ok() && done < cores_.size();) {
+      TANDEM_RETURN_IF_ERROR(trainers_[i]->Step().status());
+    }
+    return status;
+  }));
+  double sum = 0;
+  for (double each : ms) sum += each;
+  return sum / static_cast<double>(ms.size());
+}
 
 using nlohmann::json;
 

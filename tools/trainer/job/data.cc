@@ -1,6 +1,9 @@
 #include "tools/trainer/job/data.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -100,6 +103,13 @@ absl::StatusOr<JobData> OpenData(const TrainOptions& options,
   TANDEM_RETURN_IF_ERROR(AgreeInGroup(DescribeData(data), "data sets", world));
   TANDEM_RETURN_IF_ERROR(CheckTestSet(options, data));
   return data;
+}
+
+absl::StatusOr<Batch> FirstSamples(const Dataset& data, int64_t size) {
+  std::vector<int64_t> indices(
+      static_cast<size_t>(std::min(size, data.size())));
+  std::iota(indices.begin(), indices.end(), 0);
+  return data.Get(indices);
 }
 
 }  // namespace tandem

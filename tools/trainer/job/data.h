@@ -3,6 +3,7 @@
 #ifndef TANDEM_TOOLS_TRAINER_JOB_DATA_H_
 #define TANDEM_TOOLS_TRAINER_JOB_DATA_H_
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
+#include "core/model/batch.h"
 #include "datasets/dataset.h"
 #include "tools/trainer/job/transformer.h"
 #include "tools/trainer/settings/options.h"
@@ -36,6 +38,9 @@ inline constexpr char kTrainingSamples[] = "training_samples";
 absl::StatusOr<JobData> OpenData(const TrainOptions& options,
                                  const std::optional<Transformer>& transformer,
                                  Communicator& world);
+
+// The first `size` samples, or all that there are.
+absl::StatusOr<Batch> FirstSamples(const Dataset& data, int64_t size);
 
 }  // namespace tandem
 

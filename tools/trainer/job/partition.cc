@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
+#include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "core/agreement/verdict.h"
 #include "core/base/byte_size.h"
 #include "core/base/status_macros.h"
+#include "core/base/text_fields.h"
 #include "core/base/torch_status.h"
 #include "core/comm/group_buffer.h"
 #include "core/loss/loss.h"
@@ -25,6 +29,7 @@
 #include "parallel/profile/layer_profile.h"
 #include "parallel/schedule/sequential.h"
 #include "parallel/strategy/state_per_parameter.h"
+#include "tools/trainer/job/data.h"
 #include "tools/trainer/job/evaluation_batch.h"
 #include "tools/trainer/job/mesh_options.h"
 #include "tools/trainer/job/model.h"
@@ -34,14 +39,6 @@
 
 namespace tandem {
 namespace {
-
-// The first samples.
-absl::StatusOr<Batch> Sample(const Dataset& data, int64_t size) {
-  std::vector<int64_t> indices(
-      static_cast<size_t>(std::min(size, data.size())));
-  std::iota(indices.begin(), indices.end(), 0);
-  return data.Get(indices);
-}
 
 ModelOutline OutlineOf(const LayerSpecs& specs) {
   ModelOutline outline;
@@ -88,7 +85,8 @@ absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
                                      const PartitionTask& task,
                                      c10::Device device, const Dataset& data,
                                      const StatePerParameter& kept) {
-  TANDEM_ASSIGN_OR_RETURN(const Batch sample, Sample(data, task.microbatch));
+  TANDEM_ASSIGN_OR_RETURN(const Batch sample,
+                          FirstSamples(data, task.microbatch));
   ProfileOptions profile;
   profile.device = device;
   profile.splits_backward = SplitsBackward(task.schedule);
@@ -152,24 +150,18 @@ int64_t EvaluationBatchOf(const TrainOptions& options, const JobData& data,
   return std::min(share, EvaluationBatchSize(options, samples, *data.test));
 }
 
-// Every rank fails as rank 0 does, with the same code.
-constexpr char kError[] = "error";
-
 std::string TextOf(const absl::StatusOr<JobPartition>& partition) {
-  if (partition.ok()) return absl::StrJoin(partition->cuts, ",");
-  return absl::StrJoin(
-      {std::string(kError), absl::StrCat(partition.status().raw_code()),
-       std::string(partition.status().message())},
-      ",");
+  std::string text;
+  AppendField(EncodeStatus(partition.status()), &text);
+  if (partition.ok()) {
+    absl::StrAppend(&text, absl::StrJoin(partition->cuts, ","));
+  }
+  return text;
 }
 
-absl::StatusOr<Cuts> CutsOf(const std::string& text) {
-  const std::vector<std::string> error =
-      absl::StrSplit(text, absl::MaxSplits(',', 2));
-  int code = 0;
-  if (error[0] == kError && absl::SimpleAtoi(error[1], &code)) {
-    return absl::Status(static_cast<absl::StatusCode>(code), error[2]);
-  }
+// Every rank fails as rank 0 does, with the same code.
+absl::StatusOr<Cuts> CutsOf(absl::string_view text) {
+  TANDEM_RETURN_IF_ERROR(Verdict({std::string(TakeField(&text).value_or(""))}));
   Cuts cuts;
   for (const auto word : absl::StrSplit(text, ',', absl::SkipEmpty())) {
     cuts.push_back(0);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -112,13 +111,6 @@ absl::StatusOr<SetUpJob> SetUp(const RehearsalSettings& settings,
   return job;
 }
 
-absl::StatusOr<Batch> FirstBatch(const Dataset& data, int64_t size) {
-  std::vector<int64_t> indices(
-      static_cast<size_t>(std::min(size, data.size())));
-  std::iota(indices.begin(), indices.end(), 0);
-  return data.Get(indices);
-}
-
 // One that is reported (--log_every), with the gradients' norm.
 absl::Status TrainStep(Strategy& strategy, const Batch& batch,
                        const TrainOptions& options) {
@@ -142,8 +134,8 @@ absl::Status Evaluate(const SetUpJob& job, const TrainOptions& options) {
   const int64_t share = (test.size() + replicas - 1) / replicas;
   TANDEM_ASSIGN_OR_RETURN(
       const Batch batch,
-      FirstBatch(test, std::min(share, EvaluationBatchSize(
-                                           options, job.batch_size, test))));
+      FirstSamples(test, std::min(share, EvaluationBatchSize(
+                                             options, job.batch_size, test))));
   return job.strategy->Evaluate(batch).status();
 }
 
@@ -164,7 +156,7 @@ std::vector<RehearsedDevice> OwnDevices(const std::vector<c10::Device>& devices,
 absl::StatusOr<std::vector<RehearsedDevice>> Run(const SetUpJob& job,
                                                  const TrainOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const Batch batch,
-                          FirstBatch(*job.data.train, job.batch_size));
+                          FirstSamples(*job.data.train, job.batch_size));
   TANDEM_RETURN_IF_ERROR(TrainStep(*job.strategy, batch, options));
   ForgetWork(job.devices);
   TANDEM_RETURN_IF_ERROR(TrainStep(*job.strategy, batch, options));

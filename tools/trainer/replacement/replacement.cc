@@ -7,8 +7,8 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "core/base/environment.h"
+#include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/program/interrupt.h"
@@ -73,9 +73,8 @@ std::vector<std::string> Replacement::Describe(const Job& job,
   }
   const std::vector<int> ranks = member_.generation().Ranks();
   lines.push_back(absl::StrCat(
-      ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(ranks, ", "),
-      " of ", launched_, ranks.size() == 1 ? " goes" : " go", " on after step ",
-      step, ", with ",
+      RankList(ranks, ranks.size()), " of ", launched_,
+      ranks.size() == 1 ? " goes" : " go", " on after step ", step, ", with ",
       job.batch_size_per_replica * static_cast<int64_t>(ranks.size()),
       " samples a step"));
   return lines;

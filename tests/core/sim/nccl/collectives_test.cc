@@ -18,7 +18,6 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
-#include "core/comm/rank_message.h"
 #include "core/sim/testing.h"
 #include "core/testing/thread_ranks.h"
 #include "tests/core/sim/nccl/nccl_ranks.h"
