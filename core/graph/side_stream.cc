@@ -21,9 +21,9 @@ void Follow(c10::Stream later, c10::Stream earlier) {
 
 }  // namespace
 
-// Of high priority, for where streams are of a pool, copies between devices
-// have those of the other one: other threads may give these work while this one
-// is captured.
+// The stream has high priority: where streams are of a pool, copies between
+// devices have those of the other pool, and other threads may give these work
+// while this one is captured.
 SideStream::SideStream(c10::Device device)
     : stream_(TakeStream(device, /*high_priority=*/true)) {}
 

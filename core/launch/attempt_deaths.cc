@@ -114,8 +114,8 @@ void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
   }
 }
 
-// As it was asked to: where ranks stop together, by a signal, its own or the
-// one that they have agreed on.
+// Whether the rank has ended as it was asked to: where ranks stop together, by
+// a signal, its own or the one that they have agreed on.
 bool Attempt::HasStopped(const RankProcess& rank) const {
   if (end_.stop_signal != 0) return true;
   if (agreed_ == 0) return false;
