@@ -131,8 +131,8 @@ absl::Status UnpackedFile::Read(int64_t count, std::string* content) {
   return absl::OkStatus();
 }
 
-// That of whole data that is packed is looked at once. Its last bytes say how
-// long it is, unless it has several members or something lies behind them.
+// The end of packed data is looked at once. Its last bytes say how long it is,
+// unless it has several members or something lies behind them.
 absl::Status UnpackedFile::NoteEnd() {
   TANDEM_RETURN_IF_ERROR(ReadError());
   if (length_.has_value() || is_at_end_) return absl::OkStatus();

@@ -32,7 +32,8 @@ namespace {
 
 using MadeBackend = absl::StatusOr<c10::intrusive_ptr<c10d::Backend>>;
 
-// Of a group that is to be connected by Gloo.
+// InvalidArgument for a group over several hosts that Gloo would connect by
+// loopback.
 absl::Status CheckHosts(const GroupPlace& place,
                         const CommunicatorOptions& options) {
   const std::string& mine = place.hosts[static_cast<size_t>(place.rank)];
@@ -150,7 +151,7 @@ void AbortHost(c10d::Backend& backend, const std::string& reason) {
   }
 }
 
-// Those that are not the host's.
+// The backends of devices, without the host's.
 std::vector<c10::intrusive_ptr<c10d::Backend>> OfDevices(
     c10d::ProcessGroup& group) {
   std::vector<c10::intrusive_ptr<c10d::Backend>> backends;

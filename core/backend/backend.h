@@ -59,10 +59,10 @@ absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>> MakeProcessGroup(
 // on a thread of its own. Errors are nobody's.
 void AbortBackends(c10d::ProcessGroup& group, const std::string& reason);
 
-// Of a group that is whole, and that nobody needs any more: Backend::shutdown()
-// of a device's backend, by which NCCL gives back memory and ends its threads,
-// together with the other ranks. One that does not within `timeout`, since a
-// rank is gone, is aborted. Works must have ended.
+// Shuts the devices' backends of a whole group down that nobody needs any more,
+// together with the other ranks: NCCL gives back memory then and ends its
+// threads. A backend that does not end within `timeout`, since a rank is gone,
+// is aborted. Works must have ended.
 void CloseBackends(c10d::ProcessGroup& group,
                    std::chrono::milliseconds timeout);
 

@@ -170,8 +170,8 @@ class GlooBackend : public ProcessGroupGloo {
   }
 
  private:
-  // Of others that LibTorch starts by the methods above (a sum of several
-  // tensors, say) it makes works that wait for those.
+  // LibTorch makes some collectives (a sum of several tensors, say) of the
+  // methods above; their works wait for the works of those.
   WorkPtr Breakable(WorkPtr work) {
     const bool is_collective = dynamic_cast<AsyncWork*>(work.get()) != nullptr;
     return is_collective ? works_.OfCollective(std::move(work)) : work;

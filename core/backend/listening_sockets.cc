@@ -114,7 +114,7 @@ Acceptors AcceptorsOf(const std::function<void()>& make) {
   return made;
 }
 
-// Of "tfd:        5 events:       19 data: ...", a line for each.
+// Reads the lines "tfd:        5 events:       19 data: ...", one for each.
 std::set<int> WatchedBy(int epoll) {
   std::set<int> watched;
   std::ifstream info(absl::StrCat("/proc/self/fdinfo/", epoll));

@@ -20,7 +20,7 @@ struct Acceptors {
   std::set<int> epolls;   // that tell of them, and of whoever has come
 };
 
-// Those that `make` has made. Callers have turns, so that each sees its own.
+// The acceptors that `make` has made. Callers have turns: each sees its own.
 // What other threads make meanwhile is not taken for it, unless they, too, make
 // an epoll instance that watches a new socket; they may close what they have.
 Acceptors AcceptorsOf(const std::function<void()>& make);

@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// Of the TCP connections that epoll instances of this process watch. Not
+// Looks at the TCP connections that epoll instances of this process watch. Not
 // thread-safe.
 class MovingBytes {
  public:

@@ -19,8 +19,8 @@ absl::string_view DtypeName(c10::ScalarType dtype);
 // The dtype of that name, or nothing.
 absl::optional<c10::ScalarType> DtypeOfName(absl::string_view name);
 
-// Of the format's other dtypes ("F4", "F8_E8M0", ...), whose tensors nothing
-// here computes with: the bits of an element. 0: no such name.
+// The bits of an element of one of the format's other dtypes ("F4", "F8_E8M0",
+// ...), whose tensors nothing here computes with. 0: no such name.
 int BitsOfUnreadDtype(absl::string_view name);
 
 // "BOOL, U8, ...": all names that are read, for messages.

@@ -40,7 +40,7 @@ struct SafetensorsEntry {
   std::string unread_dtype = {};
 
   uint64_t bytes() const { return end - begin; }
-  // As the file has it.
+  // The dtype's name in the file.
   std::string DtypeText() const;
 };
 

@@ -15,13 +15,13 @@
 
 namespace tandem {
 
-// Who polls a work sees its end milliseconds late, and behind those that were
-// started before. Not thread-safe.
+// A thread that polls a work sees its end milliseconds late, and behind those
+// that were started before; the timer does not. Not thread-safe.
 class WorkTimer {
  public:
-  // Of one that orders streams when it is waited for, as NCCL's do: a stream of
-  // the timer's own waits for it, and for nothing else. Nothing where the work
-  // has failed.
+  // The end of a work that orders streams when it is waited for, as NCCL's do:
+  // a stream of the timer's own waits for it, and for nothing else. Nothing
+  // where the work has failed.
   //
   // What c10d keeps alive until a stream has waited for the work (tensors that
   // go in, and do not come out) it keeps no longer.

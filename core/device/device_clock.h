@@ -30,7 +30,7 @@ class DeviceClock {
     std::unique_ptr<Event> event;
     Clock::time_point time;
 
-    // Of an event that has come.
+    // When an event came, which must have come.
     Clock::time_point TimeOf(const Event& other) const {
       const std::chrono::duration<double, std::milli> since(
           event->elapsedTime(other));

@@ -22,7 +22,7 @@ using c10::impl::VirtualGuardImpl;
 // Pools are no larger.
 constexpr int kMostPooled = 32;
 
-// Those of one device.
+// The streams of one device.
 struct Streams {
   std::vector<c10::Stream> taken;
   std::vector<c10::Stream> given_back;  // of no pool

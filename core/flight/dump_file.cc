@@ -40,8 +40,8 @@ struct Dumping {
 
 namespace fs = std::filesystem;
 
-// Those of earlier jobs of this user's, whose names begin alike: nobody else
-// removes them.
+// Removes the folders of this user's earlier jobs, whose names begin alike:
+// nobody else does.
 void RemoveOldNeighbours(const std::string& folder) {
   constexpr std::chrono::hours kOld(7 * 24);
   const fs::path mine(folder);

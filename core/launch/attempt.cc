@@ -137,11 +137,11 @@ void Attempt::Stop(int signal) {
 
 // A rank has ended by a signal that this launcher has not sent: somebody sent
 // it to a rank of the job, and ranks that agree on it stop after the same step.
-// Those that do not are sent it now. When this launcher is sent the signal
+// The others are sent it now. When this launcher is sent the signal
 // later, that is its first one all the same.
 //
-// Of several nodes of an elastic job another one's launcher may have sent it,
-// which leaves, or has heard before this one that its ranks are to make room.
+// In an elastic job of several nodes another node's launcher may have sent it:
+// one that leaves, or has heard before this one that ranks are to make room.
 // The job goes on then; so it does where a person has sent it to a rank, for
 // that looks the same from here. One that it has ended at once has agreed on
 // nothing with other nodes' ranks, which lose it: that is a death.
@@ -171,7 +171,7 @@ void Attempt::StopTogether(int signal, const std::string& why) {
   KillAfter(GraceAfter(signal));
 }
 
-// Of a stop that no scheduler has set an end for.
+// The time that ranks have, where no scheduler has set an end.
 std::chrono::milliseconds Attempt::GraceAfter(int signal) const {
   return KillsRanks(signal) ? options_.stop_grace : options_.room_grace;
 }
@@ -317,8 +317,8 @@ void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
   }
 }
 
-// As it was asked to: where ranks stop together, by a signal, its own or the
-// one that they have agreed on.
+// Whether the rank has ended as it was asked to: where ranks stop together, by
+// a signal, its own or the one that they have agreed on.
 bool Attempt::HasStopped(const RankProcess& rank) const {
   if (end_.stop_signal != 0) return true;
   if (agreed_ == 0) return false;

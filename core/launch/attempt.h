@@ -104,8 +104,8 @@ class Attempt {
   std::thread telling_;  // the other nodes
   AttemptEnd end_;
   bool stopping_ = false;  // because of a death
-  // Of an elastic job of several nodes: the signal by which all of its ranks
-  // stop after a step, and go on with other nodes; 0: they run.
+  // The signal by which all ranks of an elastic job of several nodes stop after
+  // a step, to go on with other nodes; 0: they run.
   int agreed_ = 0;
   // When this launcher was sent the first of each signal.
   std::map<int, Clock::time_point> stopped_at_;

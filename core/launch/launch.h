@@ -45,9 +45,9 @@ struct Launch {
   int node_rank = 0;
   int nnodes = 1;
   Rendezvous rendezvous;
-  // Who started this rank: "none", "tandem", "torchrun", "environment" (RANK
-  // and WORLD_SIZE set by hand), "flags", or whose task it is: "slurm",
-  // "openmpi" and others (core/launch/task_variables.h).
+  // The launcher that started this rank: "none", "tandem", "torchrun",
+  // "environment" (RANK and WORLD_SIZE set by hand), "flags", or whose task
+  // it is: "slurm", "openmpi" and others (core/launch/task_variables.h).
   std::string launcher = "none";
 };
 

@@ -19,7 +19,7 @@ void LauncherMessages::LastLines(RankProcess& dead) {
     Say("it had written nothing to stderr");
     return;
   }
-  // Who exits has said why, right above.
+  // A rank that exits has said why, right above.
   const std::vector<std::string> lines =
       WIFEXITED(*dead.end) ? dead.err.LastLinesOutOfSight() : all;
   if (lines.empty()) return;

@@ -92,7 +92,7 @@ class OutputRelay {
   void Finish();
 
   std::vector<std::string> LastLinesRead() const { return last_lines_.Get(); }
-  // Those before the ones that stand among the sink's last.
+  // The last lines before the ones that stand among the sink's last.
   std::vector<std::string> LastLinesOutOfSight() const;
 
  private:

@@ -97,7 +97,7 @@ absl::Status CheckRankIsPod(const LaunchClaims& from_env, int node_rank) {
                    " disagree on which pod this is; leave one of them out"));
 }
 
-// As far as is known.
+// False only where it is known to be one.
 bool MayBeSeveralPods(const LaunchClaims& claims, const Environment& env) {
   if (!IsByHand(claims) || !env.Get("KUBERNETES_SERVICE_HOST").has_value()) {
     return false;

@@ -17,8 +17,8 @@ namespace tandem {
 struct PodSettings {
   // The user's, and what the variables say of what those leave open.
   LaunchSettings flags;
-  // Of the environment. Without a rank where RANK counts pods and ranks are to
-  // be started in each; of a pod's only rank with the pod's place.
+  // The environment's claims: without a rank where RANK counts pods and ranks
+  // are to be started in each; with the pod's place for a pod's only rank.
   LaunchClaims from_env;
   // The variables that were read: "PET_NNODES=2, PET_NODE_RANK=1"; "": none.
   std::string source;

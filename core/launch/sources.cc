@@ -67,8 +67,8 @@ bool StartsSeveral(const LaunchClaims& claims) {
   return claims.world_size.has_value() && claims.world_size->value > 1;
 }
 
-// Of launchers within Slurm one that has started several tasks goes before one
-// that has started a single one, in which another may have been called.
+// Within Slurm, a launcher that has started several tasks goes before one that
+// has started a single one, in which another may have been called.
 absl::StatusOr<LaunchClaims> ClaimsOfTasks(const Environment& env) {
   LaunchClaims lone;
   for (const TaskVariables& each : LaunchersWithinSlurm()) {

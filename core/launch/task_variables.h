@@ -13,7 +13,8 @@
 
 namespace tandem {
 
-// Of several names the first that is set counts; none: it is not told.
+// The variables of a launcher's tasks. Where several names stand, the first
+// that is set counts; none: it is not told.
 struct TaskVariables {
   std::string launcher;           // as in Launch
   std::vector<std::string> mark;  // one is set in its tasks alone
@@ -28,7 +29,7 @@ struct TaskVariables {
 
 // Launchers that may run in a task of Slurm, innermost first.
 const std::vector<TaskVariables>& LaunchersWithinSlurm();
-// Those whose variables Slurm's tasks may have, too, beside its own.
+// The launchers whose variables Slurm's tasks may have, too, beside its own.
 const std::vector<TaskVariables>& LaunchersLikeSlurm();
 
 // No claims where it is no task of that launcher's. Ranks meet on loopback

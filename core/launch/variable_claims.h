@@ -17,11 +17,11 @@ namespace tandem {
 // The claim that `name` makes in `env`, if any.
 absl::StatusOr<std::optional<Claim<int>>> IntClaim(const Environment& env,
                                                    const std::string& name);
-// That of the first of `names` that is set.
+// The claim of the first of `names` that is set.
 absl::StatusOr<std::optional<Claim<int>>> FirstIntClaim(
     const Environment& env, const std::vector<std::string>& names);
 
-// Of a variable that names a host.
+// The claim of a variable that names a host.
 std::optional<Claim<std::string>> HostClaim(const Environment& env,
                                             const std::string& name);
 

@@ -13,7 +13,7 @@ namespace tandem {
 // wait: by OMP_WAIT_POLICY or GOMP_SPINCOUNT.
 bool SpinsInVain(const Environment& env, const MachineLoad& load, int cores);
 
-// Of this machine, as it is now.
+// The same for this machine, as it is now.
 bool SpinsInVain();
 
 // Sets OMP_WAIT_POLICY=passive for the programs that this one starts. Not

@@ -207,7 +207,7 @@ StoreRendezvousOptions RendezvousOf(const Launch& node, int port,
   return options;
 }
 
-// Of a launcher: without files, which are its ranks'.
+// A launcher's logs have no files: those are its ranks'.
 void StartLauncherLogs(const RanksProgram& program) {
   LoggingOptions logging;
   logging.rank = kLauncherLogs;
@@ -221,7 +221,7 @@ int StartRanks(const LaunchPlan& plan, int argc, char** argv,
   StartLauncherLogs(program);
   auto rank_counts = RankCountsOf(plan, program);
   if (!rank_counts.ok()) return Refuse(program, rank_counts.status());
-  // Of what this process itself asks of the store, which is to be connected.
+  // For what this process itself asks of the store, which is to be connected.
   static constexpr std::chrono::minutes kTimeout(1);
   LauncherOptions launcher;
   launcher.serve_store = [served = std::make_shared<HostedStore>()](
@@ -312,7 +312,7 @@ int Run(int argc, char** argv, const RanksProgram& program) {
 }  // namespace
 
 int RunRanks(int argc, char** argv, const RanksProgram& program) {
-  // Of a thread that cannot be started, above all.
+  // LibTorch throws where a thread cannot be started, above all.
   const absl::StatusOr<int> exit_code =
       CatchTorchOr([&] { return Run(argc, argv, program); });
   return exit_code.ok() ? *exit_code : Fail(program, exit_code.status());

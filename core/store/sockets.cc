@@ -171,7 +171,7 @@ std::string WhyNever(int error, const addrinfo& address) {
   if (error == ENETUNREACH || !IsLoopbackUp()) {
     return "its loopback interface is down (ip link set lo up)";
   }
-  // Of IPv4, EADDRNOTAVAIL says that no port is free at the moment.
+  // For IPv4, EADDRNOTAVAIL says that no port is free at the moment.
   const bool is_off = error == EADDRNOTAVAIL || error == EAFNOSUPPORT;
   if (address.ai_family != AF_INET6 || !is_off) return "";
   return "IPv6 is off on its loopback interface "

@@ -88,8 +88,9 @@ double Greatest(const T* x, int64_t n) {
 
 constexpr double kMost = std::numeric_limits<double>::max();
 
-// Of elements, or parts, of which the greatest is so: as parts of it, so that
-// no power overflows, nor all of them vanish. `sum_of` sums a function of each.
+// The norm of elements, or parts, of which the greatest is given: they are
+// taken as parts of it, so that no power overflows, nor all of them vanish.
+// `sum_of` sums a function of each.
 template <typename SumOf>
 double NormByGreatest(double greatest, double p, SumOf sum_of) {
   if (greatest == 0 || std::isinf(p) || !std::isfinite(greatest)) {
@@ -142,7 +143,7 @@ std::vector<double> Read(const std::vector<at::Tensor>& norms) {
   return {first, first + norms.size()};
 }
 
-// As NormByGreatest has it, part by part: each is copied as doubles.
+// NormByGreatest of each part, which is copied as doubles.
 std::vector<double> NormsByGreatest(const std::vector<at::Tensor>& parts,
                                     double p) {
   const double infinity = std::numeric_limits<double>::infinity();

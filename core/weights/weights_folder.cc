@@ -72,8 +72,8 @@ bool CanBeAsked(c10::ScalarType dtype) {
   return c10::isFloatingType(dtype) && c10::elementSize(dtype) > 1;
 }
 
-// Of a tensor that the dtype of its file makes infinite, where it is not stored
-// so.
+// An error where the dtype of its file makes a tensor infinite that is not
+// stored so.
 absl::Status CheckHeld(const at::Tensor& stored, const at::Tensor& values) {
   const at::Tensor before = stored.to(at::kDouble);
   const at::Tensor lost =

@@ -22,8 +22,8 @@ class PartCosts {
   // Of layers begin .. end - 1, which are part number `part`: forward, backward
   // and messages.
   double Time(size_t begin, size_t end, size_t part) const;
-  // Of a device with that part alone: the state, and what a step keeps or an
-  // evaluation has, whichever is more.
+  // The memory of a device with that part alone: the state, and what a step
+  // keeps or an evaluation has, whichever is more.
   int64_t Bytes(size_t begin, size_t end, size_t part) const;
 
   // By device, of all of its parts together.

@@ -177,7 +177,8 @@ int64_t StateOf(const ModelProfile& profile, const LayerRange& part) {
   return state;
 }
 
-// Of a stage's layers: they are computed one after the other.
+// The most that a stage's layers take in an evaluation: they are computed one
+// after the other.
 int64_t EvaluationOf(const std::vector<int64_t>& layers,
                      const LayerRange& part) {
   return *std::max_element(layers.begin() + part.begin,

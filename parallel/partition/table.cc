@@ -122,7 +122,8 @@ std::string Stages(const ModelOutline& model, const Cuts& cuts,
   return TextTable(rows);
 }
 
-// Of one microbatch in all its stages; and the most that it holds.
+// Each device's time for one microbatch in all its stages, and the most that it
+// holds.
 std::string Devices(const ModelProfile& profile, const Cuts& cuts,
                     const Schedule& schedule, const PipelineDevices& devices,
                     const std::vector<double>& stage_times) {

@@ -48,8 +48,8 @@ class TrainingSet {
   // Of the batch behind `before`, on all replicas, in `epoch`; those that
   // padding repeats count once.
   int64_t SamplesOfStep(const SamplerState& before, int64_t epoch) const;
-  // Of the job with the last batch, counted so; epochs before this one as if
-  // they had been of this training set.
+  // The samples of the job up to the last batch, counted so; epochs before this
+  // one count as if they had been of this training set.
   int64_t SamplesSoFar() const;
 
  private:

@@ -136,7 +136,7 @@ absl::StatusOr<LocalListener> ListenLocal(int backlog) {
 absl::StatusOr<LocalPeer> AcceptLocal(int listener, SocketDeadline deadline) {
   TANDEM_RETURN_IF_ERROR(AwaitInput(listener, deadline));
   OwnedFd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-  // As ECONNABORTED: who has knocked is gone.
+  // The same as ECONNABORTED: whoever has knocked is gone.
   if (!fd && errno == EPROTO) {
     return absl::UnavailableError(Failed("accept").message());
   }

@@ -188,7 +188,8 @@ CallOutcome Find(const c10::OperatorHandle& op, const OperatorTraits& traits,
 
 using OutcomePtr = std::shared_ptr<const CallOutcome>;
 
-// Of them, then one begins anew: signatures of a text that grows never end.
+// So many outcomes are known, then all are forgotten: signatures of a text that
+// grows never end.
 constexpr size_t kMostKnown = 1 << 16;
 
 struct Known {

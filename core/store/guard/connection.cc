@@ -148,7 +148,7 @@ absl::StatusOr<std::string> GuardedConnection::Exchange(
       fd_ = OwnedFd();
       return answer;
     }
-    // Those to earlier calls come first.
+    // Answers to earlier calls come first.
     if (--owed_ == 0) return answer;
   }
 }

@@ -14,8 +14,8 @@
 
 namespace tandem {
 
-// Of the first of the batch's microbatches, which is as large as any, with
-// backward in two parts where the schedule has it so.
+// The profile of the first of the batch's microbatches, which is as large as
+// any, with backward in two parts where the schedule has it so.
 absl::StatusOr<ModelProfile> ProfileMicrobatch(const LayerList& layers,
                                                const Batch& batch,
                                                const Schedule& schedule);

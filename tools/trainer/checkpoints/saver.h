@@ -48,7 +48,7 @@ class Saver {
 
   // The last one that is complete; empty: none was written.
   const std::string& path() const { return path_; }
-  // Of which a checkpoint is there, or being written, or failed.
+  // The step whose checkpoint is there, or being written, or failed.
   int64_t saved_step() const { return saved_step_; }
   const SaveTimes& times() const { return times_; }
 

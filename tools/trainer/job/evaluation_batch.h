@@ -10,13 +10,14 @@
 
 namespace tandem {
 
-// Of `test`; `training`: what the replica has of a step. As much, unless the
-// options say otherwise: memory is no more then than in training. But of small
-// samples so many that their inputs take a MiB, or 256: each batch ends with a
-// wait for its device, which takes longer than a few of them do. Not of tokens,
-// whose outputs are a vocabulary's size larger than they are: where nothing is
-// trained, and `training` is what nobody has tried, fewer of them, so that
-// their logits take 256 MiB at most, or one.
+// The options' number; unless they have one, as many as the replica has of a
+// step (`training`), since memory is no more then than in training. Two kinds
+// of `test` differ:
+//   Small samples, but not of tokens: so many that their inputs take a MiB, 256
+//   at most, for each batch ends with a wait for its device, which takes longer
+//   than a few samples do.
+//   Tokens where nothing is trained, so that nobody has tried `training`: no
+//   more than have logits of 256 MiB, one at least.
 int64_t EvaluationBatchSize(const TrainOptions& options, int64_t training,
                             const Dataset& test);
 

@@ -142,7 +142,8 @@ absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
   return partition;
 }
 
-// Of the test set, on each of so many replicas that train on `samples`.
+// How many samples of the test set each of so many replicas evaluates at a time
+// that train on `samples`.
 int64_t EvaluationBatchOf(const TrainOptions& options, const JobData& data,
                           int64_t samples, int64_t replicas) {
   if (!data.has_test()) return 0;

@@ -20,7 +20,7 @@
 namespace tandem {
 namespace {
 
-// Of errno.
+// The error that errno tells of.
 absl::Status FileError(const std::string& path, const char* what) {
   return RefusedIfMendable(absl::ErrnoToStatus(
       errno, absl::StrCat("--metrics_file=", path, ": cannot ", what)));

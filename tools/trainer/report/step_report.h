@@ -16,7 +16,7 @@ namespace tandem {
 struct StepReport {
   int64_t epoch = 0;  // from 1
   int64_t step = 0;   // of the job, from 1
-  // That the job has trained on, with this step.
+  // The samples that the job has trained on, with this step.
   int64_t samples = 0;
   int64_t tokens = 0;  // where samples are text
   Score score;         // of the steps since the last report
