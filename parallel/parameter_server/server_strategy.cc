@@ -1,14 +1,11 @@
 #include "parallel/parameter_server/server_strategy.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/parameter_server/piece_stream.h"
