@@ -19,6 +19,15 @@ c10::Stream CurrentStream(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
+std::vector<c10::Stream> CurrentStreams(
+    const std::vector<c10::Device>& devices) {
+  std::vector<c10::Stream> streams;
+  for (const c10::Device& device : devices) {
+    if (!device.is_cpu()) streams.push_back(CurrentStream(device));
+  }
+  return streams;
+}
+
 void StreamOrder::FollowProducer(const c10::Stream& copying,
                                  const c10::Stream& producer) const {
   c10::Event produced(producer.device_type());

@@ -12,6 +12,8 @@
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 
+#include <vector>
+
 #include "core/device/own_stream.h"
 
 namespace tandem {
@@ -22,6 +24,10 @@ OwnStream NewStream(c10::Device device);
 
 // The stream on which the calling thread computes on the device.
 c10::Stream CurrentStream(c10::Device device);
+// Those of several devices, to be the current ones of another thread. The CPU,
+// which has none, is left out.
+std::vector<c10::Stream> CurrentStreams(
+    const std::vector<c10::Device>& devices);
 
 // Thread-safe: it has no state. Throws LibTorch's exceptions.
 class StreamOrder {

@@ -12,8 +12,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -27,14 +29,54 @@
 #include "core/base/torch_status.h"
 #include "core/device/device.h"
 #include "core/model/module_traits.h"
-#include "parallel/data_parallel/gather.h"
-#include "parallel/data_parallel/module_replicas.h"
-#include "parallel/data_parallel/options.h"
 #include "parallel/data_parallel/replica_threads.h"
-#include "parallel/data_parallel/scatter.h"
+#include "parallel/data_parallel/replica_traits.h"
+#include "parallel/data_parallel/replicated_state.h"
+#include "parallel/data_parallel/scatter_gather.h"
 #include "parallel/data_parallel/tensor_fields.h"
 
 namespace tandem {
+
+// PyTorch's names.
+struct DataParallelOptions {
+  // Replica i's device; the module lies on the first. Devices other than the
+  // CPU have numbers. The same device twice has two replicas. Empty: all
+  // devices of the process's accelerator, or the CPU alone where there is none.
+  std::vector<c10::Device> device_ids = {};
+  // Where outputs are gathered; none: on the first device.
+  std::optional<c10::Device> output_device = {};
+  // Along which inputs are cut and outputs are joined.
+  int64_t dim = 0;
+  // Not PyTorch's. Whoever writes to a parameter counts it in the tensor's
+  // version: in-place operations do, and tandem's optimizers, but not
+  // LibTorch's SGD. Then accumulation of gradients copies nothing to the
+  // replicas.
+  bool counts_all_writes = false;
+};
+
+// The devices that options mean. InvalidArgument for a device without a number.
+absl::StatusOr<std::vector<c10::Device>> DevicesOf(
+    const DataParallelOptions& options);
+
+namespace data_parallel_internal {
+
+// Calls a module with copies of the arguments in which other tensors stand.
+// LibTorch's exceptions become a Status.
+template <typename Module, typename Arguments>
+auto CallWith(Module& module, const Arguments& arguments,
+              const std::vector<at::Tensor>& tensors) {
+  Arguments mine = arguments;
+  ReplaceTensors(mine, tensors);
+  return CatchTorchOr([&] {
+    return std::apply(
+        [&](auto&... each) {
+          return ModuleTraits<Module>::Call(module, std::move(each)...);
+        },
+        mine);
+  });
+}
+
+}  // namespace data_parallel_internal
 
 // Replicas are made once and kept. Replica 0 shares the module's memory, so
 // what its forward writes to buffers stays; other replicas' buffers are the
@@ -49,7 +91,7 @@ template <typename Module>
 class DataParallel {
  public:
   // Makes another module of the same structure; its values do not matter.
-  using Factory = typename ModuleReplicas<Module>::Factory;
+  using Factory = std::function<absl::StatusOr<Module>(c10::Device device)>;
 
   // `module`, of any kind that ModuleTraits takes, lies on the first device; it
   // is copied by `factory`, or by its clone(). InvalidArgument for one that
@@ -58,13 +100,12 @@ class DataParallel {
   static absl::StatusOr<std::unique_ptr<DataParallel>> Create(
       Module module, const DataParallelOptions& options = {},
       const Factory& factory = nullptr) {
-    auto parallel = absl::WrapUnique(new DataParallel(options));
-    TANDEM_ASSIGN_OR_RETURN(parallel->devices_, DevicesOf(options));
-    TANDEM_ASSIGN_OR_RETURN(
-        parallel->replicas_,
-        ModuleReplicas<Module>::Create(std::move(module), parallel->devices_,
-                                       options.counts_all_writes, factory));
-    parallel->threads_ = std::make_unique<ReplicaThreads>(parallel->devices_);
+    TANDEM_ASSIGN_OR_RETURN(std::vector<c10::Device> devices,
+                            DevicesOf(options));
+    auto parallel = absl::WrapUnique(
+        new DataParallel(std::move(module), options, std::move(devices)));
+    TANDEM_RETURN_IF_ERROR(
+        CatchTorch([&] { return parallel->MakeReplicas(factory); }));
     return parallel;
   }
 
@@ -80,7 +121,7 @@ class DataParallel {
   auto Forward(Args&&... args) -> OrStatus<decltype(ModuleTraits<Module>::Call(
       std::declval<Module&>(), std::declval<std::decay_t<Args>>()...))> {
     const std::tuple<std::decay_t<Args>...> all{std::forward<Args>(args)...};
-    TANDEM_RETURN_IF_ERROR(replicas_->Check());
+    TANDEM_RETURN_IF_ERROR(state_->Check());
     TANDEM_ASSIGN_OR_RETURN(
         const ScatteredTensors scattered,
         ScatterTensors(
@@ -88,7 +129,8 @@ class DataParallel {
             sizeof...(Args) == 0 ? std::vector{devices_[0]} : devices_,
             options_.dim));
     const size_t count = scattered.parts.size();
-    using Output = typename decltype(CallWith(module(), all, {}))::value_type;
+    using data_parallel_internal::CallWith;
+    using Output = typename decltype(CallWith(module_, all, {}))::value_type;
     std::vector<std::optional<Output>> outputs(count);
     const auto run = [&](Module& its, size_t r) -> absl::Status {
       TANDEM_ASSIGN_OR_RETURN(outputs[r],
@@ -97,45 +139,80 @@ class DataParallel {
     };
     if (count == 1) {
       TANDEM_RETURN_IF_ERROR(
-          RunOnDevice(devices_[0], [&] { return run(module(), 0); }));
+          RunOnDevice(devices_[0], [&] { return run(module_, 0); }));
     } else {
-      TANDEM_RETURN_IF_ERROR(replicas_->Begin(count));
+      TANDEM_RETURN_IF_ERROR(state_->Begin(count));
       TANDEM_RETURN_IF_ERROR(
-          threads_->Run({scattered.first_rows, scattered.rows},
-                        [&](size_t r) { return run(replicas_->Ready(r), r); }));
+          threads_.Run({scattered.first_rows, scattered.rows}, [&](size_t r) {
+            state_->CopyParameters(r);
+            return run(replicas_[r], r);
+          }));
     }
     std::vector<Output> values;
     for (auto& each : outputs) values.push_back(*std::move(each));
     if (devices_.size() > 1) {
       return Gather(std::move(values), output_device(), options_.dim);
     }
-    return CatchTorchOr([&] { return MovedTo(output_device(), values[0]); });
+    return CatchTorchOr([&] {
+      VisitTensors(values[0], "", [&](at::Tensor& tensor, const std::string&) {
+        if (tensor.defined()) tensor = tensor.to(output_device());
+      });
+      return std::move(values[0]);
+    });
   }
 
-  // For who writes to parameters past their version counters (Tensor::data(),
-  // raw pointers) otherwise than an optimizer does, which is seen by their
-  // gradients: the next forward copies all to the replicas.
-  void NoteChange() { replicas_->NoteChange(); }
+  // For who has said counts_all_writes and writes to parameters past their
+  // version counters (Tensor::data(), raw pointers): the next forward copies
+  // all to the replicas.
+  void NoteChange() { state_->NoteChange(); }
 
-  Module& module() { return replicas_->module(); }
+  Module& module() { return module_; }
   const std::vector<c10::Device>& device_ids() const { return devices_; }
   c10::Device output_device() const {
     return options_.output_device.value_or(devices_[0]);
   }
 
   // As they are between two forwards; none where there is one device.
-  const std::vector<Module>& replicas() const { return replicas_->replicas(); }
+  const std::vector<Module>& replicas() const { return replicas_; }
   // Of parameters and buffers, to replicas: for who measures.
-  int64_t bytes_copied() const { return replicas_->bytes_copied(); }
+  int64_t bytes_copied() const { return state_->bytes_copied(); }
 
  private:
-  explicit DataParallel(const DataParallelOptions& options)
-      : options_(options) {}
+  DataParallel(Module module, const DataParallelOptions& options,
+               std::vector<c10::Device> devices)
+      : options_(options),
+        devices_(std::move(devices)),
+        module_(std::move(module)),
+        threads_(devices_) {}
+
+  static ModuleState StateOf(const Module& module) {
+    return {ModuleTraits<Module>::Parameters(module),
+            ModuleTraits<Module>::Buffers(module),
+            ReplicaTraits<Module>::Modules(module)};
+  }
+
+  absl::Status MakeReplicas(const Factory& factory) {
+    TANDEM_ASSIGN_OR_RETURN(
+        state_, ReplicatedState::Create(StateOf(module_), devices_,
+                                        options_.counts_all_writes));
+    if (devices_.size() == 1) return absl::OkStatus();
+    std::vector<ModuleState> states;
+    for (const c10::Device& device : devices_) {
+      TANDEM_ASSIGN_OR_RETURN(
+          Module made, factory ? factory(device)
+                               : ReplicaTraits<Module>::Clone(module_, device));
+      states.push_back(StateOf(made));
+      replicas_.push_back(std::move(made));
+    }
+    return state_->AddReplicas(states);
+  }
 
   const DataParallelOptions options_;
-  std::vector<c10::Device> devices_;
-  std::unique_ptr<ModuleReplicas<Module>> replicas_;
-  std::unique_ptr<ReplicaThreads> threads_;
+  const std::vector<c10::Device> devices_;
+  Module module_;
+  std::vector<Module> replicas_;
+  std::unique_ptr<ReplicatedState> state_;
+  ReplicaThreads threads_;
 };
 
 template <typename Module>

@@ -20,7 +20,7 @@
 #include "core/random/default_generator.h"
 #include "core/random/random.h"
 #include "core/random/sample_scope.h"
-#include "parallel/data_parallel/device_streams.h"
+#include "parallel/channel/stream_order.h"
 
 namespace tandem {
 namespace {

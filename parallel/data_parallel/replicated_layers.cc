@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
-#include <torch/nn/module.h>
 
 #include <memory>
 #include <stdexcept>
@@ -20,6 +19,7 @@
 #include "core/model/shared_statistics.h"
 #include "core/model/statistics_records.h"
 #include "parallel/data_parallel/data_parallel.h"
+#include "parallel/data_parallel/replica_traits.h"
 
 namespace tandem {
 namespace {
@@ -75,12 +75,9 @@ using Normalisations = std::vector<std::shared_ptr<const SharesStatistics>>;
 // Layers that could share statistics.
 Normalisations NormalisationsOf(const LayerList& layers) {
   Normalisations found;
-  for (const Layer& layer : layers) {
-    if (layer.module == nullptr) continue;
-    for (const auto& module : layer.module->modules()) {
-      auto shares = std::dynamic_pointer_cast<const SharesStatistics>(module);
-      if (shares != nullptr) found.push_back(std::move(shares));
-    }
+  for (const auto& module : ReplicaTraits<LayerList>::Modules(layers)) {
+    auto shares = std::dynamic_pointer_cast<const SharesStatistics>(module);
+    if (shares != nullptr) found.push_back(std::move(shares));
   }
   return found;
 }

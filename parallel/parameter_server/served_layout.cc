@@ -22,6 +22,10 @@ int64_t BytesOf(c10::ScalarType dtype) {
   return static_cast<int64_t>(c10::elementSize(dtype));
 }
 
+int64_t MaskBytes(const Slice& slice) {
+  return RoundUp(static_cast<int64_t>(slice.pieces.size()), kAlignment);
+}
+
 // "trained", "frozen", "buffer" or "alias", then the tensor's fields; an
 // alias's last one is the place of what it names.
 std::string Line(absl::string_view kind, const ServedTensor& tensor) {
@@ -170,6 +174,26 @@ void Unpack(const at::Tensor& bytes, const Slice& slice,
         .narrow(0, piece.begin, piece.length)
         .copy_(ViewOf(bytes, piece, tensor.scalar_type()));
   }
+}
+
+int64_t GradientMessage::BytesFor(const Slice& slice) {
+  return MaskBytes(slice) + slice.bytes;
+}
+
+void GradientMessage::Put(const std::vector<at::Tensor>& gradients) {
+  auto* const mask = bytes_.mutable_data_ptr<uint8_t>();
+  for (size_t i = 0; i < slice_->pieces.size(); ++i) {
+    mask[i] = gradients[slice_->pieces[i].tensor].defined() ? 1 : 0;
+  }
+  Pack(gradients, *slice_, this->gradients());
+}
+
+bool GradientMessage::has(size_t piece) const {
+  return bytes_.const_data_ptr<uint8_t>()[piece] != 0;
+}
+
+at::Tensor GradientMessage::gradients() const {
+  return bytes_.narrow(0, MaskBytes(*slice_), slice_->bytes);
 }
 
 }  // namespace tandem

@@ -80,6 +80,25 @@ void Pack(const std::vector<at::Tensor>& tensors, const Slice& slice,
 void Unpack(const at::Tensor& bytes, const Slice& slice,
             const std::vector<at::Tensor>& tensors);
 
+// What a worker pushes to one server: for each piece of the slice whether it
+// has a gradient, then the slice. uint8, on the CPU.
+class GradientMessage {
+ public:
+  static int64_t BytesFor(const Slice& slice);
+  // Of a message's memory, which it shares.
+  GradientMessage(const Slice& slice, at::Tensor bytes)
+      : slice_(&slice), bytes_(std::move(bytes)) {}
+
+  // Gradients of the layout's tensors; undefined: it has none.
+  void Put(const std::vector<at::Tensor>& gradients);
+  bool has(size_t piece) const;
+  at::Tensor gradients() const;  // [slice.bytes]
+
+ private:
+  const Slice* slice_;
+  at::Tensor bytes_;
+};
+
 }  // namespace tandem
 
 #endif  // TANDEM_PARALLEL_PARAMETER_SERVER_SERVED_LAYOUT_H_

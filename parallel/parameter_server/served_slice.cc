@@ -16,7 +16,6 @@
 #include "core/base/torch_status.h"
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/optim/grouped_optimizer.h"
-#include "parallel/parameter_server/gradient_message.h"
 #include "parallel/parameter_server/piece_stream.h"
 
 namespace tandem {

@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "parallel/parameter_server/gradient_message.h"
+#include "parallel/parameter_server/served_layout.h"
 
 namespace tandem {
 namespace {

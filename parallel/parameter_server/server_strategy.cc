@@ -1,14 +1,11 @@
 #include "parallel/parameter_server/server_strategy.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/parameter_server/piece_stream.h"
@@ -38,25 +35,12 @@ NamedTensors Shapes(const ServedLayout& layout) {
 
 ServerStrategy::ServerStrategy(Setup setup) : setup_(std::move(setup)) {}
 
-absl::StatusOr<Score> ServerStrategy::TrainStep(const Batch& batch,
-                                                double learning_rate) {
-  static_cast<void>(batch);
-  static_cast<void>(learning_rate);  // comes with each push
+absl::StatusOr<Score> ServerStrategy::TrainStep(const Batch& /*batch*/,
+                                                double /*learning_rate*/) {
   alike_ = false;
   TANDEM_ASSIGN_OR_RETURN(score_, server_->AwaitStep(++step_));
   return score_.score;
 }
-
-absl::StatusOr<Score> ServerStrategy::ComputeGradients(const Batch& batch) {
-  static_cast<void>(batch);
-  return Score();
-}
-
-absl::Status ServerStrategy::Update(double learning_rate) {
-  return TrainStep(Batch(), learning_rate).status();
-}
-
-absl::Status ServerStrategy::SkipUpdate() { return Update(0); }
 
 void ServerStrategy::ResumeAt(int64_t steps) {
   step_ = steps;
@@ -67,16 +51,6 @@ absl::Status ServerStrategy::Synchronise() {
   if (alike_) return absl::OkStatus();
   alike_ = true;
   return server_->AwaitMeeting();
-}
-
-absl::StatusOr<Score> ServerStrategy::Evaluate(const Batch& batch) {
-  static_cast<void>(batch);
-  return Score();
-}
-
-absl::StatusOr<Score> ServerStrategy::Sum(const Score& score) {
-  static_cast<void>(score);  // it has evaluated nothing
-  return server_->AwaitSum();
 }
 
 NamedTensors ServerStrategy::KeptPieces(const StateParts& parts) const {
@@ -149,15 +123,6 @@ absl::Status ServerStrategy::LoadModelState(const StoredTensors& state) {
   Pack(kept, setup_.kept, bytes);
   server_->set_kept(bytes);
   return absl::OkStatus();
-}
-
-absl::Status ServerStrategy::CheckOptimizerState(
-    const StoredTensors& state) const {
-  return server_->served().CheckOptimizerState(state);
-}
-
-absl::Status ServerStrategy::LoadOptimizerState(const StoredTensors& state) {
-  return server_->served().LoadOptimizerState(state);
 }
 
 }  // namespace tandem

@@ -44,12 +44,17 @@ class ServerStrategy : public Strategy {
   }
 
   std::string name() const override { return "parameter_server"; }
+  // The learning rate comes with each push.
   absl::StatusOr<Score> TrainStep(const Batch& batch,
                                   double learning_rate) override;
   // Nothing is known before the workers' updates; these give the score of none.
-  absl::StatusOr<Score> ComputeGradients(const Batch& batch) override;
-  absl::Status Update(double learning_rate) override;
-  absl::Status SkipUpdate() override;
+  absl::StatusOr<Score> ComputeGradients(const Batch& /*batch*/) override {
+    return Score();
+  }
+  absl::Status Update(double learning_rate) override {
+    return TrainStep(Batch(), learning_rate).status();
+  }
+  absl::Status SkipUpdate() override { return Update(0); }
   // Of all workers, in the last step.
   std::map<std::string, double> AuxiliaryLosses() const override {
     return score_.auxiliary_losses;
@@ -61,8 +66,13 @@ class ServerStrategy : public Strategy {
   absl::Status Synchronise() override;
   bool takes_inputs() const override { return false; }
   bool takes_targets() const override { return false; }
-  absl::StatusOr<Score> Evaluate(const Batch& batch) override;
-  absl::StatusOr<Score> Sum(const Score& score) override;
+  absl::StatusOr<Score> Evaluate(const Batch& /*batch*/) override {
+    return Score();
+  }
+  // It has evaluated nothing.
+  absl::StatusOr<Score> Sum(const Score& /*score*/) override {
+    return server_->AwaitSum();
+  }
   NamedTensors Parameters() const override { return {}; }
   NamedTensors Buffers() const override { return {}; }
   std::map<std::string, int64_t> OptimizerGroups() const override {
@@ -78,9 +88,13 @@ class ServerStrategy : public Strategy {
     return server_->Measurements();
   }
   absl::Status LoadModelState(const StoredTensors& state) override;
-  absl::Status LoadOptimizerState(const StoredTensors& state) override;
+  absl::Status LoadOptimizerState(const StoredTensors& state) override {
+    return server_->served().LoadOptimizerState(state);
+  }
   absl::Status CheckModelState(const StoredTensors& state) const override;
-  absl::Status CheckOptimizerState(const StoredTensors& state) const override;
+  absl::Status CheckOptimizerState(const StoredTensors& state) const override {
+    return server_->served().CheckOptimizerState(state);
+  }
 
  private:
   // Under PieceName: this server's part of them.

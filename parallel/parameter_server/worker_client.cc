@@ -9,7 +9,6 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/instrument/fault_point.h"
-#include "parallel/parameter_server/gradient_message.h"
 
 namespace tandem {
 namespace {

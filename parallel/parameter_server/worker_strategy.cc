@@ -145,31 +145,4 @@ absl::Status WorkerStrategy::Synchronise() {
   return UpdateCopies();
 }
 
-// Servers have it.
-absl::Status WorkerStrategy::StreamState(const StateParts& parts,
-                                         TensorSink& sink) {
-  static_cast<void>(parts);
-  static_cast<void>(sink);
-  return absl::OkStatus();
-}
-
-absl::Status WorkerStrategy::LoadModelState(const StoredTensors& state) {
-  return replica_->LoadModelState(state);
-}
-
-absl::Status WorkerStrategy::CheckModelState(const StoredTensors& state) const {
-  return replica_->CheckModelState(state);
-}
-
-absl::Status WorkerStrategy::LoadOptimizerState(const StoredTensors& state) {
-  static_cast<void>(state);
-  return absl::OkStatus();
-}
-
-absl::Status WorkerStrategy::CheckOptimizerState(
-    const StoredTensors& state) const {
-  static_cast<void>(state);
-  return absl::OkStatus();
-}
-
 }  // namespace tandem

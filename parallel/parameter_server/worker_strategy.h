@@ -82,16 +82,28 @@ class WorkerStrategy : public Strategy {
     return tensors_.layout.Groups();
   }
   NamedTensors OptimizerState() const override { return {}; }
-  absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
   // Servers have it, and save.
+  absl::Status StreamState(const StateParts& /*parts*/,
+                           TensorSink& /*sink*/) override {
+    return absl::OkStatus();
+  }
   absl::StatusOr<StatePart> PartToSave() override { return StatePart(); }
   Communicator* SavingGroup(Communicator* world) const override {
     return nullptr;
   }
-  absl::Status LoadModelState(const StoredTensors& state) override;
-  absl::Status LoadOptimizerState(const StoredTensors& state) override;
-  absl::Status CheckModelState(const StoredTensors& state) const override;
-  absl::Status CheckOptimizerState(const StoredTensors& state) const override;
+  absl::Status LoadModelState(const StoredTensors& state) override {
+    return replica_->LoadModelState(state);
+  }
+  absl::Status LoadOptimizerState(const StoredTensors& /*state*/) override {
+    return absl::OkStatus();
+  }
+  absl::Status CheckModelState(const StoredTensors& state) const override {
+    return replica_->CheckModelState(state);
+  }
+  absl::Status CheckOptimizerState(
+      const StoredTensors& /*state*/) const override {
+    return absl::OkStatus();
+  }
 
  private:
   absl::Status UpdateCopies() const;

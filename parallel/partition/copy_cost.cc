@@ -3,14 +3,14 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/base/torch_status.h"
+#include "parallel/partition/device_stopwatch.h"
 
 namespace tandem {
 namespace {
@@ -19,32 +19,23 @@ constexpr int64_t kSmall = 4 << 10;
 constexpr int64_t kBig = 4 << 20;
 constexpr int kRuns = 7;
 
-void Synchronize(c10::Device device) {
-  if (device.is_cpu()) return;
-  c10::impl::VirtualGuardImpl(device.type())
-      .synchronizeDevice(std::max<c10::DeviceIndex>(device.index(), 0));
-}
-
 double SecondsOfCopy(const at::Tensor& source, at::Tensor& destination) {
   std::vector<double> runs;
+  DeviceStopwatch clock(destination.device());
   for (int run = 0; run < kRuns; ++run) {
-    const auto begin = std::chrono::steady_clock::now();
+    clock.Lap();
     destination.copy_(source, /*non_blocking=*/true);
-    Synchronize(source.device());
-    Synchronize(destination.device());
-    const std::chrono::duration<double> took =
-        std::chrono::steady_clock::now() - begin;
-    runs.push_back(took.count());
+    DeviceStopwatch::Await(source.device());
+    runs.push_back(clock.Lap());
   }
-  std::nth_element(runs.begin(), runs.begin() + kRuns / 2, runs.end());
-  return runs[kRuns / 2];
+  return UpperMedian(std::move(runs));
 }
 
 double SecondsFor(int64_t bytes, c10::Device from, c10::Device to) {
   const at::Tensor source =
       at::zeros({bytes}, at::TensorOptions(from).dtype(at::kByte));
   at::Tensor destination = at::empty_like(source, source.options().device(to));
-  Synchronize(from);
+  DeviceStopwatch::Await(from);
   return SecondsOfCopy(source, destination);
 }
 

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "parallel/balance/balance.h"
+#include "parallel/partition/balance.h"
 #include "parallel/schedule/activation_checkpointing.h"
 #include "parallel/schedule/schedule.h"
 

@@ -10,8 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
-#include "parallel/balance/balance.h"
+#include "parallel/partition/balance.h"
 #include "parallel/partition/kept_microbatches.h"
+#include "parallel/partition/part_costs.h"
 #include "parallel/schedule/prediction.h"
 #include "parallel/schedule/validator.h"
 
@@ -34,13 +35,17 @@ absl::Status CheckExpression(const std::string& text) {
   return absl::OkStatus();
 }
 
-// A tied weight is charged to the first layer that has it.
-std::vector<LayerCost> CostsWithSharedOnce(const ModelProfile& profile) {
+// With each tied weight charged to the first layer that has it of each part.
+std::vector<LayerCost> CostsOfParts(const ModelProfile& profile,
+                                    const Cuts& cuts) {
   std::vector<LayerCost> costs = CostsOf(profile);
-  std::set<int> seen;
-  for (size_t i = 0; i < costs.size(); ++i) {
-    for (const auto& [number, bytes] : profile.layers[i].shared_state) {
-      if (!seen.insert(number).second) costs[i].state_bytes -= bytes;
+  for (const LayerRange& part :
+       PartsOf(cuts, static_cast<int64_t>(costs.size()))) {
+    std::set<int> seen;
+    for (int64_t i = part.begin; i < part.end; ++i) {
+      for (const auto& [number, bytes] : profile.layers[i].shared_state) {
+        if (!seen.insert(number).second) costs[i].state_bytes -= bytes;
+      }
     }
   }
   return costs;
@@ -124,7 +129,7 @@ absl::StatusOr<Cuts> CutsByProfile(const ModelProfile& profile,
   options.devices = KeptMicrobatches(schedule, devices.checkpointing);
   const double again =
       RecomputedShare(devices.checkpointing, schedule.microbatches);
-  std::vector<LayerCost> costs = CostsWithSharedOnce(profile);
+  std::vector<LayerCost> costs = CostsOfParts(profile, /*cuts=*/{});
   for (LayerCost& each : costs) each.backward += again * each.forward;
   absl::StatusOr<Cuts> cuts;
   do {
@@ -137,52 +142,6 @@ absl::StatusOr<Cuts> CutsByProfile(const ModelProfile& profile,
   TANDEM_ASSIGN_OR_RETURN(const Cuts by_stage,
                           CutsByTime(costs, schedule.stages, options));
   return Better(*cuts, by_stage, profile, schedule, devices);
-}
-
-// What one microbatch keeps in a stage.
-struct StageKeeps {
-  int64_t input = 0;
-  int64_t activations = 0;
-
-  int64_t At(const PartAlive& alive) const {
-    return alive.inputs * input + alive.activations * activations;
-  }
-};
-
-std::vector<StageKeeps> KeptBy(const ModelProfile& profile, const Cuts& cuts) {
-  std::vector<StageKeeps> stages;
-  for (const LayerRange& part :
-       PartsOf(cuts, static_cast<int64_t>(profile.layers.size()))) {
-    StageKeeps keeps;
-    keeps.input = part.begin == 0 ? profile.input_bytes
-                                  : profile.layers[part.begin - 1].output_bytes;
-    for (int64_t i = part.begin; i < part.end; ++i) {
-      keeps.activations += profile.layers[i].activation_bytes;
-    }
-    stages.push_back(keeps);
-  }
-  return stages;
-}
-
-int64_t StateOf(const ModelProfile& profile, const LayerRange& part) {
-  int64_t state = 0;
-  std::set<int> seen;
-  for (int64_t i = part.begin; i < part.end; ++i) {
-    const LayerProfile& layer = profile.layers[i];
-    state += layer.state_bytes;
-    for (const auto& [number, bytes] : layer.shared_state) {
-      if (!seen.insert(number).second) state -= bytes;
-    }
-  }
-  return state;
-}
-
-// The most that a stage's layers take in an evaluation: they are computed one
-// after the other.
-int64_t EvaluationOf(const std::vector<int64_t>& layers,
-                     const LayerRange& part) {
-  return *std::max_element(layers.begin() + part.begin,
-                           layers.begin() + part.end);
 }
 
 }  // namespace
@@ -229,21 +188,22 @@ std::vector<StageMemory> StageMemories(const ModelProfile& profile,
                                        const Cuts& cuts,
                                        const Schedule& schedule,
                                        ActivationCheckpointing checkpointing) {
-  const std::vector<StageKeeps> keeps = KeptBy(profile, cuts);
-  const std::vector<int64_t> evaluation = EvaluationBytes(profile);
+  const std::vector<LayerCost> layers = CostsOfParts(profile, cuts);
+  BalanceOptions options;
+  options.devices = KeptMicrobatches(schedule, checkpointing);
+  const PartCosts costs(layers, options);
+  const std::vector<LayerRange> parts =
+      PartsOf(cuts, static_cast<int64_t>(layers.size()));
   std::vector<StageMemory> stages;
-  for (const LayerRange& part :
-       PartsOf(cuts, static_cast<int64_t>(profile.layers.size()))) {
-    stages.push_back(
-        {StateOf(profile, part), 0, EvaluationOf(evaluation, part)});
+  for (const LayerRange& part : parts) {
+    stages.push_back({costs.State(part), 0, costs.Evaluated(part)});
   }
-  for (const BalanceDevice& device :
-       KeptMicrobatches(schedule, checkpointing)) {
+  for (const BalanceDevice& device : options.devices) {
     for (const auto& moment : device.moments) {
       for (size_t i = 0; i < moment.size(); ++i) {
         const int stage = device.parts[i];
-        stages[stage].activations =
-            std::max(stages[stage].activations, keeps[stage].At(moment[i]));
+        stages[stage].activations = std::max(
+            stages[stage].activations, costs.Kept(parts[stage], moment[i]));
       }
     }
   }
@@ -253,29 +213,10 @@ std::vector<StageMemory> StageMemories(const ModelProfile& profile,
 std::vector<int64_t> DeviceMemories(const ModelProfile& profile,
                                     const Cuts& cuts, const Schedule& schedule,
                                     ActivationCheckpointing checkpointing) {
-  const std::vector<StageKeeps> keeps = KeptBy(profile, cuts);
-  const std::vector<LayerRange> parts =
-      PartsOf(cuts, static_cast<int64_t>(profile.layers.size()));
-  const std::vector<int64_t> evaluation = EvaluationBytes(profile);
-  std::vector<int64_t> devices;
-  for (const BalanceDevice& device :
-       KeptMicrobatches(schedule, checkpointing)) {
-    int64_t state = 0;
-    int64_t most = 0;
-    for (int stage : device.parts) {
-      state += StateOf(profile, parts[stage]);
-      most = std::max(most, EvaluationOf(evaluation, parts[stage]));
-    }
-    for (const auto& moment : device.moments) {
-      int64_t kept = 0;
-      for (size_t i = 0; i < moment.size(); ++i) {
-        kept += keeps[device.parts[i]].At(moment[i]);
-      }
-      most = std::max(most, kept);
-    }
-    devices.push_back(state + most);
-  }
-  return devices;
+  const std::vector<LayerCost> layers = CostsOfParts(profile, cuts);
+  BalanceOptions options;
+  options.devices = KeptMicrobatches(schedule, checkpointing);
+  return PartCosts(layers, options).DeviceBytes(cuts);
 }
 
 ScheduleCosts ScheduleCostsOf(const ModelProfile& profile, const Cuts& cuts,
@@ -283,10 +224,16 @@ ScheduleCosts ScheduleCostsOf(const ModelProfile& profile, const Cuts& cuts,
                               const SendingCost& sending,
                               ActivationCheckpointing checkpointing) {
   ScheduleCosts costs;
-  costs.stages = StageCostsOf(profile, cuts);
   const double again = RecomputedShare(checkpointing, schedule.microbatches);
-  for (StageCost& each : costs.stages) {
-    each.backward_input += again * each.forward;
+  for (const LayerRange& part :
+       PartsOf(cuts, static_cast<int64_t>(profile.layers.size()))) {
+    StageCost& stage = costs.stages.emplace_back(StageCost{0, 0, 0});
+    for (int64_t i = part.begin; i < part.end; ++i) {
+      stage.forward += profile.layers[i].forward;
+      stage.backward_input += profile.layers[i].backward_input;
+      stage.backward_weight += profile.layers[i].backward_weight;
+    }
+    stage.backward_input += again * stage.forward;
   }
   const std::vector<int> device_of = DevicesOfStages(schedule);
   int messages = 0;

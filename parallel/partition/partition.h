@@ -1,6 +1,6 @@
 // Model partition: from what --balance says to the cuts of a pipeline, and what
-// its stages then hold. Pure functions: layer_profile.h measures,
-// partition_table.h prints.
+// its stages then hold. Pure functions: layer_profile.h measures, table.h
+// prints.
 
 #ifndef TANDEM_PARALLEL_PARTITION_PARTITION_H_
 #define TANDEM_PARALLEL_PARTITION_PARTITION_H_
@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "parallel/balance/cut.h"
-#include "parallel/profile/model_profile.h"
+#include "parallel/partition/model_profile.h"
 #include "parallel/schedule/activation_checkpointing.h"
 #include "parallel/schedule/schedule.h"
 
@@ -74,7 +74,7 @@ absl::StatusOr<Cuts> PartitionModel(const BalanceRule& rule,
 struct StageMemory {
   int64_t state = 0;        // a tied weight once
   int64_t activations = 0;  // of all microbatches alive, with their inputs
-  // What an evaluation has instead of these (EvaluationBytes), at most.
+  // What an evaluation has instead of these (LayerCost), at most.
   int64_t evaluation = 0;
 };
 std::vector<StageMemory> StageMemories(

@@ -46,11 +46,6 @@ struct PlainNet : torch::nn::Module {
 
 class DataParallelErrorsTest : public DataParallelTest {
  protected:
-  DataParallelOptions options() const {
-    DataParallelOptions options;
-    options.device_ids = devices();
-    return options;
-  }
   // A row for each part: its number.
   at::Tensor Parts() const {
     at::Tensor parts = at::zeros({value(), 1}, at::kDouble);
@@ -186,11 +181,12 @@ TEST_P(DataParallelErrorsTest, AModuleElsewhereIsRefused) {
 
 TEST_P(DataParallelErrorsTest, ADeviceWithoutANumber) {
   if (devices()[0].is_cpu()) return;
-  DataParallelOptions options;
-  options.device_ids = {c10::Device(devices()[0].type())};
   const auto net = NewNet<TwiceNet>(devices()[0]);
-  EXPECT_THAT(std::string(MakeDataParallel(net, options).status().message()),
-              HasSubstr("has no number"));
+  const std::vector<c10::Device> unnumbered = {
+      c10::Device(devices()[0].type())};
+  EXPECT_THAT(
+      std::string(MakeDataParallel(net, {unnumbered}).status().message()),
+      HasSubstr("has no number"));
 }
 
 TANDEM_ON_SEVERAL(DataParallelErrorsTest);

@@ -29,6 +29,7 @@ class DataParallelTest : public DeviceTypesAnd<int> {
     return DevicesToTest(std::get<0>(GetParam()), value());
   }
   bool is_alone() const { return value() == 1; }
+  DataParallelOptions options() const { return {devices()}; }
 };
 
 #define TANDEM_ON_ONE_TO_FOUR(Suite) \
@@ -81,22 +82,31 @@ void ExpectModule(const torch::nn::Module& found,
                   const torch::nn::Module& expected, bool same_bits,
                   const std::string& when);
 
-template <typename Module>
-std::unique_ptr<DataParallel<Module>> Wrapped(
-    const Module& module, const std::vector<c10::Device>& devices) {
-  DataParallelOptions options;
-  options.device_ids = devices;
-  auto wrapped = MakeDataParallel(module, options);
-  EXPECT_TRUE(wrapped.ok()) << wrapped.status();
-  return *std::move(wrapped);
-}
-
 // The value, or an end of the test program.
 template <typename T>
 T ValueOf(absl::StatusOr<T> value) {
   EXPECT_TRUE(value.ok()) << value.status();
   return *std::move(value);
 }
+
+template <typename Module>
+std::unique_ptr<DataParallel<Module>> Wrapped(
+    const Module& module, const std::vector<c10::Device>& devices) {
+  return ValueOf(MakeDataParallel(module, {devices}));
+}
+
+// A wrapped module and the same without the wrapper.
+template <typename Net>
+struct Pair {
+  using Pointer = std::shared_ptr<Net>;
+  explicit Pair(const std::vector<c10::Device>& devices)
+      : net(NewNet<Net>(devices[0])),
+        alone(NewNet<Net>(devices[0])),
+        parallel(Wrapped(net, devices)) {}
+
+  Pointer net, alone;
+  std::unique_ptr<DataParallel<Pointer>> parallel;
+};
 
 }  // namespace tandem
 

@@ -60,17 +60,17 @@ TEST_P(ReplicasTest, LieOnTheirDevices) {
 }
 
 constexpr int64_t kWide = 2000 * 5 * 8;  // bytes of the first weight
+constexpr int64_t kAll = kWide + (2000 + 2000 * 3 + 3) * 8;
 
 // Forward and backward of a module, and how much they copy to each replica.
 class Counted {
  public:
-  Counted(const std::vector<c10::Device>& devices, bool counts_all_writes)
-      : net(NewNet<WideNet>(devices[0])), others_(devices.size() - 1) {
-    DataParallelOptions options;
-    options.device_ids = devices;
+  Counted(DataParallelOptions options, bool counts_all_writes)
+      : net(NewNet<WideNet>(options.device_ids[0])),
+        others_(static_cast<int64_t>(options.device_ids.size()) - 1),
+        x_(InputOf(8, 5, 0, options.device_ids[0])) {
     options.counts_all_writes = counts_all_writes;
     parallel = ValueOf(MakeDataParallel(net, options));
-    x_ = InputOf(8, 5, 0, devices[0]);
   }
   int64_t Forward() {
     const int64_t before = parallel->bytes_copied();
@@ -89,47 +89,40 @@ class Counted {
 
  private:
   const int64_t others_;
-  at::Tensor x_;
+  const at::Tensor x_;
 };
 
-TEST_P(ReplicasTest, AreKeptAndOnlyWhatChangedIsCopied) {
+TEST_P(ReplicasTest, AreKeptAndWhereWritesAreCountedOnlyWhatChangedIsCopied) {
   for (const bool counts : {false, true}) {
-    Counted counted(devices(), counts);
+    Counted counted(options(), counts);
     const at::Tensor& member =
         counted.parallel->replicas().back()->wide->weight;
     const auto* const impl = member.unsafeGetTensorImpl();
     const at::NoGradGuard no_grad;
-    EXPECT_GE(counted.Forward(), kWide);
-    EXPECT_EQ(counted.Forward(), 0);
+    EXPECT_EQ(counted.Forward(), kAll);
+    EXPECT_EQ(counted.Forward(), counts ? 0 : kAll);
     counted.net->wide->weight.mul_(2);
-    EXPECT_EQ(counted.Forward(), kWide);
-    EXPECT_EQ(counted.Forward(), 0);
-    counted.net->narrow->bias.mul_(2);  // with the other small ones
-    const int64_t small = counted.Forward();
-    EXPECT_GT(small, 0);
-    EXPECT_LT(small, kWide);
-    EXPECT_EQ(counted.Forward(), 0);
+    EXPECT_EQ(counted.Forward(), counts ? kWide : kAll);
+    EXPECT_EQ(counted.Forward(), counts ? 0 : kAll);
+    counted.net->narrow->bias.mul_(2);
+    EXPECT_EQ(counted.Forward(), counts ? 3 * 8 : kAll);
+    EXPECT_EQ(counted.Forward(), counts ? 0 : kAll);
     EXPECT_EQ(member.unsafeGetTensorImpl(), impl);  // the same tensor
   }
 }
 
-// An optimizer may have stepped past the version counters.
-TEST_P(ReplicasTest, WhatHasAGradientIsCopiedUnlessWritesAreCounted) {
-  Counted counted(devices(), /*counts_all_writes=*/true);
-  EXPECT_GE(counted.Both(), kWide);
+// An optimizer may have stepped past the version counters, unless none does.
+TEST_P(ReplicasTest, AccumulationCopiesOnceWhereWritesAreCounted) {
+  Counted counted(options(), /*counts_all_writes=*/true);
+  EXPECT_EQ(counted.Both(), kAll);
   EXPECT_EQ(counted.Both(), 0);
   EXPECT_EQ(counted.Both(), 0);
-  Counted suspected(devices(), /*counts_all_writes=*/false);
-  EXPECT_GE(suspected.Both(), kWide);
-  EXPECT_GE(suspected.Forward(), kWide);
-  EXPECT_GE(suspected.Forward(), kWide);  // before it, an optimizer may step
-  suspected.net->zero_grad();
-  EXPECT_GE(suspected.Forward(), kWide);
-  EXPECT_EQ(suspected.Forward(), 0);
+  Counted suspected(options(), /*counts_all_writes=*/false);
+  for (int again = 0; again < 3; ++again) EXPECT_EQ(suspected.Both(), kAll);
 }
 
 // Whichever way the gradient came, and whenever the optimizer makes use of it.
-TEST_P(ReplicasTest, AStepPastTheCountersIsSeenByItsGradients) {
+TEST_P(ReplicasTest, AStepPastTheCountersIsSeen) {
   const auto net = NewNet<TwiceNet>(devices()[0]);
   const auto parallel = Wrapped(net, devices());
   torch::optim::SGD optimizer(net->parameters(), 0.1);
@@ -155,18 +148,24 @@ TEST_P(ReplicasTest, AStepPastTheCountersIsSeenByItsGradients) {
   check("after a step and its end");
 }
 
+// By who has said that all writes are counted; else it is seen without.
 TEST_P(ReplicasTest, AChangeThatIsNotCountedMayBeNoted) {
-  const auto net = NewNet<TwiceNet>(devices()[0]);
-  const auto parallel = Wrapped(net, devices());
-  const at::Tensor x = InputOf(8, 5, 0, devices()[0]);
-  const at::NoGradGuard no_grad;
-  ValueOf(parallel->Forward(x));
-  net->in->weight.data().mul_(2);
-  parallel->NoteChange();
-  ExpectClose(ValueOf(parallel->Forward(x)), net->forward(x), "noted");
-  net->in->weight.data().mul_(2);
-  net->eval();  // weights are exchanged with the mode
-  ExpectClose(ValueOf(parallel->Forward(x)), net->forward(x), "with the mode");
+  for (const bool counts : {false, true}) {
+    const auto net = NewNet<TwiceNet>(devices()[0]);
+    DataParallelOptions its = options();
+    its.counts_all_writes = counts;
+    const auto parallel = ValueOf(MakeDataParallel(net, its));
+    const at::Tensor x = InputOf(8, 5, 0, devices()[0]);
+    const at::NoGradGuard no_grad;
+    ValueOf(parallel->Forward(x));
+    net->in->weight.data().mul_(2);
+    if (counts) parallel->NoteChange();
+    ExpectClose(ValueOf(parallel->Forward(x)), net->forward(x), "noted");
+    net->in->weight.data().mul_(2);
+    net->eval();  // weights are exchanged with the mode
+    ExpectClose(ValueOf(parallel->Forward(x)), net->forward(x),
+                "with the mode");
+  }
 }
 
 // Of a smaller batch's devices: the others follow later.
@@ -285,9 +284,7 @@ TEST_P(ReplicasTest, AModuleHolder) {
     FillModule(**each);
     (*each)->to(devices()[0]);
   }
-  DataParallelOptions options;
-  options.device_ids = devices();
-  const auto parallel = ValueOf(MakeDataParallel(net, options));
+  const auto parallel = Wrapped(net, devices());
   const at::Tensor x = InputOf(7, 4, 0, devices()[0]);
   ValueOf(parallel->Forward(x)).square().sum().backward();
   alone->forward(x).square().sum().backward();
@@ -300,9 +297,7 @@ TEST_P(ReplicasTest, BackwardOutlivesTheWrapper) {
   const NormPointer alone = NewNet<NormNet>(devices()[0]);
   const at::Tensor x = InputOf(8, 4, 0, devices()[0]);
   for (const NormPointer& each : {net, alone}) each->norm->eval();
-  DataParallelOptions options;
-  options.device_ids = devices();
-  const at::Tensor outputs = ValueOf(RunDataParallel(net, options, x));
+  const at::Tensor outputs = ValueOf(RunDataParallel(net, options(), x));
   outputs.square().sum().backward();
   alone->forward(x).square().sum().backward();
   ExpectModule(*net, *alone, false, "of one forward");

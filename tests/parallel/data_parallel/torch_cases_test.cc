@@ -30,14 +30,7 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 using TensorDict = std::map<std::string, at::Tensor>;
 
-class TorchCasesTest : public DataParallelTest {
- protected:
-  DataParallelOptions options() const {
-    DataParallelOptions options;
-    options.device_ids = devices();
-    return options;
-  }
-};
+class TorchCasesTest : public DataParallelTest {};
 
 struct ProductNet : torch::nn::Cloneable<ProductNet> {
   void reset() override {}

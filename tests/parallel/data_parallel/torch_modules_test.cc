@@ -83,9 +83,8 @@ struct RnnNet : torch::nn::Cloneable<RnnNet> {
 
 // test_data_parallel_rnn, #21108
 TEST_P(TorchModulesTest, RecurrentModules) {
-  const auto net = NewNet<RnnNet>(devices()[0]);
-  const auto alone = CopyOf(net);
-  const auto parallel = Wrapped(net, devices());
+  const Pair<RnnNet> pair(devices());
+  const auto& [net, alone, parallel] = pair;
   const at::Tensor x = InputOf(4, 4 * 3, 0, devices()[0]).view({4, 4, 3});
   {
     const at::NoGradGuard no_grad;
@@ -231,10 +230,8 @@ TEST_P(TorchModulesTest, ParameterLists) {
   const auto net = std::make_shared<ListNet>();
   net->to(devices()[0]);
   const at::Tensor x = InputOf(8, 3, 0, devices()[0]);
-  DataParallelOptions options;
-  options.device_ids = devices();
   const auto parallel = ValueOf(MakeDataParallel(
-      net, options,
+      net, options(),
       [](c10::Device) -> absl::StatusOr<std::shared_ptr<ListNet>> {
         return std::make_shared<ListNet>();
       }));
@@ -252,9 +249,8 @@ struct LossNet : torch::nn::Cloneable<LossNet> {
 };
 
 TEST_P(TorchModulesTest, LossesOfReplicas) {
-  const auto net = NewNet<LossNet>(devices()[0]);
-  const auto alone = CopyOf(net);
-  const auto parallel = Wrapped(net, devices());
+  const Pair<LossNet> pair(devices());
+  const auto& [net, alone, parallel] = pair;
   const at::Tensor x = InputOf(8, 4, 0, devices()[0]);
   const at::Tensor losses = ValueOf(parallel->Forward(x));
   EXPECT_EQ(losses.dim(), is_alone() ? 0 : 1);

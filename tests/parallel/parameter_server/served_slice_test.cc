@@ -18,8 +18,8 @@
 #include "core/random/random.h"
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/optim/make_optimizer.h"
-#include "parallel/parameter_server/gradient_message.h"
 #include "parallel/parameter_server/piece_stream.h"
+#include "parallel/parameter_server/served_layout.h"
 
 namespace tandem::served_slice_test {
 namespace {

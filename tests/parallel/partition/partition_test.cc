@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "parallel/balance/balance.h"
+#include "parallel/partition/balance.h"
 #include "parallel/partition/kept_microbatches.h"
 #include "parallel/partition/table.h"
 #include "parallel/schedule/prediction.h"

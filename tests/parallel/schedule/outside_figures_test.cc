@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_replace.h"
-#include "parallel/balance/balance.h"
 #include "parallel/balance/cut.h"
+#include "parallel/partition/balance.h"
 #include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/schedule/text.h"

@@ -5,9 +5,9 @@
 #include "core/base/status_macros.h"
 #include "models/classification_loss.h"
 #include "parallel/partition/copy_cost.h"
+#include "parallel/partition/layer_profile.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/pipeline/model_parallel.h"
-#include "parallel/profile/layer_profile.h"
 
 namespace tandem {
 

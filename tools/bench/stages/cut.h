@@ -8,8 +8,8 @@
 #include "core/model/batch.h"
 #include "core/model/layer.h"
 #include "parallel/balance/cut.h"
+#include "parallel/partition/model_profile.h"
 #include "parallel/partition/partition.h"
-#include "parallel/profile/model_profile.h"
 #include "parallel/schedule/schedule.h"
 
 namespace tandem {

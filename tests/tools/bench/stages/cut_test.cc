@@ -10,7 +10,7 @@
 
 #include "core/model/batch.h"
 #include "core/model/layer_list.h"
-#include "parallel/profile/model_profile.h"
+#include "parallel/partition/model_profile.h"
 #include "parallel/schedule/schedules.h"
 #include "tools/bench/rank/inputs.h"
 

@@ -1,4 +1,4 @@
-#include "parallel/balance/part_costs.h"
+#include "parallel/partition/part_costs.h"
 
 #include <algorithm>
 #include <bit>
@@ -80,7 +80,6 @@ int64_t PartCosts::Kept(const LayerRange& part, const PartAlive& alive) const {
                               sums_[begin].activations);
 }
 
-// One layer at a time.
 int64_t PartCosts::Evaluated(const LayerRange& part) const {
   const auto begin = static_cast<size_t>(part.begin);
   const auto end = static_cast<size_t>(part.end);
@@ -102,13 +101,20 @@ int64_t PartCosts::Bytes(size_t begin, size_t end, size_t part) const {
   return State(range) + std::max(kept, Evaluated(range));
 }
 
-std::vector<double> PartCosts::DeviceTimes(const Cuts& cuts) const {
-  const auto parts = PartsOf(cuts, static_cast<int64_t>(layers_.size()));
-  std::vector<double> times(options_.devices.size(), 0);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    times[device_of_[i]] += Time(static_cast<size_t>(parts[i].begin),
-                                 static_cast<size_t>(parts[i].end), i);
+std::vector<double> PartCosts::PartTimes(const Cuts& cuts) const {
+  std::vector<double> times;
+  for (const LayerRange& part :
+       PartsOf(cuts, static_cast<int64_t>(layers_.size()))) {
+    times.push_back(Time(static_cast<size_t>(part.begin),
+                         static_cast<size_t>(part.end), times.size()));
   }
+  return times;
+}
+
+std::vector<double> PartCosts::DeviceTimes(const Cuts& cuts) const {
+  const std::vector<double> parts = PartTimes(cuts);
+  std::vector<double> times(options_.devices.size(), 0);
+  for (size_t i = 0; i < parts.size(); ++i) times[device_of_[i]] += parts[i];
   return times;
 }
 

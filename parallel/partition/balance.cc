@@ -1,4 +1,4 @@
-#include "parallel/balance/balance.h"
+#include "parallel/partition/balance.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "parallel/balance/cut.h"
-#include "parallel/balance/part_costs.h"
+#include "parallel/partition/part_costs.h"
 
 namespace tandem {
 namespace {
@@ -59,10 +59,7 @@ class Search {
     }
     const std::vector<double> times = costs_.DeviceTimes(cuts);
     tried.slowest = *std::max_element(times.begin(), times.end());
-    size_t number = 0;
-    for (const LayerRange& part : PartsOf(cuts, layers_)) {
-      const double time = costs_.Time(static_cast<size_t>(part.begin),
-                                      static_cast<size_t>(part.end), number++);
+    for (const double time : costs_.PartTimes(cuts)) {
       tried.squares += time * time;
     }
     return tried;
@@ -312,14 +309,7 @@ absl::StatusOr<Cuts> CutsByTime(const std::vector<LayerCost>& layers,
 
 std::vector<double> PartTimes(const std::vector<LayerCost>& layers,
                               const Cuts& cuts, const BalanceOptions& options) {
-  const PartCosts costs(layers, options);
-  std::vector<double> times;
-  for (const LayerRange& part :
-       PartsOf(cuts, static_cast<int64_t>(layers.size()))) {
-    times.push_back(costs.Time(static_cast<size_t>(part.begin),
-                               static_cast<size_t>(part.end), times.size()));
-  }
-  return times;
+  return PartCosts(layers, options).PartTimes(cuts);
 }
 
 absl::StatusOr<Cuts> CutsByType(const std::vector<std::string>& types,

@@ -1,17 +1,15 @@
-// Model profile: what each layer costs, as numbers: of which
-// parallel/balance/balance makes cuts, and schedule_prediction a step.
+// Model profile: what each layer costs, as numbers, of which cuts are made
+// (balance.h) and a step is predicted (parallel/schedule/prediction.h).
 
-#ifndef TANDEM_PARALLEL_PROFILE_MODEL_PROFILE_H_
-#define TANDEM_PARALLEL_PROFILE_MODEL_PROFILE_H_
+#ifndef TANDEM_PARALLEL_PARTITION_MODEL_PROFILE_H_
+#define TANDEM_PARALLEL_PARTITION_MODEL_PROFILE_H_
 
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "parallel/balance/balance.h"
-#include "parallel/balance/cut.h"
-#include "parallel/schedule/prediction.h"
+#include "parallel/partition/balance.h"
 
 namespace tandem {
 
@@ -46,18 +44,10 @@ struct ModelProfile {
   double evaluation_scale = 0;
 };
 
-// By layer: what is there at once while an evaluation computes it, beside the
-// state. Without a graph that is its input, its output and what it makes on the
-// way, of one microbatch.
-std::vector<int64_t> EvaluationBytes(const ModelProfile& profile);
-
-// For CutsByTime.
+// For CutsByTime. An evaluation has no graph: of a layer there is at once its
+// input, its output and what it makes on the way.
 std::vector<LayerCost> CostsOf(const ModelProfile& profile);
-
-// For PredictSchedule: what the stages of these cuts take.
-std::vector<StageCost> StageCostsOf(const ModelProfile& profile,
-                                    const Cuts& cuts);
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_PROFILE_MODEL_PROFILE_H_
+#endif  // TANDEM_PARALLEL_PARTITION_MODEL_PROFILE_H_

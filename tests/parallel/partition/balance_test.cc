@@ -1,4 +1,4 @@
-#include "parallel/balance/balance.h"
+#include "parallel/partition/balance.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

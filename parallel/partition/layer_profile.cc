@@ -1,14 +1,12 @@
-#include "parallel/profile/layer_profile.h"
+#include "parallel/partition/layer_profile.h"
 
 #include <ATen/ops/ones_like.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -26,7 +24,8 @@
 #include "core/model/weight_gradient_sink.h"
 #include "core/precision/autocast.h"
 #include "core/precision/low_precision_copy.h"
-#include "parallel/profile/layer_memory.h"
+#include "parallel/partition/device_stopwatch.h"
+#include "parallel/partition/layer_memory.h"
 #include "parallel/split_backward/graph_split.h"
 
 namespace tandem {
@@ -37,35 +36,6 @@ struct Times {
   std::vector<double> forward;
   std::vector<double> backward_input;
   std::vector<double> backward_weight;
-};
-
-double MedianOf(std::vector<double> values) {
-  const auto middle =
-      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-// A clock for what a device computes.
-class DeviceClock {
- public:
-  explicit DeviceClock(c10::Device device) : device_(device) { Lap(); }
-
-  // Seconds since the last lap.
-  double Lap() {
-    if (!device_.is_cpu()) {
-      c10::impl::VirtualGuardImpl(device_.type())
-          .synchronizeDevice(std::max<c10::DeviceIndex>(device_.index(), 0));
-    }
-    const auto now = std::chrono::steady_clock::now();
-    const std::chrono::duration<double> lap = now - last_;
-    last_ = now;
-    return lap.count();
-  }
-
- private:
-  c10::Device device_;
-  std::chrono::steady_clock::time_point last_;
 };
 
 // Has a layer on a device for a while, and none of its gradients afterwards:
@@ -158,7 +128,7 @@ absl::StatusOr<LayerFlow> RunOnce(const Layer& layer,
                                   const LayerFlow& leaves, Times& times) {
   const auto sink = std::make_shared<WeightGradientSink>();
   LayerFlow made = leaves;
-  DeviceClock clock(options.device);
+  DeviceStopwatch clock(options.device);
   {
     const WeightGradientSink::Scope scope(sink);
     made.values = RunLayer(layer, made.values, made.skips);
@@ -231,9 +201,9 @@ absl::Status MeasureTimes(const LayerList& layers, const LayerFlow& entry,
   for (size_t i = 0; i < all.size(); ++i) {
     LayerProfile& layer =
         profile.layers[std::min(i, profile.layers.size() - 1)];
-    layer.forward += MedianOf(times[i].forward);
-    layer.backward_input += MedianOf(times[i].backward_input);
-    layer.backward_weight += MedianOf(times[i].backward_weight);
+    layer.forward += UpperMedian(times[i].forward);
+    layer.backward_input += UpperMedian(times[i].backward_input);
+    layer.backward_weight += UpperMedian(times[i].backward_weight);
   }
   return absl::OkStatus();
 }

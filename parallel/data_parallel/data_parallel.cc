@@ -1,4 +1,4 @@
-#include "parallel/data_parallel/options.h"
+#include "parallel/data_parallel/data_parallel.h"
 
 #include <ATen/DeviceAccelerator.h>
 

@@ -1,4 +1,4 @@
-#include "parallel/profile/layer_memory.h"
+#include "parallel/partition/layer_memory.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

@@ -1,7 +1,7 @@
 // Layer memory: the bytes of a model's layers.
 
-#ifndef TANDEM_PARALLEL_PROFILE_LAYER_MEMORY_H_
-#define TANDEM_PARALLEL_PROFILE_LAYER_MEMORY_H_
+#ifndef TANDEM_PARALLEL_PARTITION_LAYER_MEMORY_H_
+#define TANDEM_PARALLEL_PARTITION_LAYER_MEMORY_H_
 
 #include <c10/core/Device.h>
 
@@ -9,7 +9,7 @@
 #include "core/memory/state_bytes.h"
 #include "core/model/layer.h"
 #include "core/model/layer_flow.h"
-#include "parallel/profile/model_profile.h"
+#include "parallel/partition/model_profile.h"
 
 namespace tandem {
 
@@ -29,4 +29,4 @@ absl::Status MeasureActivations(const LayerList& layers, const LayerFlow& entry,
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_PROFILE_LAYER_MEMORY_H_
+#endif  // TANDEM_PARALLEL_PARTITION_LAYER_MEMORY_H_

@@ -1,14 +1,17 @@
-// Scatter: a batch cut along one dimension, a part for each device.
-// (torch.nn.parallel.scatter.)
+// Scatter and gather: a batch cut along one dimension, a part for each device,
+// and what the devices made of their parts, as one.
+// (torch.nn.parallel.scatter_gather.)
 
-#ifndef TANDEM_PARALLEL_DATA_PARALLEL_SCATTER_H_
-#define TANDEM_PARALLEL_DATA_PARALLEL_SCATTER_H_
+#ifndef TANDEM_PARALLEL_DATA_PARALLEL_SCATTER_GATHER_H_
+#define TANDEM_PARALLEL_DATA_PARALLEL_SCATTER_GATHER_H_
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -57,6 +60,30 @@ absl::StatusOr<std::vector<T>> Scatter(const T& value,
   return values;
 }
 
+// Tensor i of all parts, on `device`, one behind the other along `dim`. Scalars
+// become a vector, one number a part, as PyTorch does it. A tensor that is
+// undefined in all parts is undefined.
+//
+// Differentiable. InvalidArgument, naming the tensor and the part, where parts
+// have tensors at different places, and where one is defined in some parts
+// alone; and LibTorch's errors (other sizes). Requires a part.
+absl::StatusOr<std::vector<at::Tensor>> GatherTensors(
+    const std::vector<NamedTensors>& parts, c10::Device device, int64_t dim);
+
+// The same of the tensors within values. What is no tensor is the first
+// value's.
+template <typename T>
+absl::StatusOr<T> Gather(std::vector<T> values, c10::Device device,
+                         int64_t dim = 0) {
+  std::vector<NamedTensors> parts;
+  for (const T& each : values) parts.push_back(TensorsOf(each, "output"));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<at::Tensor> whole,
+                          GatherTensors(parts, device, dim));
+  T result = std::move(values.front());
+  ReplaceTensors(result, whole);
+  return result;
+}
+
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_DATA_PARALLEL_SCATTER_H_
+#endif  // TANDEM_PARALLEL_DATA_PARALLEL_SCATTER_GATHER_H_

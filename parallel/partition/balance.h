@@ -2,8 +2,8 @@
 // waiting. Pure functions of what layers cost; profile them with the trainer's
 // --balance.
 
-#ifndef TANDEM_PARALLEL_BALANCE_BALANCE_H_
-#define TANDEM_PARALLEL_BALANCE_BALANCE_H_
+#ifndef TANDEM_PARALLEL_PARTITION_BALANCE_H_
+#define TANDEM_PARALLEL_PARTITION_BALANCE_H_
 
 #include <cstdint>
 #include <string>
@@ -67,7 +67,7 @@ struct BalanceOptions {
 // at both of its ends. Among equals, the one with the least sum of squares of
 // the parts' times. Where each part has a device of its own, by dynamic
 // programming over (layers, parts), in O(layers^2 x parts); DeepSpeed names
-// this 'profile' and torchgpipe balance_by_time. Else by cut_search.h: the best
+// this 'profile' and torchgpipe balance_by_time. Else by a search: the best
 // of all for small models, and a good one for large ones.
 //
 // InvalidArgument for more parts than layers, negative costs, devices that do
@@ -91,4 +91,4 @@ absl::StatusOr<Cuts> CutsByType(const std::vector<std::string>& types,
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_BALANCE_BALANCE_H_
+#endif  // TANDEM_PARALLEL_PARTITION_BALANCE_H_

@@ -1,15 +1,15 @@
 // Costs of the parts of a cut model for their devices. Pure arithmetic, for
 // balance.h.
 
-#ifndef TANDEM_PARALLEL_BALANCE_PART_COSTS_H_
-#define TANDEM_PARALLEL_BALANCE_PART_COSTS_H_
+#ifndef TANDEM_PARALLEL_PARTITION_PART_COSTS_H_
+#define TANDEM_PARALLEL_PARTITION_PART_COSTS_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "parallel/balance/balance.h"
 #include "parallel/balance/cut.h"
+#include "parallel/partition/balance.h"
 
 namespace tandem {
 
@@ -26,6 +26,13 @@ class PartCosts {
   // keeps or an evaluation has, whichever is more.
   int64_t Bytes(size_t begin, size_t end, size_t part) const;
 
+  // The same of parts of cuts: the state, what `alive` microbatches keep, and
+  // what an evaluation has beside the state, of one layer at a time.
+  int64_t State(const LayerRange& part) const;
+  int64_t Kept(const LayerRange& part, const PartAlive& alive) const;
+  int64_t Evaluated(const LayerRange& part) const;
+
+  std::vector<double> PartTimes(const Cuts& cuts) const;
   // By device, of all of its parts together.
   std::vector<double> DeviceTimes(const Cuts& cuts) const;
   std::vector<int64_t> DeviceBytes(const Cuts& cuts) const;
@@ -41,9 +48,6 @@ class PartCosts {
 
   double Message(size_t layer) const;
   bool IsSent(size_t part) const;
-  int64_t Kept(const LayerRange& part, const PartAlive& alive) const;
-  int64_t Evaluated(const LayerRange& part) const;
-  int64_t State(const LayerRange& part) const;
 
   const std::vector<LayerCost>& layers_;
   const BalanceOptions& options_;
@@ -55,4 +59,4 @@ class PartCosts {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_BALANCE_PART_COSTS_H_
+#endif  // TANDEM_PARALLEL_PARTITION_PART_COSTS_H_

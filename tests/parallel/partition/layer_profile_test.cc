@@ -1,6 +1,6 @@
 // What a profile says of models whose costs are known.
 
-#include "parallel/profile/layer_profile.h"
+#include "parallel/partition/layer_profile.h"
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/ones.h>

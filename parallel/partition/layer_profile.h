@@ -1,7 +1,7 @@
 // Measures what each layer of a model costs.
 
-#ifndef TANDEM_PARALLEL_PROFILE_LAYER_PROFILE_H_
-#define TANDEM_PARALLEL_PROFILE_LAYER_PROFILE_H_
+#ifndef TANDEM_PARALLEL_PARTITION_LAYER_PROFILE_H_
+#define TANDEM_PARALLEL_PARTITION_LAYER_PROFILE_H_
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "core/memory/state_bytes.h"
 #include "core/model/layer.h"
-#include "parallel/profile/model_profile.h"
+#include "parallel/partition/model_profile.h"
 
 namespace tandem {
 
@@ -61,4 +61,4 @@ absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_PROFILE_LAYER_PROFILE_H_
+#endif  // TANDEM_PARALLEL_PARTITION_LAYER_PROFILE_H_

@@ -1,0 +1,114 @@
+// Replicated state: a module's parameters, buffers and modes, and those of its
+// replicas on other devices, kept from one forward to the next.
+
+#ifndef TANDEM_PARALLEL_DATA_PARALLEL_REPLICATED_STATE_H_
+#define TANDEM_PARALLEL_DATA_PARALLEL_REPLICATED_STATE_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <torch/nn/module.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/base/named_tensors.h"
+
+namespace tandem {
+
+using SubModules = std::vector<std::shared_ptr<torch::nn::Module>>;
+
+// A module's, or a replica's.
+struct ModuleState {
+  NamedTensors parameters;
+  NamedTensors buffers;
+  SubModules modules;  // parents before their children
+};
+
+// Replica 0 lies on the module's device and has its memory: what its forward
+// writes to a buffer (BatchNorm's running statistics) is written to the
+// module's. The others have memory of their own, to which all values are copied
+// before each forward. Where whoever writes to a parameter counts it in the
+// tensor's version, those that have not changed are left out.
+//
+// Replicas' tensors stay the same objects. Used by one thread, but for
+// CopyParameters.
+class ReplicatedState {
+ public:
+  // Errors of Check.
+  static absl::StatusOr<std::unique_ptr<ReplicatedState>> Create(
+      ModuleState module, std::vector<c10::Device> devices,
+      bool counts_all_writes);
+
+  // `replicas[r]` are a clone's for devices[r], wherever its tensors lie now,
+  // with whatever values. To be called once, if there are several devices.
+  // InvalidArgument, naming the tensor, where a replica is not a clone of the
+  // module, and for sparse parameters; LibTorch's exceptions (out of memory).
+  absl::Status AddReplicas(const std::vector<ModuleState>& replicas);
+
+  // InvalidArgument, naming the tensor, for one of the module's that does not
+  // lie on devices[0].
+  absl::Status Check() const;
+
+  // Has all be copied once more to every replica, whatever versions say.
+  void NoteChange();
+
+  // Before a forward of the first `count` replicas: modes are the module's,
+  // buffers are copied, and, where gradients are on, replicas' tensors become
+  // functions of those of the module's that require one
+  // (replicate_backward.h). Follows the module's tensors to other memory on
+  // their device (Check). LibTorch's exceptions become a Status.
+  absl::Status Begin(size_t count);
+
+  // Then, on the replica's thread, before it runs: copies parameters. For
+  // several replicas at once. Throws LibTorch's exceptions.
+  void CopyParameters(size_t replica);
+
+  // To replicas: for who measures.
+  int64_t bytes_copied() const;
+
+ private:
+  // Of a master and a replica's tensor, when the one was copied to the other.
+  using Versions = std::pair<uint32_t, uint32_t>;
+
+  struct Entry {
+    std::string name;
+    at::Tensor master;
+    bool is_buffer = false;
+    bool required_gradient = false;    // when memory was given
+    std::vector<at::Tensor> replicas;  // undefined: has another name before
+    std::vector<std::optional<Versions>> copied;  // by replica; none: not yet
+  };
+
+  ReplicatedState(ModuleState module, std::vector<c10::Device> devices,
+                  bool counts_all_writes);
+
+  absl::Status Add(const NamedTensors& master,
+                   const std::vector<const NamedTensors*>& replicas,
+                   bool are_buffers);
+  absl::Status DropAliases();
+  bool HasMoved(const Entry& entry) const;
+  void GiveMemory();
+  void FollowModes();
+  void Route(size_t count) const;
+  void CopyTo(size_t replica, Entry& entry);
+
+  const ModuleState module_;
+  const std::vector<c10::Device> devices_;
+  const bool counts_all_writes_;
+  std::vector<SubModules> modules_;  // of the replicas
+  std::vector<Entry> entries_;
+  // By replica: whether all is to be copied; bytes.
+  std::vector<char> is_distrusted_;
+  std::vector<int64_t> bytes_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_DATA_PARALLEL_REPLICATED_STATE_H_
