@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "parallel/strategy/mesh_strategy_options.h"
+#include "parallel/step/mesh_strategy_options.h"
 
 namespace tandem {
 

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "parallel/step/score_numbers.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
-#include "parallel/strategy/score_numbers.h"
 
 namespace tandem {
 

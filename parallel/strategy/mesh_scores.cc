@@ -13,8 +13,8 @@
 #include "core/base/status_macros.h"
 #include "core/flight/purpose.h"
 #include "core/instrument/trace.h"
+#include "parallel/step/score_numbers.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
-#include "parallel/strategy/score_numbers.h"
 
 namespace tandem {
 namespace {

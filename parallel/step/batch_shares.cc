@@ -1,4 +1,4 @@
-#include "parallel/strategy/batch_shares.h"
+#include "parallel/step/batch_shares.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>

@@ -1,8 +1,8 @@
 // Losses that layers and loss functions have added (core/loss/loss_terms.h), as
 // means over a step's samples, or their named sums: by name, on every rank.
 
-#ifndef TANDEM_PARALLEL_STRATEGY_LOSS_SUMS_H_
-#define TANDEM_PARALLEL_STRATEGY_LOSS_SUMS_H_
+#ifndef TANDEM_PARALLEL_STEP_LOSS_SUMS_H_
+#define TANDEM_PARALLEL_STEP_LOSS_SUMS_H_
 
 #include <cstdint>
 #include <map>
@@ -52,4 +52,4 @@ class LossSums {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_LOSS_SUMS_H_
+#endif  // TANDEM_PARALLEL_STEP_LOSS_SUMS_H_

@@ -1,8 +1,8 @@
 // Process groups of a mesh: who talks to whom in a mesh of replicas, each of
 // them a pipeline.
 
-#ifndef TANDEM_PARALLEL_STRATEGY_MESH_GROUPS_H_
-#define TANDEM_PARALLEL_STRATEGY_MESH_GROUPS_H_
+#ifndef TANDEM_PARALLEL_STEP_MESH_GROUPS_H_
+#define TANDEM_PARALLEL_STEP_MESH_GROUPS_H_
 
 #include <c10/core/Device.h>
 
@@ -77,4 +77,4 @@ class MeshGroups {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_MESH_GROUPS_H_
+#endif  // TANDEM_PARALLEL_STEP_MESH_GROUPS_H_

@@ -1,4 +1,4 @@
-#include "parallel/strategy/loss_sums.h"
+#include "parallel/step/loss_sums.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros.h>

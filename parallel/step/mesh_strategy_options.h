@@ -1,8 +1,8 @@
 // Options of the mesh strategy: how a model is cut, scheduled, replicated and
 // updated.
 
-#ifndef TANDEM_PARALLEL_STRATEGY_MESH_STRATEGY_OPTIONS_H_
-#define TANDEM_PARALLEL_STRATEGY_MESH_STRATEGY_OPTIONS_H_
+#ifndef TANDEM_PARALLEL_STEP_MESH_STRATEGY_OPTIONS_H_
+#define TANDEM_PARALLEL_STEP_MESH_STRATEGY_OPTIONS_H_
 
 #include <c10/core/Device.h>
 
@@ -106,4 +106,4 @@ struct MeshStrategyOptions : UpdateOptions {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_MESH_STRATEGY_OPTIONS_H_
+#endif  // TANDEM_PARALLEL_STEP_MESH_STRATEGY_OPTIONS_H_

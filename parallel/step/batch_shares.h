@@ -1,8 +1,8 @@
 // Shares of a global batch: which samples a step has, which of them are this
 // replica's, and what each microbatch weighs.
 
-#ifndef TANDEM_PARALLEL_STRATEGY_BATCH_SHARES_H_
-#define TANDEM_PARALLEL_STRATEGY_BATCH_SHARES_H_
+#ifndef TANDEM_PARALLEL_STEP_BATCH_SHARES_H_
+#define TANDEM_PARALLEL_STEP_BATCH_SHARES_H_
 
 #include <cstdint>
 #include <functional>
@@ -14,8 +14,8 @@
 #include "core/loss/loss.h"
 #include "core/model/batch.h"
 #include "parallel/pipeline/executor.h"
-#include "parallel/strategy/mesh_groups.h"
-#include "parallel/strategy/mesh_strategy_options.h"
+#include "parallel/step/mesh_groups.h"
+#include "parallel/step/mesh_strategy_options.h"
 
 namespace tandem {
 
@@ -77,4 +77,4 @@ class BatchShares {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_BATCH_SHARES_H_
+#endif  // TANDEM_PARALLEL_STEP_BATCH_SHARES_H_

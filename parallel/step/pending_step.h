@@ -1,8 +1,8 @@
 // Pending step: a training step that the host has issued, and of which it has
 // not read yet what it came to.
 
-#ifndef TANDEM_PARALLEL_STRATEGY_PENDING_STEP_H_
-#define TANDEM_PARALLEL_STRATEGY_PENDING_STEP_H_
+#ifndef TANDEM_PARALLEL_STEP_PENDING_STEP_H_
+#define TANDEM_PARALLEL_STEP_PENDING_STEP_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -13,7 +13,7 @@
 
 #include "core/loss/deferred_score.h"
 #include "parallel/pipeline/timeline.h"
-#include "parallel/strategy/step_score.h"
+#include "parallel/step/step_score.h"
 
 namespace tandem {
 
@@ -55,4 +55,4 @@ struct PendingStep {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_PENDING_STEP_H_
+#endif  // TANDEM_PARALLEL_STEP_PENDING_STEP_H_

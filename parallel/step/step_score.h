@@ -1,8 +1,8 @@
 // Score of a training step, with what layers and the loss function added to the
 // loss, and their named sums.
 
-#ifndef TANDEM_PARALLEL_STRATEGY_STEP_SCORE_H_
-#define TANDEM_PARALLEL_STRATEGY_STEP_SCORE_H_
+#ifndef TANDEM_PARALLEL_STEP_STEP_SCORE_H_
+#define TANDEM_PARALLEL_STEP_STEP_SCORE_H_
 
 #include <cstdint>
 #include <map>
@@ -36,4 +36,4 @@ struct StepScore {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_STEP_SCORE_H_
+#endif  // TANDEM_PARALLEL_STEP_STEP_SCORE_H_

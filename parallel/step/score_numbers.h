@@ -1,7 +1,7 @@
 // Score as numbers that a collective can add up.
 
-#ifndef TANDEM_PARALLEL_STRATEGY_SCORE_NUMBERS_H_
-#define TANDEM_PARALLEL_STRATEGY_SCORE_NUMBERS_H_
+#ifndef TANDEM_PARALLEL_STEP_SCORE_NUMBERS_H_
+#define TANDEM_PARALLEL_STEP_SCORE_NUMBERS_H_
 
 #include <cstdint>
 
@@ -28,4 +28,4 @@ inline Score ScoreOf(const double* numbers) {
 
 }  // namespace tandem
 
-#endif  // TANDEM_PARALLEL_STRATEGY_SCORE_NUMBERS_H_
+#endif  // TANDEM_PARALLEL_STEP_SCORE_NUMBERS_H_
