@@ -15,6 +15,7 @@
 #include "core/base/torch_status.h"
 #include "core/mesh/mesh.h"
 #include "core/model/layer_list.h"
+#include "core/model/training_modes.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
@@ -119,8 +120,8 @@ absl::StatusOr<std::unique_ptr<MeshStrategyImpl>> MeshStrategyImpl::Create(
 
 absl::Status MeshStrategyImpl::MakeGroups(Communicator* world) {
   const int ranks = world == nullptr ? 1 : world->size();
-  const Schedule& schedule = options_.schedule;
-  const auto devices = static_cast<int>(options_.devices.size());
+  const Schedule& schedule = model_->options.schedule;
+  const auto devices = static_cast<int>(model_->options.devices.size());
   if (devices == 0 || schedule.devices() % devices != 0 ||
       ranks % (schedule.devices() / devices) != 0) {
     return absl::InvalidArgumentError(
@@ -130,9 +131,10 @@ absl::Status MeshStrategyImpl::MakeGroups(Communicator* world) {
   }
   TANDEM_ASSIGN_OR_RETURN(const Mesh mesh,
                           Mesh::Create(ranks, schedule.devices() / devices));
-  TANDEM_RETURN_IF_ERROR(CheckTraits(traits_, mesh));
-  if (options_.reproducible) {
-    TANDEM_RETURN_IF_ERROR(CheckAllAreReduced(traits_, mesh, "reproducible"));
+  TANDEM_RETURN_IF_ERROR(CheckTraits(model_->traits, mesh));
+  if (model_->options.reproducible) {
+    TANDEM_RETURN_IF_ERROR(
+        CheckAllAreReduced(model_->traits, mesh, "reproducible"));
   }
   const int place =
       world == nullptr ? 0 : mesh.IndexAlong(kPipeAxis, world->rank());
@@ -140,142 +142,150 @@ absl::Status MeshStrategyImpl::MakeGroups(Communicator* world) {
   for (int i = 0; i < schedule.stages; ++i) {
     const int device = DeviceOfStage(schedule, i);
     if (device / devices != place) continue;
-    stages.emplace(i, options_.devices[static_cast<size_t>(device % devices)]);
+    stages.emplace(
+        i, model_->options.devices[static_cast<size_t>(device % devices)]);
   }
-  TANDEM_ASSIGN_OR_RETURN(groups_, MeshGroups::Create(world, mesh, stages));
+  TANDEM_ASSIGN_OR_RETURN(model_->groups,
+                          MeshGroups::Create(world, mesh, stages));
   return absl::OkStatus();
 }
 
 absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
                                        const LossFunction& loss,
                                        Communicator* world) {
-  TANDEM_RETURN_IF_ERROR(CheckSameOptions(specs, loss, options_, world));
-  traits_ = NamedTraits(specs);
-  for (const std::string& name : options_.ddp.parameters_to_ignore) {
-    traits_[name].reduce_axes.clear();
+  TANDEM_RETURN_IF_ERROR(CheckSameOptions(specs, loss, model_->options, world));
+  model_->traits = NamedTraits(specs);
+  for (const std::string& name : model_->options.ddp.parameters_to_ignore) {
+    model_->traits[name].reduce_axes.clear();
   }
   TANDEM_RETURN_IF_ERROR(MakeGroups(world));
-  const PipelineLayout layout = {options_.devices, groups_.pipe()};
-  layers_ = static_cast<int>(specs.size());
+  const PipelineLayout layout = {model_->options.devices,
+                                 model_->groups.pipe()};
+  model_->layers = static_cast<int>(specs.size());
   TANDEM_RETURN_IF_ERROR(MakeLossScale());
-  if (options_.averaging) {
-    TANDEM_ASSIGN_OR_RETURN(
-        averager_, PeriodicParameterAverager::Create(*options_.averaging));
+  if (model_->options.averaging) {
+    TANDEM_ASSIGN_OR_RETURN(averager_, PeriodicParameterAverager::Create(
+                                           *model_->options.averaging));
   }
-  shares_ = std::make_unique<BatchShares>(options_, loss, groups_);
+  model_->shares =
+      std::make_unique<BatchShares>(model_->options, loss, model_->groups);
   absl::StatusOr<PipelineExecutor::Stages> stages =
-      MakeOwnStages(specs, loss, options_, layout);
-  TANDEM_RETURN_IF_ERROR(Agree(stages.status()));
-  PipelineOptions pipeline = options_.pipeline;
-  pipeline.settles_inputs = options_.reproducible;
+      MakeOwnStages(specs, loss, model_->options, layout);
+  TANDEM_RETURN_IF_ERROR(model_->Agree(stages.status()));
+  PipelineOptions pipeline = model_->options.pipeline;
+  pipeline.settles_inputs = model_->options.reproducible;
   // What is computed on streams may wait for another rank there: that has a
   // timeout of its own, and a better message.
-  if (world != nullptr && world->HasStreams(options_.devices.front().type())) {
+  if (world != nullptr &&
+      world->HasStreams(model_->options.devices.front().type())) {
     pipeline.hang_timeout *= 2;
   }
   TANDEM_ASSIGN_OR_RETURN(
-      executor_, PipelineExecutor::Create(options_.schedule, *std::move(stages),
-                                          layout, pipeline));
+      model_->executor,
+      PipelineExecutor::Create(model_->options.schedule, *std::move(stages),
+                               layout, pipeline));
   TANDEM_ASSIGN_OR_RETURN(
-      const std::vector<TiedGroup> tied,
-      TiedAcross(specs, options_.cuts, options_.reproducible));
-  TANDEM_RETURN_IF_ERROR(GoByAllNames(specs, &options_));
-  TANDEM_RETURN_IF_ERROR(Agree(CheckNames(tied)));
+      model_->tied,
+      TiedAcross(specs, model_->options.cuts, model_->options.reproducible));
+  TANDEM_RETURN_IF_ERROR(GoByAllNames(specs, &model_->options));
+  TANDEM_RETURN_IF_ERROR(model_->Agree(CheckNames()));
   TANDEM_RETURN_IF_ERROR(CheckGroups());
   TANDEM_RETURN_IF_ERROR(CompareReplicas());
   TANDEM_RETURN_IF_ERROR(MakeStatistics());
-  for (const auto& stage : executor_->stages()) {
-    if (stage != nullptr) modes_.emplace_back(stage->layers());
+  for (const auto& stage : model_->executor->stages()) {
+    if (stage != nullptr) model_->modes.emplace_back(stage->layers());
   }
-  LOG_IF(WARNING, std::all_of(modes_.begin(), modes_.end(),
+  LOG_IF(WARNING, std::all_of(model_->modes.begin(), model_->modes.end(),
                               [](const TrainingModes& each) {
                                 return each.NoneTrains();
                               }) &&
-                      !modes_.empty())
+                      !model_->modes.empty())
       << "all modules of this rank are in evaluation mode, and stay in it "
          "while "
          "they are trained: dropout does nothing, and BatchNorm normalises by "
          "the statistics that it has; call train() on the model before the "
          "strategy is made";
-  TANDEM_RETURN_IF_ERROR(MakeTrainedStages(tied));
+  TANDEM_RETURN_IF_ERROR(MakeTrainedStages());
   TANDEM_RETURN_IF_ERROR(CountParameters());
   TANDEM_ASSIGN_OR_RETURN(
       tied_,
-      TiedGradients::Create(
-          tied, options_.schedule, layout, BuffersOf(AllStages()),
-          options_.reproducible ? TiedOrder::kByCopy : TiedOrder::kByRank));
-  return Agree(tied_->ShareValues());
+      TiedGradients::Create(model_->tied, model_->options.schedule, layout,
+                            BuffersOf(model_->AllStages()),
+                            model_->options.reproducible ? TiedOrder::kByCopy
+                                                         : TiedOrder::kByRank));
+  return model_->Agree(tied_->ShareValues());
 }
 
 absl::Status MeshStrategyImpl::MakeLossScale() {
-  if (!options_.scales_loss()) return absl::OkStatus();
+  if (!model_->options.scales_loss()) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const LossScale scale,
-                          LossScale::Create(*options_.grad_scaler));
-  loss_scale_.emplace(scale, options_.devices);
-  devices_ = groups_.world();
-  const c10::Device device = options_.devices.front();
+                          LossScale::Create(*model_->options.grad_scaler));
+  loss_scale_.emplace(scale, model_->options.devices);
+  devices_ = model_->groups.world();
+  const c10::Device device = model_->options.devices.front();
   if (devices_ == nullptr || !devices_->HasStreams(device.type())) {
     return absl::OkStatus();
   }
-  TANDEM_ASSIGN_OR_RETURN(devices_, groups_.MakeDevices(device));
+  TANDEM_ASSIGN_OR_RETURN(devices_, model_->groups.MakeDevices(device));
   return absl::OkStatus();
 }
 
-absl::Status MeshStrategyImpl::MakeTrainedStages(
-    const std::vector<TiedGroup>& tied) {
+absl::Status MeshStrategyImpl::MakeTrainedStages() {
   std::map<std::string, std::string> first_of_copy;
-  for (const TiedGroup& group : tied) {
+  for (const TiedGroup& group : model_->tied) {
     for (size_t i = 1; i < group.size(); ++i) {
       first_of_copy[group[i].name] = group[0].name;
     }
   }
-  TrainedStageOptions options = StageOptionsOf(options_);
+  TrainedStageOptions options = StageOptionsOf(model_->options);
   const auto rename = [&](std::string* name) {
     const auto found = first_of_copy.find(*name);
     if (found != first_of_copy.end()) *name = found->second;
   };
   for (std::string& each : options.ddp.parameters_to_ignore) rename(&each);
-  options.traits = traits_;
-  if (options_.reproducible) {
+  options.traits = model_->traits;
+  if (model_->options.reproducible) {
     TANDEM_ASSIGN_OR_RETURN(options.order, OrderOfGroups());
   }
-  for (const auto& stage : executor_->stages()) {
-    stages_.push_back(nullptr);
+  for (const auto& stage : model_->executor->stages()) {
+    model_->stages.push_back(nullptr);
     if (stage == nullptr) continue;
-    if (options_.make_hook) {
-      TANDEM_ASSIGN_OR_RETURN(options.hook, options_.make_hook());
-    } else if (options_.ddp.mixed_precision.reduce_dtype) {
-      options.hook = CompressHook(*options_.ddp.mixed_precision.reduce_dtype);
+    if (model_->options.make_hook) {
+      TANDEM_ASSIGN_OR_RETURN(options.hook, model_->options.make_hook());
+    } else if (model_->options.ddp.mixed_precision.reduce_dtype) {
+      options.hook =
+          CompressHook(*model_->options.ddp.mixed_precision.reduce_dtype);
     }
     TANDEM_ASSIGN_OR_RETURN(
-        stages_.back(),
+        model_->stages.back(),
         TrainedStage::Create(
             NamedParameters(stage->layers()), NamedBuffers(stage->layers()),
             first_of_copy, options,
-            groups_.data(static_cast<int>(stages_.size()) - 1)));
+            model_->groups.data(static_cast<int>(model_->stages.size()) - 1)));
   }
   return absl::OkStatus();
 }
 
 // What other ranks' stages have is known to them.
 absl::Status MeshStrategyImpl::CountParameters() {
-  const auto stages = static_cast<int64_t>(stages_.size());
+  const auto stages = static_cast<int64_t>(model_->stages.size());
   const at::Tensor counts = at::zeros({stages}, at::kLong);
   auto* const count = counts.mutable_data_ptr<int64_t>();
-  for (size_t i = 0; i < stages_.size(); ++i) {
-    const auto& stage = executor_->stages()[i];
+  for (size_t i = 0; i < model_->stages.size(); ++i) {
+    const auto& stage = model_->executor->stages()[i];
     if (stage == nullptr) continue;
     count[i] = static_cast<int64_t>(NamedParameters(stage->layers()).size());
   }
-  if (groups_.pipe() != nullptr) {
-    TANDEM_RETURN_IF_ERROR(groups_.pipe()->AllReduceSum(
+  if (model_->groups.pipe() != nullptr) {
+    TANDEM_RETURN_IF_ERROR(model_->groups.pipe()->AllReduceSum(
         counts, [] { return "the numbers of parameters"; }));
   }
-  first_parameters_ = {0};
+  model_->first_parameters = {0};
   for (int64_t i = 0; i < stages; ++i) {
-    first_parameters_.push_back(first_parameters_.back() + count[i]);
+    model_->first_parameters.push_back(model_->first_parameters.back() +
+                                       count[i]);
   }
-  if (first_parameters_.back() > 0) return absl::OkStatus();
+  if (model_->first_parameters.back() > 0) return absl::OkStatus();
   return absl::InvalidArgumentError("the model has no parameters to train");
 }
 

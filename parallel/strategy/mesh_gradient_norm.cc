@@ -37,14 +37,14 @@ void AddSquares(const TrainedStage& stage, int64_t first,
 
 absl::Status MeshStrategyImpl::MeasureNorm() {
   // Each device's thread writes to parts of its own.
-  std::vector<PendingStep::Norm> of_stage(stages_.size());
-  TANDEM_RETURN_IF_ERROR(executor_->OnDevices([&](int device) {
+  std::vector<PendingStep::Norm> of_stage(model_->stages.size());
+  TANDEM_RETURN_IF_ERROR(model_->executor->OnDevices([&](int device) {
     return CatchTorch(
         [&] {
-          for (int i :
-               options_.schedule.stages_of[static_cast<size_t>(device)]) {
+          for (int i : model_->options.schedule
+                           .stages_of[static_cast<size_t>(device)]) {
             const auto stage = static_cast<size_t>(i);
-            AddSquares(*stages_[stage], first_parameters_[stage],
+            AddSquares(*model_->stages[stage], model_->first_parameters[stage],
                        &of_stage[stage]);
           }
         },
@@ -63,7 +63,7 @@ absl::Status MeshStrategyImpl::MeasureNorm() {
 // Before gradients are scaled, after which no one knows what they were.
 absl::Status MeshStrategyImpl::NoteNorm(const GradientNorms& norms) {
   if (!measures_norm_) return absl::OkStatus();
-  if (options_.clip_norm_type != 2) return MeasureNorm();
+  if (model_->options.clip_norm_type != 2) return MeasureNorm();
   norm_.emplace();
   norm_->known = norms.averaged;
   return absl::OkStatus();
@@ -73,8 +73,8 @@ absl::Status MeshStrategyImpl::NoteNorm(const GradientNorms& norms) {
 // clipped now, and once more in the update, which changes nothing.
 absl::Status MeshStrategyImpl::MeasureBeforeClipping() {
   if (!measures_norm_) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(OnStages([](TrainedStage& stage) {
-    stage.ClipValues();
+  TANDEM_RETURN_IF_ERROR(model_->OnStages([&](int stage) {
+    model_->stage(stage).ClipValues();
     return absl::OkStatus();
   }));
   return MeasureNorm();
@@ -94,14 +94,14 @@ absl::StatusOr<std::optional<double>> MeshStrategyImpl::ReadNorm(
   if (!step.norm || step.norm->known) {
     return step.norm ? step.norm->known : std::nullopt;
   }
-  const int64_t count = first_parameters_.back();
+  const int64_t count = model_->first_parameters.back();
   const at::Tensor all = at::zeros({count}, at::kDouble);
   auto* const sums = all.mutable_data_ptr<double>();
   for (const int64_t place : step.norm->places) sums[place] = *numbers++;
-  if (groups_.pipe() != nullptr) {
+  if (model_->groups.pipe() != nullptr) {
     // Each is added to zeros.
     TANDEM_RETURN_IF_ERROR(
-        groups_.pipe()->AllReduceSum(all, [number = step.number] {
+        model_->groups.pipe()->AllReduceSum(all, [number = step.number] {
           return absl::StrCat("the norm of the gradients of step ", number);
         }));
   }

@@ -15,13 +15,15 @@
 namespace tandem {
 
 absl::StatusOr<GradientOrder> MeshStrategyImpl::OrderOfGroups() const {
-  const Schedule& schedule = options_.schedule;
-  const int replicas = groups_.replicas();
+  const Schedule& schedule = model_->options.schedule;
+  const int replicas = model_->groups.replicas();
   const int all = schedule.microbatches * replicas;
   GradientOrder order;
   order.microbatches = schedule.microbatches;
-  order.groups = options_.gradient_groups > 0 ? options_.gradient_groups : all;
-  order.find_unused_parameters = options_.ddp.find_unused_parameters;
+  order.groups = model_->options.gradient_groups > 0
+                     ? model_->options.gradient_groups
+                     : all;
+  order.find_unused_parameters = model_->options.ddp.find_unused_parameters;
   order.splits = SplitsBackward(schedule);
   if (order.groups % replicas != 0 || all % order.groups != 0) {
     return absl::InvalidArgumentError(
@@ -49,18 +51,18 @@ absl::StatusOr<GradientOrder> MeshStrategyImpl::OrderOfGroups() const {
 // As one rank would add them up: by microbatch of the whole batch.
 absl::StatusOr<Score> MeshStrategyImpl::SumInOrder(
     const std::vector<Score>& mine, const CollectivePurpose& purpose) const {
-  const int64_t count = options_.schedule.microbatches;
-  const int64_t first = groups_.replica() * count;
+  const int64_t count = model_->options.schedule.microbatches;
+  const int64_t first = model_->groups.replica() * count;
   const at::Tensor all = at::zeros(
-      {groups_.replicas() * count, int64_t{kScoreNumbers}}, at::kDouble);
+      {model_->groups.replicas() * count, int64_t{kScoreNumbers}}, at::kDouble);
   auto* const numbers = all.mutable_data_ptr<double>();
   for (size_t i = 0; i < mine.size(); ++i) {
     ToNumbers(mine[i],
               numbers + (first + static_cast<int64_t>(i)) * kScoreNumbers);
   }
-  if (groups_.world() != nullptr) {
+  if (model_->groups.world() != nullptr) {
     // Each is added to zeros.
-    TANDEM_RETURN_IF_ERROR(groups_.world()->AllReduceSum(all, purpose));
+    TANDEM_RETURN_IF_ERROR(model_->groups.world()->AllReduceSum(all, purpose));
   }
   Score score;
   for (int64_t i = 0; i < all.size(0); ++i) {
@@ -72,12 +74,12 @@ absl::StatusOr<Score> MeshStrategyImpl::SumInOrder(
 // Running statistics take in all microbatches of the whole batch, in order.
 absl::Status MeshStrategyImpl::ApplyStatistics(int stage) {
   const PipelineStage& layers =
-      *executor_->stages()[static_cast<size_t>(stage)];
+      *model_->executor->stages()[static_cast<size_t>(stage)];
   if (layers.records()->size() == 0) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(at::Tensor records, layers.records()->Records());
-  if (Communicator* const replicas = groups_.data(stage)) {
+  if (Communicator* const replicas = model_->groups.data(stage)) {
     const int64_t own = records.size(0);
-    const int64_t missing = options_.schedule.microbatches - own;
+    const int64_t missing = model_->options.schedule.microbatches - own;
     if (missing > 0) {
       records = at::cat(
           {records, at::zeros({missing, records.size(1)}, records.options())});
@@ -85,9 +87,9 @@ absl::Status MeshStrategyImpl::ApplyStatistics(int stage) {
     TANDEM_ASSIGN_OR_RETURN(
         std::vector<at::Tensor> all,
         replicas->AllGather(records, [] { return "running statistics"; }));
-    for (int i = 0; i < groups_.replicas(); ++i) {
+    for (int i = 0; i < model_->groups.replicas(); ++i) {
       at::Tensor& its = all[static_cast<size_t>(i)];
-      its = its.narrow(0, 0, shares_->MicrobatchesOf(i));
+      its = its.narrow(0, 0, model_->shares->MicrobatchesOf(i));
     }
     records = at::cat(all);
   }

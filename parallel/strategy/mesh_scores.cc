@@ -45,20 +45,21 @@ void AddNumbers(const PendingStep& step, std::vector<at::Tensor>* numbers) {
 
 PendingStep MeshStrategyImpl::StepToRead(const Batch& batch,
                                          size_t microbatches) const {
-  const int64_t count = options_.schedule.microbatches;
+  const int64_t count = model_->options.schedule.microbatches;
   PendingStep step;
   step.number = step_ + 1;
   step.alike = ends_alike();
-  step.scores = executor_->scores();
-  step.times = {executor_->moments(), batch.size,
+  step.scores = model_->executor->scores();
+  step.times = {model_->executor->moments(), batch.size,
                 microbatches == static_cast<size_t>(count)};
   // A pass's weight is its share of the step's samples, but for what makes a
   // mean over replicas of it.
-  const double share =
-      options_.reproducible || !step.alike ? 1 : 1.0 / groups_.replicas();
-  for (AuxiliaryLoss& each : executor_->TakeAuxiliaryLosses()) {
+  const double share = model_->options.reproducible || !step.alike
+                           ? 1
+                           : 1.0 / model_->groups.replicas();
+  for (AuxiliaryLoss& each : model_->executor->TakeAuxiliaryLosses()) {
     step.parts.push_back({std::move(each.name),
-                          groups_.replica() * count + each.microbatch,
+                          model_->groups.replica() * count + each.microbatch,
                           each.is_sum ? 1 : each.weight * share,
                           std::move(each.loss), each.is_sum});
   }
@@ -68,13 +69,15 @@ PendingStep MeshStrategyImpl::StepToRead(const Batch& batch,
 // Advances `numbers` behind the step's.
 absl::StatusOr<StepScore> MeshStrategyImpl::SumStep(const PendingStep& step,
                                                     const double*& numbers) {
-  Communicator* const group = step.alike ? groups_.world() : groups_.pipe();
+  Communicator* const group =
+      step.alike ? model_->groups.world() : model_->groups.pipe();
   std::vector<LossSums::Part> losses, sums;
   for (const PendingStep::Part& each : step.parts) {
     (each.is_sum ? sums : losses)
         .push_back({each.name, each.microbatch, *numbers++ * each.factor});
   }
-  const int64_t all = groups_.replicas() * options_.schedule.microbatches;
+  const int64_t all =
+      model_->groups.replicas() * model_->options.schedule.microbatches;
   TANDEM_RETURN_IF_ERROR(auxiliary_losses_.Sum(losses, all, group));
   TANDEM_RETURN_IF_ERROR(named_sums_.Sum(sums, all, group));
   std::vector<Score> mine;
@@ -88,7 +91,7 @@ absl::StatusOr<StepScore> MeshStrategyImpl::SumStep(const PendingStep& step,
   };
   const FlightPurposeScope flight({"loss"});
   TANDEM_ASSIGN_OR_RETURN(const Score score,
-                          options_.reproducible
+                          model_->options.reproducible
                               ? SumInOrder(mine, purpose)
                               : SumWithin(group, sum, purpose));
   StepScore result{score, auxiliary_losses_.sums(), named_sums_.sums(),
@@ -106,7 +109,7 @@ absl::Status MeshStrategyImpl::ReadPending() {
   for (const PendingStep& step : pending_) AddNumbers(step, &numbers);
   std::vector<double> values;
   if (!numbers.empty()) {
-    TANDEM_ASSIGN_OR_RETURN(values, executor_->Read(numbers));
+    TANDEM_ASSIGN_OR_RETURN(values, model_->executor->Read(numbers));
   }
   const double* next = values.data();
   for (PendingStep& step : pending_) {
@@ -144,11 +147,12 @@ absl::StatusOr<std::vector<StepScore>> MeshStrategyImpl::TakeScores() {
 
 absl::Status MeshStrategyImpl::AddEvaluationSums() {
   std::vector<at::Tensor> numbers;
-  const std::vector<AuxiliaryLoss> sums = executor_->TakeAuxiliaryLosses();
+  const std::vector<AuxiliaryLoss> sums =
+      model_->executor->TakeAuxiliaryLosses();
   for (const AuxiliaryLoss& each : sums) numbers.push_back(each.loss);
   if (numbers.empty()) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const std::vector<double> values,
-                          executor_->Read(numbers));
+                          model_->executor->Read(numbers));
   for (size_t i = 0; i < sums.size(); ++i) {
     evaluation_sums_[sums[i].name] += values[i];
   }
@@ -162,12 +166,13 @@ MeshStrategyImpl::TakeEvaluationSums() {
     mine.push_back({name, /*microbatch=*/0, sum});
   }
   LossSums all;  // names are agreed on anew
-  TANDEM_RETURN_IF_ERROR(all.Sum(mine, /*microbatches=*/1, groups_.world()));
+  TANDEM_RETURN_IF_ERROR(
+      all.Sum(mine, /*microbatches=*/1, model_->groups.world()));
   return all.sums();
 }
 
 absl::StatusOr<Score> MeshStrategyImpl::Sum(const Score& score) {
-  return SumWithin(groups_.world(), score, [] { return "the loss"; });
+  return SumWithin(model_->groups.world(), score, [] { return "the loss"; });
 }
 
 }  // namespace tandem

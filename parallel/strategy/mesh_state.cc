@@ -34,19 +34,19 @@ std::set<std::string> NamesOf(const NamedTensors& tensors) {
 }  // namespace
 
 NamedTensors MeshStrategyImpl::Parameters() const {
-  return NamedParameters(executor_->stages());
+  return NamedParameters(model_->executor->stages());
 }
 
 NamedTensors MeshStrategyImpl::Buffers() const {
-  return NamedBuffers(executor_->stages());
+  return NamedBuffers(model_->executor->stages());
 }
 
 NamedTensors MeshStrategyImpl::AlikeParameters() const {
   NamedTensors alike;
-  for (size_t i = 0; i < stages_.size(); ++i) {
-    if (stages_[i] == nullptr) continue;
-    const LayerList& layers = executor_->stages()[i]->layers();
-    for (auto& each : stages_[i]->AlikeOf(NamedParameters(layers))) {
+  for (size_t i = 0; i < model_->stages.size(); ++i) {
+    if (model_->stages[i] == nullptr) continue;
+    const LayerList& layers = model_->executor->stages()[i]->layers();
+    for (auto& each : model_->stages[i]->AlikeOf(NamedParameters(layers))) {
       alike.push_back(std::move(each));
     }
   }
@@ -55,7 +55,7 @@ NamedTensors MeshStrategyImpl::AlikeParameters() const {
 
 std::map<std::string, int64_t> MeshStrategyImpl::OptimizerGroups() const {
   std::map<std::string, int64_t> groups;
-  for (const TrainedStage* stage : AllStages()) {
+  for (const TrainedStage* stage : model_->AllStages()) {
     for (const FlatBuffer* buffer : stage->own()) {
       for (const FlatSlot& slot : buffer->slots()) {
         groups[slot.name] = buffer->group();
@@ -67,7 +67,7 @@ std::map<std::string, int64_t> MeshStrategyImpl::OptimizerGroups() const {
 
 std::map<std::string, std::string> MeshStrategyImpl::TiedCopies() const {
   std::map<std::string, std::string> copies;
-  for (const TrainedStage* stage : AllStages()) {
+  for (const TrainedStage* stage : model_->AllStages()) {
     copies.insert(stage->first_of_copy().begin(), stage->first_of_copy().end());
   }
   return copies;
@@ -75,7 +75,7 @@ std::map<std::string, std::string> MeshStrategyImpl::TiedCopies() const {
 
 NamedTensors MeshStrategyImpl::OptimizerState() const {
   NamedTensors state;
-  for (const TrainedStage* stage : AllStages()) {
+  for (const TrainedStage* stage : model_->AllStages()) {
     for (auto& each : stage->OptimizerState()) state.push_back(std::move(each));
   }
   return state;
@@ -84,11 +84,11 @@ NamedTensors MeshStrategyImpl::OptimizerState() const {
 // This rank's stages, which need not do alike.
 std::string MeshStrategyImpl::DescribeSharding() const {
   std::vector<std::string> texts;
-  for (const TrainedStage* stage : AllStages()) {
+  for (const TrainedStage* stage : model_->AllStages()) {
     const ShardingChoice& choice = stage->sharding();
     std::string text =
         choice.shards
-            ? absl::StrCat("shared by ", groups_.replicas(), " replicas")
+            ? absl::StrCat("shared by ", model_->groups.replicas(), " replicas")
             : std::string("whole on each replica");
     absl::StrAppend(&text, " (", choice.reason, ")");
     if (!absl::c_linear_search(texts, text)) texts.push_back(std::move(text));
@@ -99,7 +99,7 @@ std::string MeshStrategyImpl::DescribeSharding() const {
 // As OptimizerState, but whole: on the first replica. Collective over replicas.
 absl::StatusOr<NamedTensors> MeshStrategyImpl::GatherOptimizerState() const {
   NamedTensors state;
-  for (const TrainedStage* stage : AllStages()) {
+  for (const TrainedStage* stage : model_->AllStages()) {
     TANDEM_ASSIGN_OR_RETURN(NamedTensors its, stage->GatherOptimizerState());
     for (auto& each : its) state.push_back(std::move(each));
   }
@@ -116,11 +116,11 @@ absl::Status MeshStrategyImpl::StreamState(const StateParts& parts,
     if (parts.optimizer) {
       TANDEM_ASSIGN_OR_RETURN(optimizer, GatherOptimizerState());
     }
-    if (groups_.replica() != 0) return absl::OkStatus();
+    if (model_->groups.replica() != 0) return absl::OkStatus();
     TANDEM_ASSIGN_OR_RETURN(const NamedTensors state,
                             OwnState(parts, std::move(optimizer)));
-    if (groups_.pipe() == nullptr) return StreamTensors(state, sink);
-    return StreamToRank0(state, *groups_.pipe(), sink);
+    if (model_->groups.pipe() == nullptr) return StreamTensors(state, sink);
+    return StreamToRank0(state, *model_->groups.pipe(), sink);
   };
   const absl::Status status = stream();
   if (!status.ok()) Abort(status);
@@ -134,11 +134,11 @@ absl::StatusOr<StatePart> MeshStrategyImpl::PartToSave() {
     return ended;
   }
   StatePart part;
-  if (groups_.replica() == 0) {
+  if (model_->groups.replica() == 0) {
     TANDEM_ASSIGN_OR_RETURN(part.tensors,
                             OwnState({true, true, true}, OptimizerState()));
   }
-  for (const TrainedStage* stage : AllStages()) {
+  for (const TrainedStage* stage : model_->AllStages()) {
     const StatePart shared = stage->SharedOptimizerState();
     for (const auto& [name, tensor] : shared.tensors) {
       part.tensors.emplace_back(CheckpointNameOfState(name), tensor);
@@ -163,8 +163,8 @@ StoredTensors MeshStrategyImpl::ModelStateOf(const StoredTensors& state) const {
   for (const StoredTensor& each : state) {
     const std::string& name = each.info.name;
     const bool elsewhere =
-        mine.count(name) == 0 &&
-        (parameter_names_.count(name) > 0 || buffer_names_.count(name) > 0);
+        mine.count(name) == 0 && (model_->parameter_names.count(name) > 0 ||
+                                  model_->buffer_names.count(name) > 0);
     if (!elsewhere) wanted.Add(each);
   }
   return wanted;
@@ -178,7 +178,7 @@ absl::Status MeshStrategyImpl::CheckModelState(
 absl::Status MeshStrategyImpl::LoadModelState(const StoredTensors& state) {
   TANDEM_RETURN_IF_ERROR(CopyModelState(ModelStateOf(state), Model()));
   // Of all replicas.
-  for (TrainedStage* stage : AllStages()) stage->DropOwn();
+  for (TrainedStage* stage : model_->AllStages()) stage->DropOwn();
   shows_mean_ = false;
   alike_ = true;
   return absl::OkStatus();
@@ -188,11 +188,11 @@ absl::Status MeshStrategyImpl::LoadModelState(const StoredTensors& state) {
 std::vector<StoredTensors> MeshStrategyImpl::OptimizerStateOf(
     const StoredTensors& state) const {
   std::vector<StoredTensors> wanted;
-  for (const TrainedStage* stage : AllStages()) {
+  for (const TrainedStage* stage : model_->AllStages()) {
     wanted.push_back(stage->StateOf(state));
   }
   for (const StoredTensor& each : state) {
-    if (parameter_names_.count(ParameterOf(each.info.name)) == 0) {
+    if (model_->parameter_names.count(ParameterOf(each.info.name)) == 0) {
       wanted.front().Add(each);
     }
   }
@@ -202,7 +202,7 @@ std::vector<StoredTensors> MeshStrategyImpl::OptimizerStateOf(
 absl::Status MeshStrategyImpl::CheckOptimizerState(
     const StoredTensors& state) const {
   const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
-  const std::vector<TrainedStage*> stages = AllStages();
+  const std::vector<TrainedStage*> stages = model_->AllStages();
   for (size_t i = 0; i < stages.size(); ++i) {
     TANDEM_RETURN_IF_ERROR(stages[i]->CheckState(wanted[i]));
   }
@@ -212,7 +212,7 @@ absl::Status MeshStrategyImpl::CheckOptimizerState(
 absl::Status MeshStrategyImpl::LoadOptimizerState(const StoredTensors& state) {
   TANDEM_RETURN_IF_ERROR(CheckOptimizerState(state));
   const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
-  const std::vector<TrainedStage*> stages = AllStages();
+  const std::vector<TrainedStage*> stages = model_->AllStages();
   for (size_t i = 0; i < stages.size(); ++i) {
     TANDEM_RETURN_IF_ERROR(stages[i]->LoadState(wanted[i]));
   }
@@ -221,17 +221,18 @@ absl::Status MeshStrategyImpl::LoadOptimizerState(const StoredTensors& state) {
 
 absl::StatusOr<Inference> MeshStrategyImpl::Infer(const Batch& batch,
                                                   bool keeps_outputs) {
-  SetTraining(false);
+  model_->SetTraining(false);
   const std::vector<int64_t> sizes =
-      EvenSizes(batch.size, options_.schedule.microbatches);
+      EvenSizes(batch.size, model_->options.schedule.microbatches);
   const absl::StatusOr<std::vector<Batch>> parts = SplitBatch(batch, sizes);
   absl::StatusOr<Inference> inference =
-      parts.ok() ? executor_->Infer(*parts, keeps_outputs) : parts.status();
+      parts.ok() ? model_->executor->Infer(*parts, keeps_outputs)
+                 : parts.status();
   if (inference.ok()) {
     const absl::Status ended = Synchronize();
     if (!ended.ok()) inference = ended;
   }
-  SetTraining(true);  // layers may be others', too
+  model_->SetTraining(true);  // layers may be others', too
   if (!inference.ok()) Abort(inference.status());
   return inference;
 }

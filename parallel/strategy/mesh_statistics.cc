@@ -14,12 +14,12 @@
 namespace tandem {
 
 absl::Status MeshStrategyImpl::MakeStatistics() {
-  if (!options_.sync_batch_norm || groups_.replicas() == 1) {
+  if (!model_->options.sync_batch_norm || model_->groups.replicas() == 1) {
     return absl::OkStatus();
   }
   bool any = false;
   absl::Status made;
-  for (const auto& stage : executor_->stages()) {
+  for (const auto& stage : model_->executor->stages()) {
     statistics_.push_back(nullptr);
     if (stage == nullptr) continue;
     const auto layers = MakeSyncable(stage->layers());
@@ -28,14 +28,14 @@ absl::Status MeshStrategyImpl::MakeStatistics() {
     any = true;
     const int index = static_cast<int>(statistics_.size()) - 1;
     TANDEM_ASSIGN_OR_RETURN(Communicator* const group,
-                            groups_.MakeStatistics(index));
+                            model_->groups.MakeStatistics(index));
     TANDEM_ASSIGN_OR_RETURN(statistics_.back(),
                             StageStatistics::Create(stage->layers(), *group));
   }
-  TANDEM_RETURN_IF_ERROR(Agree(made));
+  TANDEM_RETURN_IF_ERROR(model_->Agree(made));
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<std::string> all,
-      groups_.world()->AllGatherString(
+      model_->groups.world()->AllGatherString(
           any ? "some" : "", [] { return "whether layers share statistics"; }));
   for (const std::string& each : all) {
     if (!each.empty()) return absl::OkStatus();
@@ -46,21 +46,21 @@ absl::Status MeshStrategyImpl::MakeStatistics() {
 }
 
 absl::Status MeshStrategyImpl::SetUnevenDivision(UnevenDivision division) {
-  if (!options_.uneven_batches) {
+  if (!model_->options.uneven_batches) {
     return absl::FailedPreconditionError(
         "replicas have batches of one size: ask for uneven_batches");
   }
-  if (options_.reproducible && division != UnevenDivision::kSamples) {
+  if (model_->options.reproducible && division != UnevenDivision::kSamples) {
     return absl::InvalidArgumentError(
         "reproducible divides by samples alone, whatever the replicas");
   }
-  options_.uneven_division = division;
-  shares_->set_division(division);
+  model_->options.uneven_division = division;
+  model_->shares->set_division(division);
   return absl::OkStatus();
 }
 
 UnevenDivision MeshStrategyImpl::uneven_division() const {
-  return options_.uneven_division;
+  return model_->options.uneven_division;
 }
 
 // This replica's part in an action on a microbatch that it has not.
@@ -70,7 +70,7 @@ absl::Status MeshStrategyImpl::ActAbsent(const Action& action,
       statistics_[static_cast<size_t>(action.stage)].get();
   if (statistics == nullptr) return absl::OkStatus();
   const Microbatch microbatch = {action.microbatch, microbatches, false,
-                                 options_.pipeline.defers_statistics};
+                                 model_->options.pipeline.defers_statistics};
   if (IsForward(action.kind)) return statistics->NoForward(microbatch);
   const bool of_weights = action.kind == ActionKind::kBackwardWeight;
   return of_weights ? absl::OkStatus() : statistics->NoBackward(microbatch);

@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -24,12 +25,12 @@ std::vector<StageGradients*> GradientsOf(
 }  // namespace
 
 MeshStrategyImpl::MeshStrategyImpl(const MeshStrategyOptions& options)
-    : options_(options), times_(options_.schedule) {}
+    : model_(std::make_unique<MeshModel>(options)), times_(options.schedule) {}
 
 std::string MeshStrategyImpl::name() const {
-  const bool one = groups_.replicas() == 1;
-  const bool sequential = options_.schedule.name == kSequential;
-  if (options_.schedule.devices() == 1) return one ? "single" : "ddp";
+  const bool one = model_->groups.replicas() == 1;
+  const bool sequential = model_->options.schedule.name == kSequential;
+  if (model_->options.schedule.devices() == 1) return one ? "single" : "ddp";
   if (sequential) return one ? "model_parallel" : "ddp";
   return one ? "pipeline" : "hybrid";
 }
@@ -53,24 +54,12 @@ LossScale* MeshStrategyImpl::loss_scale() {
 }
 
 void MeshStrategyImpl::SetMeanWeight(MeanWeight mean) {
-  shares_->set_mean_weight(std::move(mean));
+  model_->shares->set_mean_weight(std::move(mean));
 }
 
 void MeshStrategyImpl::ResumeAt(int64_t steps) {
   step_ = steps;
   if (averager_) averager_->set_step(steps);
-}
-
-void MeshStrategyImpl::SetTraining(bool on) const {
-  for (const TrainingModes& each : modes_) each.Set(on);
-}
-
-std::vector<TrainedStage*> MeshStrategyImpl::AllStages() const {
-  std::vector<TrainedStage*> stages;
-  for (const auto& stage : stages_) {
-    if (stage != nullptr) stages.push_back(stage.get());
-  }
-  return stages;
 }
 
 std::map<std::string, double> MeshStrategyImpl::AuxiliaryLosses() const {
@@ -83,38 +72,38 @@ std::map<std::string, double> MeshStrategyImpl::NamedSums() const {
 
 absl::Status MeshStrategyImpl::OnDevices(
     const PipelineExecutor::DeviceWork& work) {
-  return executor_->OnDevices(work);
+  return model_->executor->OnDevices(work);
 }
 
 absl::Status MeshStrategyImpl::Compute(const Batch& batch,
                                        std::optional<double> learning_rate,
                                        bool defers_scores) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
-                          shares_->Microbatches(batch));
-  SetTraining(true);
-  const bool at_end = !statistics_.empty() && shares_->SomeHaveFewer();
-  for (TrainedStage* stage : AllStages()) {
+                          model_->shares->Microbatches(batch));
+  model_->SetTraining(true);
+  const bool at_end = !statistics_.empty() && model_->shares->SomeHaveFewer();
+  for (TrainedStage* stage : model_->AllStages()) {
     TANDEM_RETURN_IF_ERROR(stage->Prepare(
         {averages_gradients(), at_end,
          /*shows_gradients=*/measures_norm_ || !learning_rate.has_value()}));
   }
-  for (const auto& stage : executor_->stages()) {
+  for (const auto& stage : model_->executor->stages()) {
     if (stage == nullptr || stage->records() == nullptr) continue;
     stage->records()->Begin(static_cast<int>(microbatches.size()));
   }
   TANDEM_ASSIGN_OR_RETURN(const StepSamples samples,
-                          shares_->SamplesOfStep(microbatches, step_));
+                          model_->shares->SamplesOfStep(microbatches, step_));
   // Where nothing else is asked for, each device updates its stages itself.
-  StepGradients gradients = {GradientsOf(stages_)};
+  StepGradients gradients = {GradientsOf(model_->stages)};
   gradients.defers_scores = defers_scores;
   if (loss_scale_) {
     loss_scale_->Begin();
-    for (size_t i = 0; i < options_.devices.size(); ++i) {
+    for (size_t i = 0; i < model_->options.devices.size(); ++i) {
       gradients.loss_scales.push_back(loss_scale_->scale(i));
     }
   }
   if (!statistics_.empty()) {
-    const int most = static_cast<int>(shares_->MostMicrobatches());
+    const int most = static_cast<int>(model_->shares->MostMicrobatches());
     gradients.microbatches = most;
     gradients.absent = [this, most](const Action& action) {
       return ActAbsent(action, most);
@@ -129,7 +118,7 @@ absl::Status MeshStrategyImpl::Compute(const Batch& batch,
     };
   }
   const absl::StatusOr<Score> score =
-      executor_->TrainStep(microbatches, samples, gradients);
+      model_->executor->TrainStep(microbatches, samples, gradients);
   if (!score.ok()) return Annotate(score.status(), "training step");
   pending_.push_back(StepToRead(batch, microbatches.size()));
   if (learning_rate.has_value()) {
@@ -155,7 +144,7 @@ absl::Status MeshStrategyImpl::Run(const Batch& batch, double learning_rate,
 
 absl::Status MeshStrategyImpl::Learn(const Batch& batch) {
   TANDEM_RETURN_IF_ERROR(GoOnApart());
-  return shares_->Learn(batch.size, /*apart=*/!averages_gradients());
+  return model_->shares->Learn(batch.size, /*apart=*/!averages_gradients());
 }
 
 absl::Status MeshStrategyImpl::Submit(const Batch& batch, double learning_rate,
@@ -205,19 +194,19 @@ absl::Status MeshStrategyImpl::SkipUpdate() {
 }
 
 absl::Status MeshStrategyImpl::Synchronize() const {
-  TANDEM_RETURN_IF_ERROR(groups_.Synchronize());
+  TANDEM_RETURN_IF_ERROR(model_->groups.Synchronize());
   return SynchronizeParts();
 }
 
 absl::Status MeshStrategyImpl::SynchronizeParts() const {
-  TANDEM_RETURN_IF_ERROR(executor_->Synchronize());
-  TANDEM_RETURN_IF_ERROR(groups_.SynchronizeReplicas());
+  TANDEM_RETURN_IF_ERROR(model_->executor->Synchronize());
+  TANDEM_RETURN_IF_ERROR(model_->groups.SynchronizeReplicas());
   return tied_->Synchronize();
 }
 
 void MeshStrategyImpl::Abort(const absl::Status& reason) {
-  groups_.Abort(reason);
-  executor_->Abort(reason);
+  model_->groups.Abort(reason);
+  model_->executor->Abort(reason);
   tied_->Abort(reason);
 }
 

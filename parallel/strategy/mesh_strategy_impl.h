@@ -6,11 +6,9 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,16 +19,13 @@
 #include "core/comm/pending_collective.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
-#include "core/model/parameter_traits.h"
-#include "core/model/training_modes.h"
 #include "core/precision/device_loss_scale.h"
 #include "parallel/ddp/parameter_averaging.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/report/pipeline_times.h"
-#include "parallel/step/batch_shares.h"
 #include "parallel/step/loss_sums.h"
-#include "parallel/step/mesh_groups.h"
+#include "parallel/step/mesh_model.h"
 #include "parallel/step/pending_step.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/stage/tied_gradients.h"
@@ -62,8 +57,12 @@ class MeshStrategyImpl : public MeshStrategy {
   void SetMeanWeight(MeanWeight mean) override;
   void ResumeAt(int64_t steps) override;
   absl::Status Synchronise() override;
-  bool takes_inputs() const override { return stages_.front() != nullptr; }
-  bool takes_targets() const override { return stages_.back() != nullptr; }
+  bool takes_inputs() const override {
+    return model_->stages.front() != nullptr;
+  }
+  bool takes_targets() const override {
+    return model_->stages.back() != nullptr;
+  }
   // The score where the last stage is; elsewhere an empty one.
   absl::StatusOr<Score> Evaluate(const Batch& batch) override;
   absl::StatusOr<Score> Sum(const Score& score) override;
@@ -88,7 +87,9 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::StatusOr<at::Tensor> Forward(const Batch& batch) override;
   absl::Status SetUnevenDivision(UnevenDivision division) override;
   UnevenDivision uneven_division() const override;
-  const PipelineExecutor& executor() const override { return *executor_; }
+  const PipelineExecutor& executor() const override {
+    return *model_->executor;
+  }
   absl::Status OnDevices(const PipelineExecutor::DeviceWork& work) override;
 
  private:
@@ -97,13 +98,12 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status Prepare(const LayerSpecs& specs, const LossFunction& loss,
                        Communicator* world);
   absl::Status MakeGroups(Communicator* world);
-  absl::Status Agree(const absl::Status& mine);
-  absl::Status CheckNames(const std::vector<TiedGroup>& tied);
+  absl::Status CheckNames();
   absl::Status CheckGroups() const;
   absl::Status CompareReplicas();
   absl::Status MakeStatistics();
   absl::Status ActAbsent(const Action& action, int microbatches);
-  absl::Status MakeTrainedStages(const std::vector<TiedGroup>& tied);
+  absl::Status MakeTrainedStages();
   absl::Status CountParameters();
   absl::StatusOr<GradientOrder> OrderOfGroups() const;
   absl::StatusOr<Score> SumInOrder(const std::vector<Score>& mine,
@@ -128,15 +128,9 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status ReadOrAbort();
   absl::StatusOr<StepScore> SumStep(const PendingStep& step,
                                     const double*& numbers);
-  std::vector<TrainedStage*> AllStages() const;  // this rank's
-  // On the threads of their devices.
-  absl::Status OnStages(
-      const std::function<absl::Status(TrainedStage& stage)>& work);
-  void SetTraining(bool on) const;
   bool updates_at_once() const;
   bool updates_together() const;
   absl::Status MakeLossScale();
-  size_t LocalDevice(int device) const;
   absl::Status Unscale();
   // May devices decide whether the step is skipped, and the host learn it with
   // the score?
@@ -184,19 +178,9 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status SynchronizeParts() const;
   void Abort(const absl::Status& reason);
 
-  MeshStrategyOptions options_;
-  TraitsByName traits_;  // of parameters on any rank
-  MeshGroups groups_;
-  std::unique_ptr<BatchShares> shares_;
-  std::unique_ptr<PipelineExecutor> executor_;
-  // Of all stages, wherever they are.
-  std::set<std::string> parameter_names_, buffer_names_;
-  std::vector<TrainingModes> modes_;                   // of this rank's stages
-  std::vector<std::unique_ptr<TrainedStage>> stages_;  // null: elsewhere
+  const std::unique_ptr<MeshModel> model_;
   // By stage; null: no layer shares statistics, or elsewhere. Empty: none does.
   std::vector<std::unique_ptr<StageStatistics>> statistics_;
-  // By stage, how many parameters come before its own.
-  std::vector<int64_t> first_parameters_;
   std::unique_ptr<TiedGradients> tied_;
   LossSums auxiliary_losses_, named_sums_;
   std::map<std::string, double> evaluation_sums_;  // this rank's, not taken
@@ -205,7 +189,6 @@ class MeshStrategyImpl : public MeshStrategy {
   std::deque<PendingStep::Times> times_to_note_;
   PipelineTimes times_;
   std::optional<PeriodicParameterAverager> averager_;
-  int layers_ = 0;
   int64_t batch_size_ = 0;   // of the last step that was measured
   int64_t step_ = 0;         // done
   bool alike_ = true;        // replicas are, at the moment

@@ -42,7 +42,7 @@ void MeshStrategyImpl::Measure(const PendingStep::Times& step, bool is_last) {
 }
 
 void MeshStrategyImpl::NoteForward(const PipelineTimeline& timeline) {
-  std::vector<std::chrono::nanoseconds> times(stages_.size());
+  std::vector<std::chrono::nanoseconds> times(model_->stages.size());
   for (const std::vector<ActionTime>& device : timeline) {
     for (const ActionTime& each : device) {
       if (!IsForward(each.action.kind)) continue;
@@ -50,15 +50,15 @@ void MeshStrategyImpl::NoteForward(const PipelineTimeline& timeline) {
           each.computed - each.started;
     }
   }
-  for (size_t i = 0; i < stages_.size(); ++i) {
-    if (stages_[i] != nullptr) stages_[i]->NoteForward(times[i]);
+  for (size_t i = 0; i < model_->stages.size(); ++i) {
+    if (model_->stages[i] != nullptr) model_->stages[i]->NoteForward(times[i]);
   }
 }
 
 std::vector<std::pair<std::string, double>> MeshStrategyImpl::Measurements()
     const {
   std::optional<DdpLoggingData> all;
-  for (const TrainedStage* stage : AllStages()) {
+  for (const TrainedStage* stage : model_->AllStages()) {
     const std::optional<DdpLoggingData> its = stage->logging_data();
     if (!its.has_value()) continue;
     if (!all.has_value()) all.emplace();
@@ -70,30 +70,31 @@ std::vector<std::pair<std::string, double>> MeshStrategyImpl::Measurements()
 
 // A device alone never waits.
 absl::StatusOr<std::string> MeshStrategyImpl::DescribeTimes() {
-  if (options_.schedule.devices() == 1) return std::string();
+  if (model_->options.schedule.devices() == 1) return std::string();
   NoteTimes(/*waits=*/true);
   std::vector<double> numbers = times_.Flatten();
   const size_t times = numbers.size();
-  const std::vector<int>& peaks = executor_->peak_activations();
+  const std::vector<int>& peaks = model_->executor->peak_activations();
   numbers.insert(numbers.end(), peaks.begin(), peaks.end());
-  if (groups_.pipe() != nullptr) {
+  if (model_->groups.pipe() != nullptr) {
     const at::Tensor sums = at::tensor(numbers, at::kDouble);
-    TANDEM_RETURN_IF_ERROR(groups_.pipe()->AllReduceSum(
+    TANDEM_RETURN_IF_ERROR(model_->groups.pipe()->AllReduceSum(
         sums, [] { return "the devices' times"; }));
     const auto* values = sums.const_data_ptr<double>();
     numbers.assign(values, values + numbers.size());
   }
-  PipelineTimes all(executor_->schedule());
+  PipelineTimes all(model_->executor->schedule());
   TANDEM_RETURN_IF_ERROR(
       all.SetFlat({numbers.begin(), numbers.begin() + times}));
   if (all.steps() == 0) return std::string();
   AdviceLimits limits;
   limits.batch_size = batch_size_;
-  limits.layers = layers_;
-  TANDEM_ASSIGN_OR_RETURN(const BubbleReport report,
-                          ReportBubbles(executor_->schedule(), all, limits));
+  limits.layers = model_->layers;
+  TANDEM_ASSIGN_OR_RETURN(
+      const BubbleReport report,
+      ReportBubbles(model_->executor->schedule(), all, limits));
   std::string text = report.text;
-  const std::vector<int>& bounds = executor_->facts().peak_activations;
+  const std::vector<int>& bounds = model_->executor->facts().peak_activations;
   absl::StrAppend(&text, "\nmicrobatches held at most (the schedule's bound):");
   for (size_t i = 0; i < bounds.size(); ++i) {
     absl::StrAppendFormat(&text, "%s device %d: %.0f (%d)", i == 0 ? "" : ",",

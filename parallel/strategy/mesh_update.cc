@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,25 +47,26 @@ std::string NameOfParameter(
 // Has one device all gradients, and clips by their norm without the host's
 // waiting for it? Its norm is summed in an order of its own.
 bool MeshStrategyImpl::clips_on_device() const {
-  const bool is_whole = options_.schedule.stages == 1 && tied_->empty();
-  return is_whole && !options_.reproducible &&
-         stages_.front()->clips_on_device();
+  const bool is_whole = model_->options.schedule.stages == 1 && tied_->empty();
+  return is_whole && !model_->options.reproducible &&
+         model_->stages.front()->clips_on_device();
 }
 
 // Of every parameter's gradient, in the order of the model: the same on every
 // rank, wherever it is cut. First the averaged ones, then each replica's own.
 absl::StatusOr<GradientNorms> MeshStrategyImpl::NormsOfAll() {
-  const double p = options_.clip_norm_type;
-  const int64_t count = first_parameters_.back();
+  const double p = model_->options.clip_norm_type;
+  const int64_t count = model_->first_parameters.back();
   const at::Tensor all = at::zeros({2, count}, at::kDouble);
   auto* const sums = all.mutable_data_ptr<double>();
-  TANDEM_RETURN_IF_ERROR(executor_->OnDevices([&](int device) {
-    for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
-      TrainedStage& stage = *stages_[static_cast<size_t>(i)];
+  TANDEM_RETURN_IF_ERROR(model_->executor->OnDevices([&](int device) {
+    for (int i :
+         model_->options.schedule.stages_of[static_cast<size_t>(device)]) {
+      TrainedStage& stage = *model_->stages[static_cast<size_t>(i)];
       stage.ClipValues();
       for (FlatBuffer* buffer : stage.own()) {
         double* const its = sums + (IsAveraged(*buffer) ? 0 : count) +
-                            first_parameters_[static_cast<size_t>(i)];
+                            model_->first_parameters[static_cast<size_t>(i)];
         for (const GradientSum& each :
              GradientSums(FlatBufferList({buffer}), p)) {
           its[each.slot->position] = each.sum;
@@ -75,9 +75,9 @@ absl::StatusOr<GradientNorms> MeshStrategyImpl::NormsOfAll() {
     }
     return absl::OkStatus();
   }));
-  if (groups_.pipe() != nullptr) {
+  if (model_->groups.pipe() != nullptr) {
     // Each is added to zeros.
-    TANDEM_RETURN_IF_ERROR(groups_.pipe()->AllReduceSum(
+    TANDEM_RETURN_IF_ERROR(model_->groups.pipe()->AllReduceSum(
         all, [] { return "the norm of the gradients"; }));
   }
   GradientNorms norms;
@@ -86,7 +86,7 @@ absl::StatusOr<GradientNorms> MeshStrategyImpl::NormsOfAll() {
   TANDEM_ASSIGN_OR_RETURN(norms.own,
                           ClippingNorm({sums + count, sums + 2 * count}, p));
   for (const double norm : {norms.averaged, norms.own}) {
-    if (!options_.error_if_nonfinite || std::isfinite(norm)) continue;
+    if (!model_->options.error_if_nonfinite || std::isfinite(norm)) continue;
     TANDEM_ASSIGN_OR_RETURN(const std::string culprit, NonFiniteGradient(all));
     return NonFiniteNormError(norm, p, culprit);
   }
@@ -102,11 +102,12 @@ absl::StatusOr<std::string> MeshStrategyImpl::NonFiniteGradient(
   const auto* const found =
       std::find_if(values, end, [](double sum) { return !std::isfinite(sum); });
   CHECK(found != end);
-  const std::string mine = NameOfParameter(
-      (found - values) % first_parameters_.back(), stages_, first_parameters_);
-  if (groups_.pipe() == nullptr) return mine;
+  const std::string mine =
+      NameOfParameter((found - values) % model_->first_parameters.back(),
+                      model_->stages, model_->first_parameters);
+  if (model_->groups.pipe() == nullptr) return mine;
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                          groups_.pipe()->AllGatherString(mine));
+                          model_->groups.pipe()->AllGatherString(mine));
   return absl::StrJoin(all, "");
 }
 
@@ -114,12 +115,14 @@ absl::Status MeshStrategyImpl::UpdateDevice(
     int device, const std::optional<GradientNorms>& norms,
     std::optional<double> learning_rate, bool may_skip) {
   const at::Tensor found =
-      may_skip ? loss_scale_->found_inf(LocalDevice(device)) : at::Tensor();
+      may_skip ? loss_scale_->found_inf(model_->LocalDevice(device))
+               : at::Tensor();
   if (!updates_together()) {
     TANDEM_RETURN_IF_ERROR(MakeDevicesBuffersAlike(device));
   }
-  for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
-    TrainedStage& stage = *stages_[static_cast<size_t>(i)];
+  for (int i :
+       model_->options.schedule.stages_of[static_cast<size_t>(device)]) {
+    TrainedStage& stage = *model_->stages[static_cast<size_t>(i)];
     if (learning_rate.has_value()) {
       if (!norms.has_value()) stage.ClipValues();
       TANDEM_RETURN_IF_ERROR(stage.Update(norms, *learning_rate, found));
@@ -133,33 +136,24 @@ absl::Status MeshStrategyImpl::UpdateDevice(
 
 // What replicas have each for themselves of the forward passes.
 absl::Status MeshStrategyImpl::MakeBuffersAlike(int stage) {
-  if (options_.reproducible) return ApplyStatistics(stage);
+  if (model_->options.reproducible) return ApplyStatistics(stage);
   if (!ends_alike()) return absl::OkStatus();
-  return stages_[static_cast<size_t>(stage)]->ShareBuffers();
+  return model_->stages[static_cast<size_t>(stage)]->ShareBuffers();
 }
 
 absl::Status MeshStrategyImpl::MakeDevicesBuffersAlike(int device) {
-  for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
+  for (int i :
+       model_->options.schedule.stages_of[static_cast<size_t>(device)]) {
     TANDEM_RETURN_IF_ERROR(MakeBuffersAlike(i));
   }
   return absl::OkStatus();
-}
-
-absl::Status MeshStrategyImpl::OnStages(
-    const std::function<absl::Status(TrainedStage& stage)>& work) {
-  return executor_->OnDevices([&](int device) {
-    for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
-      TANDEM_RETURN_IF_ERROR(work(*stages_[static_cast<size_t>(i)]));
-    }
-    return absl::OkStatus();
-  });
 }
 
 absl::Status MeshStrategyImpl::Synchronise() {
   if (alike_) return absl::OkStatus();
   alike_ = shows_mean_ = true;
   const absl::Status done =
-      OnStages([](TrainedStage& stage) { return stage.ShowMean(); });
+      model_->OnStages([&](int i) { return model_->stage(i).ShowMean(); });
   if (!done.ok()) Abort(done);
   return done;
 }
@@ -167,36 +161,32 @@ absl::Status MeshStrategyImpl::Synchronise() {
 absl::Status MeshStrategyImpl::GoOnApart() {
   if (!std::exchange(shows_mean_, false)) return absl::OkStatus();
   alike_ = false;
-  return OnStages([](TrainedStage& stage) { return stage.ShowOwn(); });
+  return model_->OnStages([&](int i) { return model_->stage(i).ShowOwn(); });
 }
 
 // One device alone updates after its collectives anyhow.
 bool MeshStrategyImpl::updates_together() const {
-  return options_.updates_last && options_.devices.size() > 1;
+  return model_->options.updates_last && model_->options.devices.size() > 1;
 }
 
 // Is a device's update its own affair? A norm that is told is that of gradients
 // before they are clipped.
 bool MeshStrategyImpl::updates_at_once() const {
   const bool needs_norm =
-      options_.clip_norm > 0 && (measures_norm_ || !clips_on_device());
+      model_->options.clip_norm > 0 && (measures_norm_ || !clips_on_device());
   return !needs_norm && tied_->empty() && !loss_scale_ && !updates_together();
-}
-
-// Of a schedule's device, its place among this rank's.
-size_t MeshStrategyImpl::LocalDevice(int device) const {
-  return static_cast<size_t>(device) % options_.devices.size();
 }
 
 // One verdict for all ranks and stages, whoever has the gradient that is not
 // finite. Where no streams serve the devices, the host sums it.
 absl::Status MeshStrategyImpl::Unscale() {
   if (!loss_scale_) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(executor_->OnDevices([&](int device) {
-    const size_t local = LocalDevice(device);
-    for (int i : options_.schedule.stages_of[static_cast<size_t>(device)]) {
-      stages_[static_cast<size_t>(i)]->Unscale(loss_scale_->inverse(local),
-                                               loss_scale_->found_inf(local));
+  TANDEM_RETURN_IF_ERROR(model_->executor->OnDevices([&](int device) {
+    const size_t local = model_->LocalDevice(device);
+    for (int i :
+         model_->options.schedule.stages_of[static_cast<size_t>(device)]) {
+      model_->stages[static_cast<size_t>(i)]->Unscale(
+          loss_scale_->inverse(local), loss_scale_->found_inf(local));
     }
     return absl::OkStatus();
   }));
@@ -217,7 +207,7 @@ absl::Status MeshStrategyImpl::Unscale() {
 }
 
 bool MeshStrategyImpl::skips_on_device() const {
-  return options_.clip_norm == 0 || clips_on_device();
+  return model_->options.clip_norm == 0 || clips_on_device();
 }
 
 // Takes the learning rate of a step that is skipped.
@@ -236,9 +226,9 @@ absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate,
   const bool may_skip = loss_scale_ && submits && skips_on_device();
   if (may_skip) {
     // With the scores, if they are here.
-    const int last = options_.schedule.stages - 1;
+    const int last = model_->options.schedule.stages - 1;
     pending_.back().found_inf = loss_scale_->Update(
-        LocalDevice(DeviceOfStage(options_.schedule, last)));
+        model_->LocalDevice(DeviceOfStage(model_->options.schedule, last)));
   } else if (loss_scale_) {
     TANDEM_RETURN_IF_ERROR(ReadVerdict(&learning_rate));
     if (submits) {
@@ -246,7 +236,7 @@ absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate,
     }
   }
   std::optional<GradientNorms> norms;
-  const bool clips = options_.clip_norm > 0 && learning_rate.has_value();
+  const bool clips = model_->options.clip_norm > 0 && learning_rate.has_value();
   if (clips && clips_on_device()) {
     TANDEM_RETURN_IF_ERROR(MeasureBeforeClipping());
   } else if (clips) {
@@ -254,10 +244,10 @@ absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate,
     TANDEM_RETURN_IF_ERROR(NoteNorm(*norms));
   }
   if (updates_together()) {
-    TANDEM_RETURN_IF_ERROR(executor_->OnDevices(
+    TANDEM_RETURN_IF_ERROR(model_->executor->OnDevices(
         [&](int device) { return MakeDevicesBuffersAlike(device); }));
   }
-  TANDEM_RETURN_IF_ERROR(executor_->OnDevices([&](int device) {
+  TANDEM_RETURN_IF_ERROR(model_->executor->OnDevices([&](int device) {
     return UpdateDevice(device, norms, learning_rate, may_skip);
   }));
   EndStep();
