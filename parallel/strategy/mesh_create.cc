@@ -19,10 +19,10 @@
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
-#include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/group_of_names.h"
 #include "parallel/pipeline/model.h"
 #include "parallel/schedule/validator.h"
+#include "parallel/step/parts/step_parts.h"
 #include "parallel/strategy/mesh_agreement.h"
 #include "parallel/strategy/mesh_option_checks.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
@@ -30,14 +30,6 @@
 
 namespace tandem {
 namespace {
-
-FlatBufferList BuffersOf(const std::vector<TrainedStage*>& stages) {
-  std::vector<FlatBuffer*> all;
-  for (const TrainedStage* stage : stages) {
-    for (FlatBuffer* buffer : stage->all()) all.push_back(buffer);
-  }
-  return FlatBufferList(all);
-}
 
 TrainedStageOptions StageOptionsOf(const MeshStrategyOptions& options) {
   TrainedStageOptions stage;
@@ -163,6 +155,7 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
                                  model_->groups.pipe()};
   model_->layers = static_cast<int>(specs.size());
   TANDEM_RETURN_IF_ERROR(MakeLossScale());
+  TANDEM_ASSIGN_OR_RETURN(parts_, MakeStepParts(*model_));
   if (model_->options.averaging) {
     TANDEM_ASSIGN_OR_RETURN(averager_, PeriodicParameterAverager::Create(
                                            *model_->options.averaging));
@@ -191,6 +184,7 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
   TANDEM_RETURN_IF_ERROR(model_->Agree(CheckNames()));
   TANDEM_RETURN_IF_ERROR(CheckGroups());
   TANDEM_RETURN_IF_ERROR(CompareReplicas());
+  for (const auto& part : parts_) TANDEM_RETURN_IF_ERROR(part->ChangeLayers());
   TANDEM_RETURN_IF_ERROR(MakeStatistics());
   for (const auto& stage : model_->executor->stages()) {
     if (stage != nullptr) model_->modes.emplace_back(stage->layers());
@@ -207,13 +201,8 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
          "strategy is made";
   TANDEM_RETURN_IF_ERROR(MakeTrainedStages());
   TANDEM_RETURN_IF_ERROR(CountParameters());
-  TANDEM_ASSIGN_OR_RETURN(
-      tied_,
-      TiedGradients::Create(model_->tied, model_->options.schedule, layout,
-                            BuffersOf(model_->AllStages()),
-                            model_->options.reproducible ? TiedOrder::kByCopy
-                                                         : TiedOrder::kByRank));
-  return model_->Agree(tied_->ShareValues());
+  for (const auto& part : parts_) TANDEM_RETURN_IF_ERROR(part->Start());
+  return absl::OkStatus();
 }
 
 absl::Status MeshStrategyImpl::MakeLossScale() {

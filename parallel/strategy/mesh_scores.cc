@@ -43,15 +43,14 @@ void AddNumbers(const PendingStep& step, std::vector<at::Tensor>* numbers) {
 
 }  // namespace
 
-PendingStep MeshStrategyImpl::StepToRead(const Batch& batch,
-                                         size_t microbatches) const {
+PendingStep MeshStrategyImpl::StepToRead(const StepContext& context) const {
   const int64_t count = model_->options.schedule.microbatches;
   PendingStep step;
   step.number = step_ + 1;
-  step.alike = ends_alike();
+  step.alike = context.ends_alike;
   step.scores = model_->executor->scores();
-  step.times = {model_->executor->moments(), batch.size,
-                microbatches == static_cast<size_t>(count)};
+  step.times = {model_->executor->moments(), context.samples,
+                context.microbatches == count};
   // A pass's weight is its share of the step's samples, but for what makes a
   // mean over replicas of it.
   const double share = model_->options.reproducible || !step.alike

@@ -43,12 +43,6 @@ bool MeshStrategyImpl::ends_alike() const {
   return averages_gradients() || averager_->averages_now();
 }
 
-void MeshStrategyImpl::EndStep() {
-  alike_ = ends_alike();
-  ++step_;
-  if (averager_) averager_->set_step(step_);
-}
-
 LossScale* MeshStrategyImpl::loss_scale() {
   return loss_scale_ ? &loss_scale_->known() : nullptr;
 }
@@ -75,27 +69,41 @@ absl::Status MeshStrategyImpl::OnDevices(
   return model_->executor->OnDevices(work);
 }
 
-absl::Status MeshStrategyImpl::Compute(const Batch& batch,
-                                       std::optional<double> learning_rate,
-                                       bool defers_scores) {
+StepContext MeshStrategyImpl::Plan() const {
+  StepContext step;
+  step.averages_gradients = averages_gradients();
+  step.ends_alike = ends_alike();
+  step.measures_norm = measures_norm_;
+  step.clips_on_host = model_->options.clip_norm > 0 && !clips_on_device();
+  step.updates_at_once = updates_at_once();
+  for (const auto& part : parts_) part->Plan(step);
+  return step;
+}
+
+absl::Status MeshStrategyImpl::Compute(const Batch& batch, StepContext& step) {
+  TANDEM_RETURN_IF_ERROR(GoOnApart());
+  TANDEM_RETURN_IF_ERROR(
+      model_->shares->Learn(batch.size, /*apart=*/!step.averages_gradients));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
                           model_->shares->Microbatches(batch));
+  step.samples = batch.size;
+  step.microbatches = static_cast<int>(microbatches.size());
   model_->SetTraining(true);
-  const bool at_end = !statistics_.empty() && model_->shares->SomeHaveFewer();
+  step.reduces_at_end = !statistics_.empty() && model_->shares->SomeHaveFewer();
+  for (const auto& part : parts_) TANDEM_RETURN_IF_ERROR(part->Begin(step));
   for (TrainedStage* stage : model_->AllStages()) {
     TANDEM_RETURN_IF_ERROR(stage->Prepare(
-        {averages_gradients(), at_end,
-         /*shows_gradients=*/measures_norm_ || !learning_rate.has_value()}));
+        {step.averages_gradients, step.reduces_at_end,
+         /*shows_gradients=*/step.measures_norm || !step.updates_at_once}));
   }
   for (const auto& stage : model_->executor->stages()) {
     if (stage == nullptr || stage->records() == nullptr) continue;
-    stage->records()->Begin(static_cast<int>(microbatches.size()));
+    stage->records()->Begin(step.microbatches);
   }
   TANDEM_ASSIGN_OR_RETURN(const StepSamples samples,
                           model_->shares->SamplesOfStep(microbatches, step_));
-  // Where nothing else is asked for, each device updates its stages itself.
-  StepGradients gradients = {GradientsOf(model_->stages)};
-  gradients.defers_scores = defers_scores;
+  StepGradients& gradients = step.gradients;
+  gradients.of_stages = GradientsOf(model_->stages);
   if (loss_scale_) {
     loss_scale_->Begin();
     for (size_t i = 0; i < model_->options.devices.size(); ++i) {
@@ -112,47 +120,39 @@ absl::Status MeshStrategyImpl::Compute(const Batch& batch,
       if (stage != nullptr) stage->Begin();
     }
   }
-  if (learning_rate.has_value()) {
+  if (step.updates_at_once) {
     gradients.after_device = [&](int device) {
-      return UpdateDevice(device, std::nullopt, learning_rate);
+      return UpdateDevice(step, device);
     };
   }
   const absl::StatusOr<Score> score =
       model_->executor->TrainStep(microbatches, samples, gradients);
   if (!score.ok()) return Annotate(score.status(), "training step");
-  pending_.push_back(StepToRead(batch, microbatches.size()));
-  if (learning_rate.has_value()) {
-    EndStep();
-    return absl::OkStatus();
+  pending_.push_back(StepToRead(step));
+  step.pending = &pending_.back();
+  for (const auto& part : parts_) {
+    TANDEM_RETURN_IF_ERROR(part->AfterBackward(step));
   }
-  TANDEM_RETURN_IF_ERROR(tied_->Sum());
-  TANDEM_RETURN_IF_ERROR(Unscale());
-  halves_.EndFirst();
-  return absl::OkStatus();
+  return Unscale();
 }
 
-absl::Status MeshStrategyImpl::Run(const Batch& batch, double learning_rate,
-                                   bool defers_scores) {
-  const bool at_once = updates_at_once();
-  TANDEM_RETURN_IF_ERROR(Compute(
-      batch, at_once ? std::optional<double>(learning_rate) : std::nullopt,
-      defers_scores));
-  if (at_once) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
-  return Finish(learning_rate, /*submits=*/true);
-}
-
-absl::Status MeshStrategyImpl::Learn(const Batch& batch) {
-  TANDEM_RETURN_IF_ERROR(GoOnApart());
-  return model_->shares->Learn(batch.size, /*apart=*/!averages_gradients());
+absl::Status MeshStrategyImpl::End(StepContext& step) {
+  alike_ = step.ends_alike;
+  ++step_;
+  if (averager_) averager_->set_step(step_);
+  for (const auto& part : parts_) TANDEM_RETURN_IF_ERROR(part->End(step));
+  return step.pending != nullptr ? EndNorm() : absl::OkStatus();
 }
 
 absl::Status MeshStrategyImpl::Submit(const Batch& batch, double learning_rate,
                                       bool defers_scores) {
   TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  absl::Status done = Learn(batch);
-  if (done.ok()) done = Run(batch, learning_rate, defers_scores);
-  if (done.ok()) done = EndNorm();
+  StepContext step = Plan();
+  step.learning_rate = learning_rate;
+  step.gradients.defers_scores = defers_scores;
+  absl::Status done = Compute(batch, step);
+  if (done.ok() && !step.updates_at_once) done = Finish(step);
+  if (done.ok()) done = End(step);
   if (!done.ok()) Abort(done);
   return done;
 }
@@ -170,28 +170,32 @@ absl::StatusOr<Score> MeshStrategyImpl::TrainStep(const Batch& batch,
 
 absl::StatusOr<Score> MeshStrategyImpl::ComputeGradients(const Batch& batch) {
   TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  absl::Status done = Learn(batch);
-  if (done.ok()) done = Compute(batch, std::nullopt, /*defers_scores=*/false);
+  halved_ = Plan();
+  halved_->updates_at_once = false;
+  const absl::Status done = Compute(batch, *halved_);
   if (!done.ok()) {
     Abort(done);
     return done;
   }
+  halves_.EndFirst();
+  halved_->pending = nullptr;
   return ReadLast();
 }
 
-absl::Status MeshStrategyImpl::Update(double learning_rate) {
+absl::Status MeshStrategyImpl::SecondHalf(std::optional<double> learning_rate) {
   TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
-  const absl::Status done = Finish(learning_rate, /*submits=*/false);
+  halved_->learning_rate = learning_rate;
+  absl::Status done = Finish(*halved_);
+  if (done.ok()) done = End(*halved_);
   if (!done.ok()) Abort(done);
   return done;
 }
 
-absl::Status MeshStrategyImpl::SkipUpdate() {
-  TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
-  const absl::Status done = Finish(std::nullopt, /*submits=*/false);
-  if (!done.ok()) Abort(done);
-  return done;
+absl::Status MeshStrategyImpl::Update(double learning_rate) {
+  return SecondHalf(learning_rate);
 }
+
+absl::Status MeshStrategyImpl::SkipUpdate() { return SecondHalf(std::nullopt); }
 
 absl::Status MeshStrategyImpl::Synchronize() const {
   TANDEM_RETURN_IF_ERROR(model_->groups.Synchronize());
@@ -201,13 +205,14 @@ absl::Status MeshStrategyImpl::Synchronize() const {
 absl::Status MeshStrategyImpl::SynchronizeParts() const {
   TANDEM_RETURN_IF_ERROR(model_->executor->Synchronize());
   TANDEM_RETURN_IF_ERROR(model_->groups.SynchronizeReplicas());
-  return tied_->Synchronize();
+  for (const auto& part : parts_) TANDEM_RETURN_IF_ERROR(part->Synchronize());
+  return absl::OkStatus();
 }
 
 void MeshStrategyImpl::Abort(const absl::Status& reason) {
   model_->groups.Abort(reason);
   model_->executor->Abort(reason);
-  tied_->Abort(reason);
+  for (const auto& part : parts_) part->Abort(reason);
 }
 
 }  // namespace tandem

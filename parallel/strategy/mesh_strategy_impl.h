@@ -27,8 +27,8 @@
 #include "parallel/step/loss_sums.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/pending_step.h"
+#include "parallel/step/step_part.h"
 #include "parallel/strategy/mesh_strategy.h"
-#include "parallel/strategy/stage/tied_gradients.h"
 #include "parallel/strategy/stage/trained_stage.h"
 #include "parallel/strategy/step_halves.h"
 #include "parallel/sync_batch_norm/stage_statistics.h"
@@ -109,19 +109,19 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::StatusOr<Score> SumInOrder(const std::vector<Score>& mine,
                                    const CollectivePurpose& purpose) const;
   absl::Status ApplyStatistics(int stage);
-  // With a learning rate devices update as soon as they can. The step is
-  // pending then.
-  absl::Status Compute(const Batch& batch, std::optional<double> learning_rate,
-                       bool defers_scores);
-  absl::Status Run(const Batch& batch, double learning_rate,
-                   bool defers_scores);
-  // How many samples replicas have; before each step.
-  absl::Status Learn(const Batch& batch);
+  // What the next step is to be.
+  StepContext Plan() const;
+  // Up to complete gradients; where devices update at once, up to that.
+  absl::Status Compute(const Batch& batch, StepContext& step);
+  // What devices do that do not update at once.
+  absl::Status Finish(StepContext& step);
+  absl::Status End(StepContext& step);
+  absl::Status SecondHalf(std::optional<double> learning_rate);
   // With each replica's own values, where they are the mean of all.
   absl::Status GoOnApart();
   absl::Status Submit(const Batch& batch, double learning_rate,
                       bool defers_scores);
-  PendingStep StepToRead(const Batch& batch, size_t microbatches) const;
+  PendingStep StepToRead(const StepContext& context) const;
   // Of all pending steps; the last one's.
   absl::StatusOr<Score> ReadLast();
   absl::Status ReadPending();
@@ -132,22 +132,13 @@ class MeshStrategyImpl : public MeshStrategy {
   bool updates_together() const;
   absl::Status MakeLossScale();
   absl::Status Unscale();
-  // May devices decide whether the step is skipped, and the host learn it with
-  // the score?
-  bool skips_on_device() const;
   absl::Status ReadVerdict(std::optional<double>* learning_rate);
-  // Without a learning rate parameters stay as they are. `submits`: the step is
-  // pending.
-  absl::Status Finish(std::optional<double> learning_rate, bool submits);
   NamedTensors Model() const;
   absl::StatusOr<NamedTensors> GatherOptimizerState() const;
   // Of a whole model's state what is this rank's; the optimizer's by stage.
   StoredTensors ModelStateOf(const StoredTensors& state) const;
   std::vector<StoredTensors> OptimizerStateOf(const StoredTensors& state) const;
-  absl::Status UpdateDevice(int device,
-                            const std::optional<GradientNorms>& norms,
-                            std::optional<double> learning_rate,
-                            bool may_skip = false);
+  absl::Status UpdateDevice(const StepContext& step, int device);
   bool clips_on_device() const;
   absl::StatusOr<GradientNorms> NormsOfAll();
   // The norm of the step under way, where it is asked for: of gradients that
@@ -171,7 +162,6 @@ class MeshStrategyImpl : public MeshStrategy {
   // Whether the step under way averages gradients, and leaves replicas alike.
   bool averages_gradients() const;
   bool ends_alike() const;
-  void EndStep();
   // Communicator's, of all groups.
   absl::Status Synchronize() const;
   // Of what carries activations and gradients.
@@ -181,7 +171,7 @@ class MeshStrategyImpl : public MeshStrategy {
   const std::unique_ptr<MeshModel> model_;
   // By stage; null: no layer shares statistics, or elsewhere. Empty: none does.
   std::vector<std::unique_ptr<StageStatistics>> statistics_;
-  std::unique_ptr<TiedGradients> tied_;
+  StepPartList parts_;
   LossSums auxiliary_losses_, named_sums_;
   std::map<std::string, double> evaluation_sums_;  // this rank's, not taken
   std::vector<PendingStep> pending_;
@@ -194,6 +184,7 @@ class MeshStrategyImpl : public MeshStrategy {
   bool alike_ = true;        // replicas are, at the moment
   bool shows_mean_ = false;  // which is why they are
   StepHalves halves_;
+  std::optional<StepContext> halved_;  // the step that is done in halves
   std::optional<DeviceLossScale>
       loss_scale_;                   // nothing: losses are as they are
   Communicator* devices_ = nullptr;  // all ranks', to agree on a scaled step

@@ -47,7 +47,8 @@ std::string NameOfParameter(
 // Has one device all gradients, and clips by their norm without the host's
 // waiting for it? Its norm is summed in an order of its own.
 bool MeshStrategyImpl::clips_on_device() const {
-  const bool is_whole = model_->options.schedule.stages == 1 && tied_->empty();
+  const bool is_whole =
+      model_->options.schedule.stages == 1 && model_->tied.empty();
   return is_whole && !model_->options.reproducible &&
          model_->stages.front()->clips_on_device();
 }
@@ -111,21 +112,21 @@ absl::StatusOr<std::string> MeshStrategyImpl::NonFiniteGradient(
   return absl::StrJoin(all, "");
 }
 
-absl::Status MeshStrategyImpl::UpdateDevice(
-    int device, const std::optional<GradientNorms>& norms,
-    std::optional<double> learning_rate, bool may_skip) {
-  const at::Tensor found =
-      may_skip ? loss_scale_->found_inf(model_->LocalDevice(device))
-               : at::Tensor();
+absl::Status MeshStrategyImpl::UpdateDevice(const StepContext& step,
+                                            int device) {
+  const at::Tensor found = step.found_inf.empty()
+                               ? at::Tensor()
+                               : step.found_inf[model_->LocalDevice(device)];
   if (!updates_together()) {
     TANDEM_RETURN_IF_ERROR(MakeDevicesBuffersAlike(device));
   }
   for (int i :
        model_->options.schedule.stages_of[static_cast<size_t>(device)]) {
-    TrainedStage& stage = *model_->stages[static_cast<size_t>(i)];
-    if (learning_rate.has_value()) {
-      if (!norms.has_value()) stage.ClipValues();
-      TANDEM_RETURN_IF_ERROR(stage.Update(norms, *learning_rate, found));
+    TrainedStage& stage = model_->stage(i);
+    if (step.learning_rate.has_value()) {
+      if (!step.norms.has_value()) stage.ClipValues();
+      TANDEM_RETURN_IF_ERROR(
+          stage.Update(step.norms, *step.learning_rate, found));
     }
     if (averager_ && averager_->averages_now()) {
       TANDEM_RETURN_IF_ERROR(stage.AverageParameters());
@@ -174,7 +175,7 @@ bool MeshStrategyImpl::updates_together() const {
 bool MeshStrategyImpl::updates_at_once() const {
   const bool needs_norm =
       model_->options.clip_norm > 0 && (measures_norm_ || !clips_on_device());
-  return !needs_norm && tied_->empty() && !loss_scale_ && !updates_together();
+  return !needs_norm && !loss_scale_ && !updates_together();
 }
 
 // One verdict for all ranks and stages, whoever has the gradient that is not
@@ -206,10 +207,6 @@ absl::Status MeshStrategyImpl::Unscale() {
   return CatchTorch([&] { return loss_scale_->Agree(sum); });
 }
 
-bool MeshStrategyImpl::skips_on_device() const {
-  return model_->options.clip_norm == 0 || clips_on_device();
-}
-
 // Takes the learning rate of a step that is skipped.
 absl::Status MeshStrategyImpl::ReadVerdict(
     std::optional<double>* learning_rate) {
@@ -221,37 +218,40 @@ absl::Status MeshStrategyImpl::ReadVerdict(
   return loss_scale_->known().Update(skips);
 }
 
-absl::Status MeshStrategyImpl::Finish(std::optional<double> learning_rate,
-                                      bool submits) {
-  const bool may_skip = loss_scale_ && submits && skips_on_device();
-  if (may_skip) {
+absl::Status MeshStrategyImpl::Finish(StepContext& step) {
+  // Devices may decide whether the step is left out, and the host learn it with
+  // the score.
+  if (loss_scale_ && step.pending != nullptr && !step.clips_on_host) {
     // With the scores, if they are here.
     const int last = model_->options.schedule.stages - 1;
-    pending_.back().found_inf = loss_scale_->Update(
+    step.pending->found_inf = loss_scale_->Update(
         model_->LocalDevice(DeviceOfStage(model_->options.schedule, last)));
+    for (size_t i = 0; i < model_->options.devices.size(); ++i) {
+      step.found_inf.push_back(loss_scale_->found_inf(i));
+    }
   } else if (loss_scale_) {
-    TANDEM_RETURN_IF_ERROR(ReadVerdict(&learning_rate));
-    if (submits) {
-      pending_.back().scaled = ScaledStep::After(loss_scale_->known());
+    TANDEM_RETURN_IF_ERROR(ReadVerdict(&step.learning_rate));
+    if (step.pending != nullptr) {
+      step.pending->scaled = ScaledStep::After(loss_scale_->known());
     }
   }
-  std::optional<GradientNorms> norms;
-  const bool clips = model_->options.clip_norm > 0 && learning_rate.has_value();
-  if (clips && clips_on_device()) {
+  const bool clips =
+      model_->options.clip_norm > 0 && step.learning_rate.has_value();
+  if (clips && !step.clips_on_host) {
     TANDEM_RETURN_IF_ERROR(MeasureBeforeClipping());
   } else if (clips) {
-    TANDEM_ASSIGN_OR_RETURN(norms, NormsOfAll());
-    TANDEM_RETURN_IF_ERROR(NoteNorm(*norms));
+    TANDEM_ASSIGN_OR_RETURN(step.norms, NormsOfAll());
+    TANDEM_RETURN_IF_ERROR(NoteNorm(*step.norms));
+  }
+  for (const auto& part : parts_) {
+    TANDEM_RETURN_IF_ERROR(part->BeforeUpdate(step));
   }
   if (updates_together()) {
     TANDEM_RETURN_IF_ERROR(model_->executor->OnDevices(
         [&](int device) { return MakeDevicesBuffersAlike(device); }));
   }
-  TANDEM_RETURN_IF_ERROR(model_->executor->OnDevices([&](int device) {
-    return UpdateDevice(device, norms, learning_rate, may_skip);
-  }));
-  EndStep();
-  return absl::OkStatus();
+  return model_->executor->OnDevices(
+      [&](int device) { return UpdateDevice(step, device); });
 }
 
 }  // namespace tandem

@@ -1,0 +1,15 @@
+// Rows of the parts of a training step, each of which stands in the file of its
+// technique.
+
+#ifndef TANDEM_PARALLEL_STEP_PARTS_ROWS_H_
+#define TANDEM_PARALLEL_STEP_PARTS_ROWS_H_
+
+#include "parallel/step/step_part_row.h"
+
+namespace tandem {
+
+extern const StepPartRow kTiedWeightsRow;
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STEP_PARTS_ROWS_H_

@@ -1,0 +1,30 @@
+#include "parallel/step/parts/step_parts.h"
+
+#include <memory>
+#include <utility>
+
+#include "core/base/status_macros.h"
+#include "parallel/step/parts/rows.h"
+
+namespace tandem {
+namespace {
+
+constexpr const StepPartRow* kRows[] = {
+    &kTiedWeightsRow,
+};
+
+}  // namespace
+
+absl::Span<const StepPartRow* const> StepPartRows() { return kRows; }
+
+absl::StatusOr<StepPartList> MakeStepParts(MeshModel& model) {
+  StepPartList parts;
+  for (const StepPartRow* row : kRows) {
+    if (row->make == nullptr) continue;
+    TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<StepPart> part, row->make(model));
+    if (part != nullptr) parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+}  // namespace tandem
