@@ -154,7 +154,6 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
   const PipelineLayout layout = {model_->options.devices,
                                  model_->groups.pipe()};
   model_->layers = static_cast<int>(specs.size());
-  TANDEM_RETURN_IF_ERROR(MakeLossScale());
   TANDEM_ASSIGN_OR_RETURN(parts_, MakeStepParts(*model_));
   if (model_->options.averaging) {
     TANDEM_ASSIGN_OR_RETURN(averager_, PeriodicParameterAverager::Create(
@@ -202,20 +201,6 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
   TANDEM_RETURN_IF_ERROR(MakeTrainedStages());
   TANDEM_RETURN_IF_ERROR(CountParameters());
   for (const auto& part : parts_) TANDEM_RETURN_IF_ERROR(part->Start());
-  return absl::OkStatus();
-}
-
-absl::Status MeshStrategyImpl::MakeLossScale() {
-  if (!model_->options.scales_loss()) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(const LossScale scale,
-                          LossScale::Create(*model_->options.grad_scaler));
-  loss_scale_.emplace(scale, model_->options.devices);
-  devices_ = model_->groups.world();
-  const c10::Device device = model_->options.devices.front();
-  if (devices_ == nullptr || !devices_->HasStreams(device.type())) {
-    return absl::OkStatus();
-  }
-  TANDEM_ASSIGN_OR_RETURN(devices_, model_->groups.MakeDevices(device));
   return absl::OkStatus();
 }
 

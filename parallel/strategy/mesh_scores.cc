@@ -29,14 +29,15 @@ absl::StatusOr<Score> SumWithin(Communicator* group, const Score& score,
 }
 
 // What lies on devices, in the order in which SumStep takes it.
-void AddNumbers(const PendingStep& step, std::vector<at::Tensor>* numbers) {
+void AddNumbers(const PendingStep& step, const StepPartList& parts,
+                std::vector<at::Tensor>* numbers) {
   for (const PendingStep::Part& each : step.parts) {
     numbers->push_back(each.loss);
   }
   for (const DeferredScore& each : step.scores) {
     if (each.sums.defined()) numbers->push_back(each.sums);
   }
-  if (step.found_inf.defined()) numbers->push_back(step.found_inf);
+  for (const auto& part : parts) part->AddNumbers(step, numbers);
   if (!step.norm) return;
   for (const at::Tensor& each : step.norm->squares) numbers->push_back(each);
 }
@@ -94,10 +95,9 @@ absl::StatusOr<StepScore> MeshStrategyImpl::SumStep(const PendingStep& step,
                               ? SumInOrder(mine, purpose)
                               : SumWithin(group, sum, purpose));
   StepScore result{score, auxiliary_losses_.sums(), named_sums_.sums(),
-                   std::nullopt, step.scaled};
-  if (step.found_inf.defined()) {
-    TANDEM_RETURN_IF_ERROR(loss_scale_->Learn(*numbers++ != 0));
-    result.scaled = ScaledStep::After(loss_scale_->known());
+                   std::nullopt, std::nullopt};
+  for (const auto& part : parts_) {
+    TANDEM_RETURN_IF_ERROR(part->Read(step, numbers, &result));
   }
   TANDEM_ASSIGN_OR_RETURN(result.gradient_norm, ReadNorm(step, numbers));
   return result;
@@ -105,7 +105,7 @@ absl::StatusOr<StepScore> MeshStrategyImpl::SumStep(const PendingStep& step,
 
 absl::Status MeshStrategyImpl::ReadPending() {
   std::vector<at::Tensor> numbers;
-  for (const PendingStep& step : pending_) AddNumbers(step, &numbers);
+  for (const PendingStep& step : pending_) AddNumbers(step, parts_, &numbers);
   std::vector<double> values;
   if (!numbers.empty()) {
     TANDEM_ASSIGN_OR_RETURN(values, model_->executor->Read(numbers));

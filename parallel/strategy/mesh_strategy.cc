@@ -44,7 +44,10 @@ bool MeshStrategyImpl::ends_alike() const {
 }
 
 LossScale* MeshStrategyImpl::loss_scale() {
-  return loss_scale_ ? &loss_scale_->known() : nullptr;
+  for (const auto& part : parts_) {
+    if (LossScale* const scale = part->loss_scale()) return scale;
+  }
+  return nullptr;
 }
 
 void MeshStrategyImpl::SetMeanWeight(MeanWeight mean) {
@@ -104,12 +107,6 @@ absl::Status MeshStrategyImpl::Compute(const Batch& batch, StepContext& step) {
                           model_->shares->SamplesOfStep(microbatches, step_));
   StepGradients& gradients = step.gradients;
   gradients.of_stages = GradientsOf(model_->stages);
-  if (loss_scale_) {
-    loss_scale_->Begin();
-    for (size_t i = 0; i < model_->options.devices.size(); ++i) {
-      gradients.loss_scales.push_back(loss_scale_->scale(i));
-    }
-  }
   if (!statistics_.empty()) {
     const int most = static_cast<int>(model_->shares->MostMicrobatches());
     gradients.microbatches = most;
@@ -133,7 +130,7 @@ absl::Status MeshStrategyImpl::Compute(const Batch& batch, StepContext& step) {
   for (const auto& part : parts_) {
     TANDEM_RETURN_IF_ERROR(part->AfterBackward(step));
   }
-  return Unscale();
+  return absl::OkStatus();
 }
 
 absl::Status MeshStrategyImpl::End(StepContext& step) {

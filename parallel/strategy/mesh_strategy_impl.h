@@ -19,7 +19,6 @@
 #include "core/comm/pending_collective.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
-#include "core/precision/device_loss_scale.h"
 #include "parallel/ddp/parameter_averaging.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/pipeline/executor.h"
@@ -130,9 +129,6 @@ class MeshStrategyImpl : public MeshStrategy {
                                     const double*& numbers);
   bool updates_at_once() const;
   bool updates_together() const;
-  absl::Status MakeLossScale();
-  absl::Status Unscale();
-  absl::Status ReadVerdict(std::optional<double>* learning_rate);
   NamedTensors Model() const;
   absl::StatusOr<NamedTensors> GatherOptimizerState() const;
   // Of a whole model's state what is this rank's; the optimizer's by stage.
@@ -185,10 +181,7 @@ class MeshStrategyImpl : public MeshStrategy {
   bool shows_mean_ = false;  // which is why they are
   StepHalves halves_;
   std::optional<StepContext> halved_;  // the step that is done in halves
-  std::optional<DeviceLossScale>
-      loss_scale_;                   // nothing: losses are as they are
-  Communicator* devices_ = nullptr;  // all ranks', to agree on a scaled step
-  bool measures_norm_ = false;       // of the step under way, or the next
+  bool measures_norm_ = false;         // of the step under way, or the next
   std::optional<PendingStep::Norm> norm_;
 };
 

@@ -14,7 +14,6 @@
 
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
-#include "core/base/torch_status.h"
 #include "core/mesh/mesh.h"
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
@@ -175,65 +174,12 @@ bool MeshStrategyImpl::updates_together() const {
 bool MeshStrategyImpl::updates_at_once() const {
   const bool needs_norm =
       model_->options.clip_norm > 0 && (measures_norm_ || !clips_on_device());
-  return !needs_norm && !loss_scale_ && !updates_together();
-}
-
-// One verdict for all ranks and stages, whoever has the gradient that is not
-// finite. Where no streams serve the devices, the host sums it.
-absl::Status MeshStrategyImpl::Unscale() {
-  if (!loss_scale_) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(model_->executor->OnDevices([&](int device) {
-    const size_t local = model_->LocalDevice(device);
-    for (int i :
-         model_->options.schedule.stages_of[static_cast<size_t>(device)]) {
-      model_->stages[static_cast<size_t>(i)]->Unscale(
-          loss_scale_->inverse(local), loss_scale_->found_inf(local));
-    }
-    return absl::OkStatus();
-  }));
-  const CollectivePurpose purpose = [] {
-    return "whether all gradients are finite";
-  };
-  const auto sum = [&](const at::Tensor& found) -> absl::Status {
-    if (devices_ == nullptr) return absl::OkStatus();
-    if (devices_->HasStreams(found.device().type()) || found.is_cpu()) {
-      return devices_->AllReduceSum(found, purpose);
-    }
-    const at::Tensor host = found.cpu();
-    TANDEM_RETURN_IF_ERROR(devices_->AllReduceSum(host, purpose));
-    found.copy_(host);
-    return absl::OkStatus();
-  };
-  return CatchTorch([&] { return loss_scale_->Agree(sum); });
-}
-
-// Takes the learning rate of a step that is skipped.
-absl::Status MeshStrategyImpl::ReadVerdict(
-    std::optional<double>* learning_rate) {
-  const at::Tensor& found = loss_scale_->found_inf(0);
-  TANDEM_ASSIGN_OR_RETURN(
-      const bool skips, CatchTorchOr([&] { return found.item<float>() != 0; }));
-  if (!skips && !learning_rate->has_value()) return absl::OkStatus();
-  if (skips) learning_rate->reset();
-  return loss_scale_->known().Update(skips);
+  return !needs_norm && !updates_together();
 }
 
 absl::Status MeshStrategyImpl::Finish(StepContext& step) {
-  // Devices may decide whether the step is left out, and the host learn it with
-  // the score.
-  if (loss_scale_ && step.pending != nullptr && !step.clips_on_host) {
-    // With the scores, if they are here.
-    const int last = model_->options.schedule.stages - 1;
-    step.pending->found_inf = loss_scale_->Update(
-        model_->LocalDevice(DeviceOfStage(model_->options.schedule, last)));
-    for (size_t i = 0; i < model_->options.devices.size(); ++i) {
-      step.found_inf.push_back(loss_scale_->found_inf(i));
-    }
-  } else if (loss_scale_) {
-    TANDEM_RETURN_IF_ERROR(ReadVerdict(&step.learning_rate));
-    if (step.pending != nullptr) {
-      step.pending->scaled = ScaledStep::After(loss_scale_->known());
-    }
+  for (const auto& part : parts_) {
+    TANDEM_RETURN_IF_ERROR(part->BeforeUpdate(step));
   }
   const bool clips =
       model_->options.clip_norm > 0 && step.learning_rate.has_value();
@@ -242,9 +188,6 @@ absl::Status MeshStrategyImpl::Finish(StepContext& step) {
   } else if (clips) {
     TANDEM_ASSIGN_OR_RETURN(step.norms, NormsOfAll());
     TANDEM_RETURN_IF_ERROR(NoteNorm(*step.norms));
-  }
-  for (const auto& part : parts_) {
-    TANDEM_RETURN_IF_ERROR(part->BeforeUpdate(step));
   }
   if (updates_together()) {
     TANDEM_RETURN_IF_ERROR(model_->executor->OnDevices(

@@ -11,6 +11,7 @@ namespace {
 
 constexpr const StepPartRow* kRows[] = {
     &kTiedWeightsRow,
+    &kLossScaleRow,
 };
 
 }  // namespace
