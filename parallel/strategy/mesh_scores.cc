@@ -38,8 +38,6 @@ void AddNumbers(const PendingStep& step, const StepPartList& parts,
     if (each.sums.defined()) numbers->push_back(each.sums);
   }
   for (const auto& part : parts) part->AddNumbers(step, numbers);
-  if (!step.norm) return;
-  for (const at::Tensor& each : step.norm->squares) numbers->push_back(each);
 }
 
 }  // namespace
@@ -99,7 +97,6 @@ absl::StatusOr<StepScore> MeshStrategyImpl::SumStep(const PendingStep& step,
   for (const auto& part : parts_) {
     TANDEM_RETURN_IF_ERROR(part->Read(step, numbers, &result));
   }
-  TANDEM_ASSIGN_OR_RETURN(result.gradient_norm, ReadNorm(step, numbers));
   return result;
 }
 

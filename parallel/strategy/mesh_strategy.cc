@@ -77,8 +77,7 @@ StepContext MeshStrategyImpl::Plan() const {
   step.averages_gradients = averages_gradients();
   step.ends_alike = ends_alike();
   step.measures_norm = measures_norm_;
-  step.clips_on_host = model_->options.clip_norm > 0 && !clips_on_device();
-  step.updates_at_once = updates_at_once();
+  step.updates_at_once = !updates_together();
   for (const auto& part : parts_) part->Plan(step);
   return step;
 }
@@ -138,7 +137,8 @@ absl::Status MeshStrategyImpl::End(StepContext& step) {
   ++step_;
   if (averager_) averager_->set_step(step_);
   for (const auto& part : parts_) TANDEM_RETURN_IF_ERROR(part->End(step));
-  return step.pending != nullptr ? EndNorm() : absl::OkStatus();
+  if (step.pending != nullptr) measures_norm_ = false;
+  return absl::OkStatus();
 }
 
 absl::Status MeshStrategyImpl::Submit(const Batch& batch, double learning_rate,

@@ -20,7 +20,6 @@
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "parallel/ddp/parameter_averaging.h"
-#include "parallel/optim/parameter_update.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/report/pipeline_times.h"
 #include "parallel/step/loss_sums.h"
@@ -127,7 +126,6 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status ReadOrAbort();
   absl::StatusOr<StepScore> SumStep(const PendingStep& step,
                                     const double*& numbers);
-  bool updates_at_once() const;
   bool updates_together() const;
   NamedTensors Model() const;
   absl::StatusOr<NamedTensors> GatherOptimizerState() const;
@@ -135,17 +133,6 @@ class MeshStrategyImpl : public MeshStrategy {
   StoredTensors ModelStateOf(const StoredTensors& state) const;
   std::vector<StoredTensors> OptimizerStateOf(const StoredTensors& state) const;
   absl::Status UpdateDevice(const StepContext& step, int device);
-  bool clips_on_device() const;
-  absl::StatusOr<GradientNorms> NormsOfAll();
-  // The norm of the step under way, where it is asked for: of gradients that
-  // are as they were averaged; what clipping knows; for the pending step; read.
-  absl::Status MeasureNorm();
-  absl::Status NoteNorm(const GradientNorms& norms);
-  absl::Status MeasureBeforeClipping();
-  absl::Status EndNorm();
-  absl::StatusOr<std::optional<double>> ReadNorm(const PendingStep& step,
-                                                 const double*& numbers);
-  absl::StatusOr<std::string> NonFiniteGradient(const at::Tensor& sums) const;
   absl::Status MakeBuffersAlike(int stage);
   absl::Status MakeDevicesBuffersAlike(int device);
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
@@ -182,7 +169,6 @@ class MeshStrategyImpl : public MeshStrategy {
   StepHalves halves_;
   std::optional<StepContext> halved_;  // the step that is done in halves
   bool measures_norm_ = false;         // of the step under way, or the next
-  std::optional<PendingStep::Norm> norm_;
 };
 
 }  // namespace tandem

@@ -8,6 +8,7 @@
 
 namespace tandem {
 
+extern const StepPartRow kGradientNormRow;
 extern const StepPartRow kLossScaleRow;
 extern const StepPartRow kTiedWeightsRow;
 

@@ -12,6 +12,7 @@ namespace {
 constexpr const StepPartRow* kRows[] = {
     &kTiedWeightsRow,
     &kLossScaleRow,
+    &kGradientNormRow,
 };
 
 }  // namespace
