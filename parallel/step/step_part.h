@@ -34,6 +34,8 @@ struct StepContext {
   // Each device updates its stages as soon as it has their gradients, while
   // others still work.
   bool updates_at_once = true;
+  // No device updates before all of this rank's have ended their collectives.
+  bool updates_last = false;
   bool clips_on_host = false;  // else devices clip by the norm, or nobody does
   bool measures_norm = false;  // of the gradients, to be read with the score
 

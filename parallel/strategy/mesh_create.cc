@@ -22,6 +22,7 @@
 #include "parallel/optim/group_of_names.h"
 #include "parallel/pipeline/model.h"
 #include "parallel/schedule/validator.h"
+#include "parallel/step/ordered_sums.h"
 #include "parallel/step/parts/step_parts.h"
 #include "parallel/strategy/mesh_agreement.h"
 #include "parallel/strategy/mesh_option_checks.h"
@@ -219,7 +220,9 @@ absl::Status MeshStrategyImpl::MakeTrainedStages() {
   for (std::string& each : options.ddp.parameters_to_ignore) rename(&each);
   options.traits = model_->traits;
   if (model_->options.reproducible) {
-    TANDEM_ASSIGN_OR_RETURN(options.order, OrderOfGroups());
+    TANDEM_ASSIGN_OR_RETURN(
+        options.order,
+        GradientOrderOf(model_->options, model_->groups.replicas()));
   }
   for (const auto& stage : model_->executor->stages()) {
     model_->stages.push_back(nullptr);

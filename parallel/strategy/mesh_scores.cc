@@ -13,6 +13,7 @@
 #include "core/base/status_macros.h"
 #include "core/flight/purpose.h"
 #include "core/instrument/trace.h"
+#include "parallel/step/ordered_sums.h"
 #include "parallel/step/score_numbers.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
 
@@ -90,7 +91,7 @@ absl::StatusOr<StepScore> MeshStrategyImpl::SumStep(const PendingStep& step,
   const FlightPurposeScope flight({"loss"});
   TANDEM_ASSIGN_OR_RETURN(const Score score,
                           model_->options.reproducible
-                              ? SumInOrder(mine, purpose)
+                              ? SumInOrder(*model_, mine, purpose)
                               : SumWithin(group, sum, purpose));
   StepScore result{score, auxiliary_losses_.sums(), named_sums_.sums(),
                    std::nullopt, std::nullopt};

@@ -77,7 +77,6 @@ StepContext MeshStrategyImpl::Plan() const {
   step.averages_gradients = averages_gradients();
   step.ends_alike = ends_alike();
   step.measures_norm = measures_norm_;
-  step.updates_at_once = !updates_together();
   for (const auto& part : parts_) part->Plan(step);
   return step;
 }
@@ -97,10 +96,6 @@ absl::Status MeshStrategyImpl::Compute(const Batch& batch, StepContext& step) {
     TANDEM_RETURN_IF_ERROR(stage->Prepare(
         {step.averages_gradients, step.reduces_at_end,
          /*shows_gradients=*/step.measures_norm || !step.updates_at_once}));
-  }
-  for (const auto& stage : model_->executor->stages()) {
-    if (stage == nullptr || stage->records() == nullptr) continue;
-    stage->records()->Begin(step.microbatches);
   }
   TANDEM_ASSIGN_OR_RETURN(const StepSamples samples,
                           model_->shares->SamplesOfStep(microbatches, step_));

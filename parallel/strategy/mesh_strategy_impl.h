@@ -103,10 +103,6 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status ActAbsent(const Action& action, int microbatches);
   absl::Status MakeTrainedStages();
   absl::Status CountParameters();
-  absl::StatusOr<GradientOrder> OrderOfGroups() const;
-  absl::StatusOr<Score> SumInOrder(const std::vector<Score>& mine,
-                                   const CollectivePurpose& purpose) const;
-  absl::Status ApplyStatistics(int stage);
   // What the next step is to be.
   StepContext Plan() const;
   // Up to complete gradients; where devices update at once, up to that.
@@ -126,15 +122,12 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status ReadOrAbort();
   absl::StatusOr<StepScore> SumStep(const PendingStep& step,
                                     const double*& numbers);
-  bool updates_together() const;
   NamedTensors Model() const;
   absl::StatusOr<NamedTensors> GatherOptimizerState() const;
   // Of a whole model's state what is this rank's; the optimizer's by stage.
   StoredTensors ModelStateOf(const StoredTensors& state) const;
   std::vector<StoredTensors> OptimizerStateOf(const StoredTensors& state) const;
   absl::Status UpdateDevice(const StepContext& step, int device);
-  absl::Status MakeBuffersAlike(int stage);
-  absl::Status MakeDevicesBuffersAlike(int device);
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
   // Those of the batch that was evaluated last.
   absl::Status AddEvaluationSums();

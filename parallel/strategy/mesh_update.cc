@@ -1,6 +1,7 @@
 // From gradients to new parameters.
 
 #include <utility>
+#include <vector>
 
 #include "core/base/status_macros.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
@@ -12,11 +13,12 @@ absl::Status MeshStrategyImpl::UpdateDevice(const StepContext& step,
   const at::Tensor found = step.found_inf.empty()
                                ? at::Tensor()
                                : step.found_inf[model_->LocalDevice(device)];
-  if (!updates_together()) {
-    TANDEM_RETURN_IF_ERROR(MakeDevicesBuffersAlike(device));
+  const std::vector<int>& stages =
+      model_->options.schedule.stages_of[static_cast<size_t>(device)];
+  for (const auto& part : parts_) {
+    for (int i : stages) TANDEM_RETURN_IF_ERROR(part->Update(step, i));
   }
-  for (int i :
-       model_->options.schedule.stages_of[static_cast<size_t>(device)]) {
+  for (int i : stages) {
     TrainedStage& stage = model_->stage(i);
     if (step.learning_rate.has_value()) {
       if (!step.norms.has_value()) stage.ClipValues();
@@ -26,21 +28,6 @@ absl::Status MeshStrategyImpl::UpdateDevice(const StepContext& step,
     if (averager_ && averager_->averages_now()) {
       TANDEM_RETURN_IF_ERROR(stage.AverageParameters());
     }
-  }
-  return absl::OkStatus();
-}
-
-// What replicas have each for themselves of the forward passes.
-absl::Status MeshStrategyImpl::MakeBuffersAlike(int stage) {
-  if (model_->options.reproducible) return ApplyStatistics(stage);
-  if (!ends_alike()) return absl::OkStatus();
-  return model_->stages[static_cast<size_t>(stage)]->ShareBuffers();
-}
-
-absl::Status MeshStrategyImpl::MakeDevicesBuffersAlike(int device) {
-  for (int i :
-       model_->options.schedule.stages_of[static_cast<size_t>(device)]) {
-    TANDEM_RETURN_IF_ERROR(MakeBuffersAlike(i));
   }
   return absl::OkStatus();
 }
@@ -60,18 +47,9 @@ absl::Status MeshStrategyImpl::GoOnApart() {
   return model_->OnStages([&](int i) { return model_->stage(i).ShowOwn(); });
 }
 
-// One device alone updates after its collectives anyhow.
-bool MeshStrategyImpl::updates_together() const {
-  return model_->options.updates_last && model_->options.devices.size() > 1;
-}
-
 absl::Status MeshStrategyImpl::Finish(StepContext& step) {
   for (const auto& part : parts_) {
     TANDEM_RETURN_IF_ERROR(part->BeforeUpdate(step));
-  }
-  if (updates_together()) {
-    TANDEM_RETURN_IF_ERROR(model_->executor->OnDevices(
-        [&](int device) { return MakeDevicesBuffersAlike(device); }));
   }
   return model_->executor->OnDevices(
       [&](int device) { return UpdateDevice(step, device); });

@@ -10,9 +10,8 @@ namespace tandem {
 namespace {
 
 constexpr const StepPartRow* kRows[] = {
-    &kTiedWeightsRow,
-    &kLossScaleRow,
-    &kGradientNormRow,
+    &kTiedWeightsRow, &kLossScaleRow,   &kGradientNormRow,
+    &kBuffersRow,     &kUpdatesLastRow,
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What makes a step the same in every layout.
+#include "parallel/step/ordered_sums.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
@@ -9,21 +9,21 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/comm/communicator.h"
+#include "parallel/pipeline/stage/stage.h"
+#include "parallel/schedule/schedule.h"
 #include "parallel/step/score_numbers.h"
-#include "parallel/strategy/mesh_strategy_impl.h"
 
 namespace tandem {
 
-absl::StatusOr<GradientOrder> MeshStrategyImpl::OrderOfGroups() const {
-  const Schedule& schedule = model_->options.schedule;
-  const int replicas = model_->groups.replicas();
+absl::StatusOr<GradientOrder> GradientOrderOf(
+    const MeshStrategyOptions& options, int replicas) {
+  const Schedule& schedule = options.schedule;
   const int all = schedule.microbatches * replicas;
   GradientOrder order;
   order.microbatches = schedule.microbatches;
-  order.groups = model_->options.gradient_groups > 0
-                     ? model_->options.gradient_groups
-                     : all;
-  order.find_unused_parameters = model_->options.ddp.find_unused_parameters;
+  order.groups = options.gradient_groups > 0 ? options.gradient_groups : all;
+  order.find_unused_parameters = options.ddp.find_unused_parameters;
   order.splits = SplitsBackward(schedule);
   if (order.groups % replicas != 0 || all % order.groups != 0) {
     return absl::InvalidArgumentError(
@@ -48,21 +48,21 @@ absl::StatusOr<GradientOrder> MeshStrategyImpl::OrderOfGroups() const {
       all));
 }
 
-// As one rank would add them up: by microbatch of the whole batch.
-absl::StatusOr<Score> MeshStrategyImpl::SumInOrder(
-    const std::vector<Score>& mine, const CollectivePurpose& purpose) const {
-  const int64_t count = model_->options.schedule.microbatches;
-  const int64_t first = model_->groups.replica() * count;
+absl::StatusOr<Score> SumInOrder(const MeshModel& model,
+                                 const std::vector<Score>& mine,
+                                 const CollectivePurpose& purpose) {
+  const int64_t count = model.options.schedule.microbatches;
+  const int64_t first = model.groups.replica() * count;
   const at::Tensor all = at::zeros(
-      {model_->groups.replicas() * count, int64_t{kScoreNumbers}}, at::kDouble);
+      {model.groups.replicas() * count, int64_t{kScoreNumbers}}, at::kDouble);
   auto* const numbers = all.mutable_data_ptr<double>();
   for (size_t i = 0; i < mine.size(); ++i) {
     ToNumbers(mine[i],
               numbers + (first + static_cast<int64_t>(i)) * kScoreNumbers);
   }
-  if (model_->groups.world() != nullptr) {
+  if (model.groups.world() != nullptr) {
     // Each is added to zeros.
-    TANDEM_RETURN_IF_ERROR(model_->groups.world()->AllReduceSum(all, purpose));
+    TANDEM_RETURN_IF_ERROR(model.groups.world()->AllReduceSum(all, purpose));
   }
   Score score;
   for (int64_t i = 0; i < all.size(0); ++i) {
@@ -71,15 +71,14 @@ absl::StatusOr<Score> MeshStrategyImpl::SumInOrder(
   return score;
 }
 
-// Running statistics take in all microbatches of the whole batch, in order.
-absl::Status MeshStrategyImpl::ApplyStatistics(int stage) {
+absl::Status TakeInStatistics(const MeshModel& model, int stage) {
   const PipelineStage& layers =
-      *model_->executor->stages()[static_cast<size_t>(stage)];
+      *model.executor->stages()[static_cast<size_t>(stage)];
   if (layers.records()->size() == 0) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(at::Tensor records, layers.records()->Records());
-  if (Communicator* const replicas = model_->groups.data(stage)) {
+  if (Communicator* const replicas = model.groups.data(stage)) {
     const int64_t own = records.size(0);
-    const int64_t missing = model_->options.schedule.microbatches - own;
+    const int64_t missing = model.options.schedule.microbatches - own;
     if (missing > 0) {
       records = at::cat(
           {records, at::zeros({missing, records.size(1)}, records.options())});
@@ -87,9 +86,9 @@ absl::Status MeshStrategyImpl::ApplyStatistics(int stage) {
     TANDEM_ASSIGN_OR_RETURN(
         std::vector<at::Tensor> all,
         replicas->AllGather(records, [] { return "running statistics"; }));
-    for (int i = 0; i < model_->groups.replicas(); ++i) {
+    for (int i = 0; i < model.groups.replicas(); ++i) {
       at::Tensor& its = all[static_cast<size_t>(i)];
-      its = its.narrow(0, 0, model_->shares->MicrobatchesOf(i));
+      its = its.narrow(0, 0, model.shares->MicrobatchesOf(i));
     }
     records = at::cat(all);
   }
