@@ -185,7 +185,6 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
   TANDEM_RETURN_IF_ERROR(CheckGroups());
   TANDEM_RETURN_IF_ERROR(CompareReplicas());
   for (const auto& part : parts_) TANDEM_RETURN_IF_ERROR(part->ChangeLayers());
-  TANDEM_RETURN_IF_ERROR(MakeStatistics());
   for (const auto& stage : model_->executor->stages()) {
     if (stage != nullptr) model_->modes.emplace_back(stage->layers());
   }

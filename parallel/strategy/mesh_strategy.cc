@@ -54,6 +54,24 @@ void MeshStrategyImpl::SetMeanWeight(MeanWeight mean) {
   model_->shares->set_mean_weight(std::move(mean));
 }
 
+absl::Status MeshStrategyImpl::SetUnevenDivision(UnevenDivision division) {
+  if (!model_->options.uneven_batches) {
+    return absl::FailedPreconditionError(
+        "replicas have batches of one size: ask for uneven_batches");
+  }
+  if (model_->options.reproducible && division != UnevenDivision::kSamples) {
+    return absl::InvalidArgumentError(
+        "reproducible divides by samples alone, whatever the replicas");
+  }
+  model_->options.uneven_division = division;
+  model_->shares->set_division(division);
+  return absl::OkStatus();
+}
+
+UnevenDivision MeshStrategyImpl::uneven_division() const {
+  return model_->options.uneven_division;
+}
+
 void MeshStrategyImpl::ResumeAt(int64_t steps) {
   step_ = steps;
   if (averager_) averager_->set_step(steps);
@@ -90,7 +108,6 @@ absl::Status MeshStrategyImpl::Compute(const Batch& batch, StepContext& step) {
   step.samples = batch.size;
   step.microbatches = static_cast<int>(microbatches.size());
   model_->SetTraining(true);
-  step.reduces_at_end = !statistics_.empty() && model_->shares->SomeHaveFewer();
   for (const auto& part : parts_) TANDEM_RETURN_IF_ERROR(part->Begin(step));
   for (TrainedStage* stage : model_->AllStages()) {
     TANDEM_RETURN_IF_ERROR(stage->Prepare(
@@ -101,16 +118,6 @@ absl::Status MeshStrategyImpl::Compute(const Batch& batch, StepContext& step) {
                           model_->shares->SamplesOfStep(microbatches, step_));
   StepGradients& gradients = step.gradients;
   gradients.of_stages = GradientsOf(model_->stages);
-  if (!statistics_.empty()) {
-    const int most = static_cast<int>(model_->shares->MostMicrobatches());
-    gradients.microbatches = most;
-    gradients.absent = [this, most](const Action& action) {
-      return ActAbsent(action, most);
-    };
-    for (const auto& stage : statistics_) {
-      if (stage != nullptr) stage->Begin();
-    }
-  }
   if (step.updates_at_once) {
     gradients.after_device = [&](int device) {
       return UpdateDevice(step, device);

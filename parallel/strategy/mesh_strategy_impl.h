@@ -29,7 +29,6 @@
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/stage/trained_stage.h"
 #include "parallel/strategy/step_halves.h"
-#include "parallel/sync_batch_norm/stage_statistics.h"
 
 namespace tandem {
 
@@ -99,8 +98,6 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status CheckNames();
   absl::Status CheckGroups() const;
   absl::Status CompareReplicas();
-  absl::Status MakeStatistics();
-  absl::Status ActAbsent(const Action& action, int microbatches);
   absl::Status MakeTrainedStages();
   absl::Status CountParameters();
   // What the next step is to be.
@@ -145,8 +142,6 @@ class MeshStrategyImpl : public MeshStrategy {
   void Abort(const absl::Status& reason);
 
   const std::unique_ptr<MeshModel> model_;
-  // By stage; null: no layer shares statistics, or elsewhere. Empty: none does.
-  std::vector<std::unique_ptr<StageStatistics>> statistics_;
   StepPartList parts_;
   LossSums auxiliary_losses_, named_sums_;
   std::map<std::string, double> evaluation_sums_;  // this rank's, not taken

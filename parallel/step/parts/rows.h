@@ -11,6 +11,7 @@ namespace tandem {
 extern const StepPartRow kBuffersRow;
 extern const StepPartRow kGradientNormRow;
 extern const StepPartRow kLossScaleRow;
+extern const StepPartRow kSyncBatchNormRow;
 extern const StepPartRow kTiedWeightsRow;
 extern const StepPartRow kUpdatesLastRow;
 

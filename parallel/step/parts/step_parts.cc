@@ -10,8 +10,12 @@ namespace tandem {
 namespace {
 
 constexpr const StepPartRow* kRows[] = {
-    &kTiedWeightsRow, &kLossScaleRow,   &kGradientNormRow,
-    &kBuffersRow,     &kUpdatesLastRow,
+    &kTiedWeightsRow,    // sums the copies' gradients
+    &kLossScaleRow,      // unscales gradients, and has a verdict
+    &kGradientNormRow,   // of what is left of them
+    &kSyncBatchNormRow,  // in forward and backward
+    &kBuffersRow,        // before parameters
+    &kUpdatesLastRow,
 };
 
 }  // namespace
