@@ -14,6 +14,14 @@ std::vector<TrainedStage*> MeshModel::AllStages() const {
   return all;
 }
 
+std::vector<int> MeshModel::OwnStages() const {
+  std::vector<int> own;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    if (stages[i] != nullptr) own.push_back(static_cast<int>(i));
+  }
+  return own;
+}
+
 absl::Status MeshModel::OnStages(
     absl::FunctionRef<absl::Status(int stage)> work) const {
   return executor->OnDevices([&](int device) {

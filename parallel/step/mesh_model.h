@@ -34,6 +34,7 @@ struct MeshModel {
 
   // This rank's trained stages, in the order of the model.
   std::vector<TrainedStage*> AllStages() const;
+  std::vector<int> OwnStages() const;  // their numbers
   // One of them. Requires that the stage is this rank's.
   TrainedStage& stage(int index) const {
     return *stages[static_cast<size_t>(index)];

@@ -38,7 +38,6 @@ TrainedStageOptions StageOptionsOf(const MeshStrategyOptions& options) {
   stage.ddp = options.ddp;
   stage.sharding = options.shard_optimizer;
   stage.sharding_excluded_by = ExcludesSharding(options);
-  if (options.averaging.has_value()) stage.outer = options.averaging->outer;
   stage.defers =
       options.weight_gradient_batch > 1 || SplitsBackward(options.schedule);
   return stage;
@@ -156,10 +155,6 @@ absl::Status MeshStrategyImpl::Prepare(const LayerSpecs& specs,
                                  model_->groups.pipe()};
   model_->layers = static_cast<int>(specs.size());
   TANDEM_ASSIGN_OR_RETURN(parts_, MakeStepParts(*model_));
-  if (model_->options.averaging) {
-    TANDEM_ASSIGN_OR_RETURN(averager_, PeriodicParameterAverager::Create(
-                                           *model_->options.averaging));
-  }
   model_->shares =
       std::make_unique<BatchShares>(model_->options, loss, model_->groups);
   absl::StatusOr<PipelineExecutor::Stages> stages =

@@ -31,6 +31,10 @@ std::set<std::string> NamesOf(const NamedTensors& tensors) {
   return names;
 }
 
+void Append(NamedTensors more, NamedTensors* all) {
+  for (auto& each : more) all->push_back(std::move(each));
+}
+
 }  // namespace
 
 NamedTensors MeshStrategyImpl::Parameters() const {
@@ -75,8 +79,9 @@ std::map<std::string, std::string> MeshStrategyImpl::TiedCopies() const {
 
 NamedTensors MeshStrategyImpl::OptimizerState() const {
   NamedTensors state;
-  for (const TrainedStage* stage : model_->AllStages()) {
-    for (auto& each : stage->OptimizerState()) state.push_back(std::move(each));
+  for (int i : model_->OwnStages()) {
+    Append(model_->stage(i).OptimizerState(), &state);
+    for (const auto& part : parts_) Append(part->State(i), &state);
   }
   return state;
 }
@@ -99,9 +104,11 @@ std::string MeshStrategyImpl::DescribeSharding() const {
 // As OptimizerState, but whole: on the first replica. Collective over replicas.
 absl::StatusOr<NamedTensors> MeshStrategyImpl::GatherOptimizerState() const {
   NamedTensors state;
-  for (const TrainedStage* stage : model_->AllStages()) {
-    TANDEM_ASSIGN_OR_RETURN(NamedTensors its, stage->GatherOptimizerState());
-    for (auto& each : its) state.push_back(std::move(each));
+  for (int i : model_->OwnStages()) {
+    TANDEM_ASSIGN_OR_RETURN(NamedTensors optimizers,
+                            model_->stage(i).GatherOptimizerState());
+    Append(std::move(optimizers), &state);
+    for (const auto& part : parts_) Append(part->State(i), &state);
   }
   return state;
 }
@@ -177,19 +184,17 @@ absl::Status MeshStrategyImpl::CheckModelState(
 
 absl::Status MeshStrategyImpl::LoadModelState(const StoredTensors& state) {
   TANDEM_RETURN_IF_ERROR(CopyModelState(ModelStateOf(state), Model()));
-  // Of all replicas.
-  for (TrainedStage* stage : model_->AllStages()) stage->DropOwn();
-  shows_mean_ = false;
-  alike_ = true;
+  for (const auto& part : parts_) part->AfterLoad();
   return absl::OkStatus();
 }
 
-// Of parameters that no rank has: the first stage refuses it.
+// In the order of OwnStages. State of parameters that no rank has is given to
+// the first, which refuses it.
 std::vector<StoredTensors> MeshStrategyImpl::OptimizerStateOf(
     const StoredTensors& state) const {
   std::vector<StoredTensors> wanted;
-  for (const TrainedStage* stage : model_->AllStages()) {
-    wanted.push_back(stage->StateOf(state));
+  for (int i : model_->OwnStages()) {
+    wanted.push_back(model_->stage(i).StateOf(state));
   }
   for (const StoredTensor& each : state) {
     if (model_->parameter_names.count(ParameterOf(each.info.name)) == 0) {
@@ -199,12 +204,27 @@ std::vector<StoredTensors> MeshStrategyImpl::OptimizerStateOf(
   return wanted;
 }
 
+StoredTensors MeshStrategyImpl::WithoutParts(const StoredTensors& state) const {
+  StoredTensors rest;
+  for (const StoredTensor& each : state) {
+    const bool is_a_parts = absl::c_any_of(parts_, [&](const auto& part) {
+      return part->HasState(each.info.name);
+    });
+    if (!is_a_parts) rest.Add(each);
+  }
+  return rest;
+}
+
 absl::Status MeshStrategyImpl::CheckOptimizerState(
     const StoredTensors& state) const {
   const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
-  const std::vector<TrainedStage*> stages = model_->AllStages();
+  const std::vector<int> stages = model_->OwnStages();
   for (size_t i = 0; i < stages.size(); ++i) {
-    TANDEM_RETURN_IF_ERROR(stages[i]->CheckState(wanted[i]));
+    for (const auto& part : parts_) {
+      TANDEM_RETURN_IF_ERROR(part->CheckState(stages[i], wanted[i]));
+    }
+    TANDEM_RETURN_IF_ERROR(
+        model_->stage(stages[i]).CheckState(WithoutParts(wanted[i])));
   }
   return absl::OkStatus();
 }
@@ -212,9 +232,13 @@ absl::Status MeshStrategyImpl::CheckOptimizerState(
 absl::Status MeshStrategyImpl::LoadOptimizerState(const StoredTensors& state) {
   TANDEM_RETURN_IF_ERROR(CheckOptimizerState(state));
   const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
-  const std::vector<TrainedStage*> stages = model_->AllStages();
+  const std::vector<int> stages = model_->OwnStages();
   for (size_t i = 0; i < stages.size(); ++i) {
-    TANDEM_RETURN_IF_ERROR(stages[i]->LoadState(wanted[i]));
+    for (const auto& part : parts_) {
+      TANDEM_RETURN_IF_ERROR(part->LoadState(stages[i], wanted[i]));
+    }
+    TANDEM_RETURN_IF_ERROR(
+        model_->stage(stages[i]).LoadState(WithoutParts(wanted[i])));
   }
   return absl::OkStatus();
 }

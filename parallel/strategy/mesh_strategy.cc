@@ -35,14 +35,6 @@ std::string MeshStrategyImpl::name() const {
   return one ? "pipeline" : "hybrid";
 }
 
-bool MeshStrategyImpl::averages_gradients() const {
-  return !averager_ || averager_->in_warmup();
-}
-
-bool MeshStrategyImpl::ends_alike() const {
-  return averages_gradients() || averager_->averages_now();
-}
-
 LossScale* MeshStrategyImpl::loss_scale() {
   for (const auto& part : parts_) {
     if (LossScale* const scale = part->loss_scale()) return scale;
@@ -74,7 +66,7 @@ UnevenDivision MeshStrategyImpl::uneven_division() const {
 
 void MeshStrategyImpl::ResumeAt(int64_t steps) {
   step_ = steps;
-  if (averager_) averager_->set_step(steps);
+  for (const auto& part : parts_) part->ResumeAt(steps);
 }
 
 std::map<std::string, double> MeshStrategyImpl::AuxiliaryLosses() const {
@@ -92,15 +84,12 @@ absl::Status MeshStrategyImpl::OnDevices(
 
 StepContext MeshStrategyImpl::Plan() const {
   StepContext step;
-  step.averages_gradients = averages_gradients();
-  step.ends_alike = ends_alike();
   step.measures_norm = measures_norm_;
   for (const auto& part : parts_) part->Plan(step);
   return step;
 }
 
 absl::Status MeshStrategyImpl::Compute(const Batch& batch, StepContext& step) {
-  TANDEM_RETURN_IF_ERROR(GoOnApart());
   TANDEM_RETURN_IF_ERROR(
       model_->shares->Learn(batch.size, /*apart=*/!step.averages_gradients));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
@@ -135,9 +124,7 @@ absl::Status MeshStrategyImpl::Compute(const Batch& batch, StepContext& step) {
 }
 
 absl::Status MeshStrategyImpl::End(StepContext& step) {
-  alike_ = step.ends_alike;
   ++step_;
-  if (averager_) averager_->set_step(step_);
   for (const auto& part : parts_) TANDEM_RETURN_IF_ERROR(part->End(step));
   if (step.pending != nullptr) measures_norm_ = false;
   return absl::OkStatus();

@@ -19,7 +19,6 @@
 #include "core/comm/pending_collective.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
-#include "parallel/ddp/parameter_averaging.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/report/pipeline_times.h"
 #include "parallel/step/loss_sums.h"
@@ -108,8 +107,6 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status Finish(StepContext& step);
   absl::Status End(StepContext& step);
   absl::Status SecondHalf(std::optional<double> learning_rate);
-  // With each replica's own values, where they are the mean of all.
-  absl::Status GoOnApart();
   absl::Status Submit(const Batch& batch, double learning_rate,
                       bool defers_scores);
   PendingStep StepToRead(const StepContext& context) const;
@@ -124,6 +121,8 @@ class MeshStrategyImpl : public MeshStrategy {
   // Of a whole model's state what is this rank's; the optimizer's by stage.
   StoredTensors ModelStateOf(const StoredTensors& state) const;
   std::vector<StoredTensors> OptimizerStateOf(const StoredTensors& state) const;
+  // Of a stage's what is no part's.
+  StoredTensors WithoutParts(const StoredTensors& state) const;
   absl::Status UpdateDevice(const StepContext& step, int device);
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
   // Those of the batch that was evaluated last.
@@ -132,9 +131,6 @@ class MeshStrategyImpl : public MeshStrategy {
   void NoteTimes(bool waits);
   void Measure(const PendingStep::Times& step, bool is_last);
   void NoteForward(const PipelineTimeline& timeline);
-  // Whether the step under way averages gradients, and leaves replicas alike.
-  bool averages_gradients() const;
-  bool ends_alike() const;
   // Communicator's, of all groups.
   absl::Status Synchronize() const;
   // Of what carries activations and gradients.
@@ -149,11 +145,8 @@ class MeshStrategyImpl : public MeshStrategy {
   std::vector<StepScore> scores_;  // read, and not taken
   std::deque<PendingStep::Times> times_to_note_;
   PipelineTimes times_;
-  std::optional<PeriodicParameterAverager> averager_;
-  int64_t batch_size_ = 0;   // of the last step that was measured
-  int64_t step_ = 0;         // done
-  bool alike_ = true;        // replicas are, at the moment
-  bool shows_mean_ = false;  // which is why they are
+  int64_t batch_size_ = 0;  // of the last step that was measured
+  int64_t step_ = 0;        // done
   StepHalves halves_;
   std::optional<StepContext> halved_;  // the step that is done in halves
   bool measures_norm_ = false;         // of the step under way, or the next

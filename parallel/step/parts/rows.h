@@ -8,9 +8,11 @@
 
 namespace tandem {
 
+extern const StepPartRow kAveragingRow;
 extern const StepPartRow kBuffersRow;
 extern const StepPartRow kGradientNormRow;
 extern const StepPartRow kLossScaleRow;
+extern const StepPartRow kOptimizerRow;
 extern const StepPartRow kSyncBatchNormRow;
 extern const StepPartRow kTiedWeightsRow;
 extern const StepPartRow kUpdatesLastRow;

@@ -15,6 +15,8 @@ constexpr const StepPartRow* kRows[] = {
     &kGradientNormRow,   // of what is left of them
     &kSyncBatchNormRow,  // in forward and backward
     &kBuffersRow,        // before parameters
+    &kOptimizerRow,
+    &kAveragingRow,  // of parameters that are updated
     &kUpdatesLastRow,
 };
 

@@ -10,12 +10,10 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/base/torch_status.h"
 #include "core/comm/group_buffer.h"
 #include "core/mesh/mesh.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
-#include "parallel/ddp/parameter_averaging.h"
 #include "parallel/optim/group_of_names.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/sharding/share_exchange.h"
@@ -79,9 +77,6 @@ absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
                                               [&](const FlatBuffer& buffer) {
                                                 return stage->ShareOf(buffer);
                                               }));
-  if (options.outer.has_value()) {
-    stage->outer_.emplace(*options.outer, stage->Averaged());
-  }
   return stage;
 }
 
@@ -116,7 +111,7 @@ std::vector<FlatBuffer*> TrainedStage::Averaged(
   return averaged;
 }
 
-FlatBufferList TrainedStage::Averaged() const {
+FlatBufferList TrainedStage::averaged() const {
   return FlatBufferList(Averaged({Part::kOwn, Part::kDelayed, Part::kCopies}));
 }
 
@@ -158,7 +153,7 @@ absl::Status TrainedStage::Flatten(const NamedTensors& parameters) {
 // Initial values that a layer has drawn otherwise than by the seed and its name
 // differ between replicas.
 absl::Status TrainedStage::TakeFirsts(const NamedTensors& parameters) {
-  for (const FlatBuffer* buffer : Averaged()) {
+  for (const FlatBuffer* buffer : averaged()) {
     TANDEM_RETURN_IF_ERROR(replicas_->Broadcast(
         buffer->values(), /*root=*/0, [] { return "initial values"; }));
     buffer->CountWrite();
@@ -171,13 +166,13 @@ absl::Status TrainedStage::TakeFirsts(const NamedTensors& parameters) {
 }
 
 absl::Status TrainedStage::MakeGradients(const NamedTensors& parameters) {
-  const std::vector<FlatBuffer*> averaged =
+  const std::vector<FlatBuffer*> at_once =
       Averaged({Part::kOwn, Part::kCopies});
   const std::vector<FlatBuffer*> delayed = Averaged({Part::kDelayed});
-  if (averaged.empty() && delayed.empty()) return absl::OkStatus();
+  if (at_once.empty() && delayed.empty()) return absl::OkStatus();
   if (options_.order.has_value()) {
     CHECK(delayed.empty());
-    gradients_ = std::make_unique<OrderedGradients>(FlatBufferList(averaged),
+    gradients_ = std::make_unique<OrderedGradients>(FlatBufferList(at_once),
                                                     *options_.order, replicas_);
     return absl::OkStatus();
   }
@@ -185,13 +180,13 @@ absl::Status TrainedStage::MakeGradients(const NamedTensors& parameters) {
   ReducerOptions options = ReducerOptionsOf(options_.ddp, parameters);
   options.delayed = delayed;
   auto reducer = std::make_unique<StageReducer>(
-      averaged, *replicas_, std::move(options), options_.defers);
+      at_once, *replicas_, std::move(options), options_.defers);
   if (options_.hook) {
     TANDEM_RETURN_IF_ERROR(reducer->SetHook(options_.hook));
   }
   reducer_ = reducer.get();
   gradients_ = std::move(reducer);
-  DescribeReplica(options_.ddp, *replicas_, Averaged(), &logging_);
+  DescribeReplica(options_.ddp, *replicas_, averaged(), &logging_);
   return absl::OkStatus();
 }
 
@@ -204,31 +199,7 @@ absl::Status TrainedStage::Prepare(const StageStep& step) {
     reducer_->set_scatters(sharding_.shards && !step.shows_gradients &&
                            !reducer_->has_hook() && SharesMemory(*replicas_));
   }
-  if (outer_.has_value() && !step.averages) outer_->Begin();
   return gradients_ == nullptr ? absl::OkStatus() : gradients_->Prepare();
-}
-
-absl::Status TrainedStage::AverageParameters() {
-  if (replicas_ != nullptr) {
-    TANDEM_RETURN_IF_ERROR(tandem::AverageParameters(Averaged(), *replicas_));
-  }
-  if (outer_.has_value()) outer_->Step();
-  return absl::OkStatus();
-}
-
-absl::Status TrainedStage::ShowMean() {
-  if (replicas_ == nullptr) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(
-      CatchTorch([&] { own_values_.emplace(Averaged(), buffers_); }));
-  TANDEM_RETURN_IF_ERROR(tandem::AverageParameters(Averaged(), *replicas_));
-  return ShareBuffers();
-}
-
-absl::Status TrainedStage::ShowOwn() {
-  if (!own_values_.has_value()) return absl::OkStatus();
-  const absl::Status shown = CatchTorch([&] { own_values_->Restore(); });
-  DropOwn();
-  return shown;
 }
 
 void TrainedStage::NoteForward(std::chrono::nanoseconds time) {

@@ -24,7 +24,6 @@
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/logging.h"
 #include "parallel/ddp/options.h"
-#include "parallel/ddp/outer_optimizer.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/optimizer_share.h"
@@ -33,7 +32,6 @@
 #include "parallel/pipeline/stage_gradients.h"
 #include "parallel/reproducible/ordered_gradients.h"
 #include "parallel/sharding/optimizer_sharding.h"
-#include "parallel/strategy/stage/own_values.h"
 #include "parallel/strategy/stage/stage_reducer.h"
 
 namespace tandem {
@@ -50,7 +48,6 @@ struct TrainedStageOptions {
   bool defers = false;
   // Sums gradients in this order instead, without a hook.
   std::optional<GradientOrder> order;
-  std::optional<OuterOptimizerOptions> outer;  // of averaged parameters
   // Whether replicas share the optimizers' work, and what of the job cannot.
   OptimizerSharding sharding = OptimizerSharding::kOff;
   std::string sharding_excluded_by;
@@ -84,18 +81,8 @@ class TrainedStage {
   // leaves it out (ParameterUpdate::Step).
   absl::Status Update(const std::optional<GradientNorms>& norms,
                       double learning_rate, const at::Tensor& found_inf = {});
-  // Parameters that are alike in all replicas become their mean, and then what
-  // the outer optimizer, if there is one, makes of it. Collective.
-  absl::Status AverageParameters();
   // Every replica's buffers become the first one's. Collective.
   absl::Status ShareBuffers();
-  // Of replicas that train apart: values are their mean from then on, and
-  // buffers the first one's, until ShowOwn. Collective.
-  absl::Status ShowMean();
-  // This replica's own values come back; not after DropOwn. Nothing to do where
-  // none are aside.
-  absl::Status ShowOwn();
-  void DropOwn() { own_values_.reset(); }
 
   // Of the stage's `parameters` those that all replicas have alike: not those
   // that each trains for itself.
@@ -105,6 +92,12 @@ class TrainedStage {
   // count once in a norm.
   FlatBufferList own() const;
   FlatBufferList all() const;
+  // Of all those whose gradients are averaged over replicas.
+  FlatBufferList averaged() const;
+  // Running statistics, say; those that replicas have alike.
+  const std::vector<at::Tensor>& buffers() const { return buffers_; }
+  // Null: there are no others.
+  Communicator* replicas() const { return replicas_; }
   // Of those others that are here, by name: the first member's.
   const std::map<std::string, std::string>& first_of_copy() const {
     return first_of_copy_;
@@ -143,7 +136,6 @@ class TrainedStage {
   absl::Status TakeFirsts(const NamedTensors& parameters);
   absl::Status MakeGradients(const NamedTensors& parameters);
   std::vector<FlatBuffer*> Averaged(std::initializer_list<Part> parts) const;
-  FlatBufferList Averaged() const;
   FlatBufferList ListOf(std::initializer_list<Part> parts) const;
   OptimizerShare ShareOf(const FlatBuffer& buffer) const;
   FlatBuffer::Allocate SharedMemory(absl::Status* failed) const;
@@ -160,8 +152,6 @@ class TrainedStage {
   StageReducer* reducer_ = nullptr;            // null: it is not one
   DdpLoggingData logging_;
   std::optional<ParameterUpdate> update_;
-  std::optional<OuterOptimizer> outer_;
-  std::optional<OwnValues> own_values_;  // that are aside
 };
 
 }  // namespace tandem

@@ -13,17 +13,6 @@
 #include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {
-namespace {
-
-StoredTensors WithoutOuter(const StoredTensors& state) {
-  StoredTensors rest;
-  for (const StoredTensor& each : state) {
-    if (!OuterOptimizer::Has(each.info.name)) rest.Add(each);
-  }
-  return rest;
-}
-
-}  // namespace
 
 NamedTensors TrainedStage::AlikeOf(const NamedTensors& parameters) const {
   std::set<const c10::TensorImpl*> own;
@@ -46,14 +35,9 @@ NamedTensors TrainedStage::AlikeOf(const NamedTensors& parameters) const {
 }
 
 NamedTensors TrainedStage::OptimizerState() const {
-  NamedTensors all = update_->State();
-  if (outer_.has_value()) {
-    for (auto& each : outer_->State()) all.push_back(std::move(each));
-  }
-  return ToSave(std::move(all));
+  return ToSave(update_->State());
 }
 
-// Excludes `outer`: those parameters are averaged.
 absl::StatusOr<NamedTensors> TrainedStage::GatherOptimizerState() const {
   if (!sharding_.shards) return OptimizerState();
   TANDEM_ASSIGN_OR_RETURN(NamedTensors all,
@@ -80,15 +64,11 @@ StatePart TrainedStage::SharedOptimizerState() const {
 }
 
 absl::Status TrainedStage::CheckState(const StoredTensors& state) const {
-  if (!outer_.has_value()) return update_->CheckState(state);
-  TANDEM_RETURN_IF_ERROR(outer_->CheckState(state));
-  return update_->CheckState(WithoutOuter(state));
+  return update_->CheckState(state);
 }
 
 absl::Status TrainedStage::LoadState(const StoredTensors& state) {
-  if (!outer_.has_value()) return update_->LoadState(state);
-  TANDEM_RETURN_IF_ERROR(outer_->LoadState(state));
-  return update_->LoadState(WithoutOuter(state));
+  return update_->LoadState(state);
 }
 
 StoredTensors TrainedStage::StateOf(const StoredTensors& state) const {
