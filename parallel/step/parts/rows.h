@@ -13,6 +13,7 @@ extern const StepPartRow kBuffersRow;
 extern const StepPartRow kGradientNormRow;
 extern const StepPartRow kLossScaleRow;
 extern const StepPartRow kOptimizerRow;
+extern const StepPartRow kShardedOptimizerRow;
 extern const StepPartRow kSyncBatchNormRow;
 extern const StepPartRow kTiedWeightsRow;
 extern const StepPartRow kUpdatesLastRow;

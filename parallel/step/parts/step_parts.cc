@@ -10,14 +10,15 @@ namespace tandem {
 namespace {
 
 constexpr const StepPartRow* kRows[] = {
-    &kTiedWeightsRow,    // sums the copies' gradients
-    &kLossScaleRow,      // unscales gradients, and has a verdict
-    &kGradientNormRow,   // of what is left of them
-    &kSyncBatchNormRow,  // in forward and backward
-    &kBuffersRow,        // before parameters
-    &kOptimizerRow,
-    &kAveragingRow,  // of parameters that are updated
-    &kUpdatesLastRow,
+    &kTiedWeightsRow,       // sums the copies' gradients
+    &kLossScaleRow,         // unscales gradients, and has a verdict
+    &kGradientNormRow,      // of unscaled gradients
+    &kSyncBatchNormRow,     // within forward and backward
+    &kBuffersRow,           // made alike before parameters change
+    &kOptimizerRow,         // changes them
+    &kShardedOptimizerRow,  // sends those that were changed
+    &kAveragingRow,         // takes the mean of those that were changed
+    &kUpdatesLastRow,       // only plans
 };
 
 }  // namespace

@@ -191,7 +191,6 @@ absl::Status TrainedStage::MakeGradients(const NamedTensors& parameters) {
 }
 
 absl::Status TrainedStage::Prepare(const StageStep& step) {
-  ++steps_;
   for (FlatBuffer* buffer : all()) buffer->ZeroGrad();
   if (reducer_ != nullptr) {
     reducer_->set_averages(step.averages);
@@ -221,9 +220,7 @@ std::optional<DdpLoggingData> TrainedStage::logging_data() const {
 absl::Status TrainedStage::Update(const std::optional<GradientNorms>& norms,
                                   double learning_rate,
                                   const at::Tensor& found_inf) {
-  TANDEM_RETURN_IF_ERROR(update_->Step(learning_rate, norms, found_inf));
-  return sharding_.shards ? GatherValues(all(), *replicas_, steps_)
-                          : absl::OkStatus();
+  return update_->Step(learning_rate, norms, found_inf);
 }
 
 absl::Status TrainedStage::ShareBuffers() {

@@ -78,7 +78,8 @@ class TrainedStage {
   // See ParameterUpdate.
   bool clips_on_device() const { return update_->clips_on_device(); }
   // Scales gradients where `norms` ask for it, and steps, unless the device
-  // leaves it out (ParameterUpdate::Step).
+  // leaves it out (ParameterUpdate::Step). Where replicas share the optimizers'
+  // work, this one's share: the others' values are theirs to tell.
   absl::Status Update(const std::optional<GradientNorms>& norms,
                       double learning_rate, const at::Tensor& found_inf = {});
   // Every replica's buffers become the first one's. Collective.
@@ -146,7 +147,6 @@ class TrainedStage {
   std::vector<at::Tensor> buffers_;
   Communicator* replicas_ = nullptr;
   ShardingChoice sharding_;
-  int64_t steps_ = 0;  // begun
   std::map<Part, FlatBuffers> parts_;
   std::unique_ptr<StageGradients> gradients_;  // null: they are complete
   StageReducer* reducer_ = nullptr;            // null: it is not one
