@@ -1,10 +1,13 @@
-// Score as numbers that a collective can add up.
+// Score as numbers that a collective can add up, and its sum over ranks.
 
 #ifndef TANDEM_PARALLEL_STEP_SCORE_NUMBERS_H_
 #define TANDEM_PARALLEL_STEP_SCORE_NUMBERS_H_
 
 #include <cstdint>
 
+#include "absl/status/statusor.h"
+#include "core/comm/communicator.h"
+#include "core/comm/pending_collective.h"
 #include "core/model/batch.h"
 
 namespace tandem {
@@ -25,6 +28,10 @@ inline Score ScoreOf(const double* numbers) {
   score.count = static_cast<int64_t>(numbers[2]);
   return score;
 }
+
+// The sum of every rank's `score`; a null `group` is one rank. Collective.
+absl::StatusOr<Score> SumOver(Communicator* group, const Score& score,
+                              const CollectivePurpose& purpose);
 
 }  // namespace tandem
 

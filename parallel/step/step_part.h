@@ -98,7 +98,7 @@ class StepPart {
                           std::vector<at::Tensor>* numbers) const {}
   // Takes these numbers, which `numbers` is moved behind, and says in `score`
   // what they come to on all ranks. Steps are read in order. Collective.
-  virtual absl::Status Read(const PendingStep& step, const double*& numbers,
+  virtual absl::Status Read(PendingStep& step, const double*& numbers,
                             StepScore* score) {
     return absl::OkStatus();
   }

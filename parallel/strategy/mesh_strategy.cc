@@ -25,7 +25,7 @@ std::vector<StageGradients*> GradientsOf(
 }  // namespace
 
 MeshStrategyImpl::MeshStrategyImpl(const MeshStrategyOptions& options)
-    : model_(std::make_unique<MeshModel>(options)), times_(options.schedule) {}
+    : model_(std::make_unique<MeshModel>(options)) {}
 
 std::string MeshStrategyImpl::name() const {
   const bool one = model_->groups.replicas() == 1;
@@ -70,11 +70,29 @@ void MeshStrategyImpl::ResumeAt(int64_t steps) {
 }
 
 std::map<std::string, double> MeshStrategyImpl::AuxiliaryLosses() const {
-  return auxiliary_losses_.sums();
+  return last_.auxiliary_losses;
 }
 
 std::map<std::string, double> MeshStrategyImpl::NamedSums() const {
-  return named_sums_.sums();
+  return last_.sums;
+}
+
+std::vector<std::pair<std::string, double>> MeshStrategyImpl::Measurements()
+    const {
+  std::vector<std::pair<std::string, double>> all;
+  for (const auto& part : parts_) {
+    for (auto& each : part->Measurements()) all.push_back(std::move(each));
+  }
+  return all;
+}
+
+absl::StatusOr<std::string> MeshStrategyImpl::DescribeTimes() {
+  std::string all;
+  for (const auto& part : parts_) {
+    TANDEM_ASSIGN_OR_RETURN(const std::string text, part->DescribeTimes());
+    all += text;
+  }
+  return all;
 }
 
 absl::Status MeshStrategyImpl::OnDevices(
@@ -115,8 +133,10 @@ absl::Status MeshStrategyImpl::Compute(const Batch& batch, StepContext& step) {
   const absl::StatusOr<Score> score =
       model_->executor->TrainStep(microbatches, samples, gradients);
   if (!score.ok()) return Annotate(score.status(), "training step");
-  pending_.push_back(StepToRead(step));
+  pending_.emplace_back();
   step.pending = &pending_.back();
+  step.pending->number = step_ + 1;
+  step.pending->alike = step.ends_alike;
   for (const auto& part : parts_) {
     TANDEM_RETURN_IF_ERROR(part->AfterBackward(step));
   }

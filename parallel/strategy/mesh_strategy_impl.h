@@ -5,7 +5,6 @@
 #define TANDEM_PARALLEL_STRATEGY_MESH_STRATEGY_IMPL_H_
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,15 +15,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
-#include "core/comm/pending_collective.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "parallel/pipeline/executor.h"
-#include "parallel/report/pipeline_times.h"
-#include "parallel/step/loss_sums.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/pending_step.h"
 #include "parallel/step/step_part.h"
+#include "parallel/step/step_score.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/stage/trained_stage.h"
 #include "parallel/strategy/step_halves.h"
@@ -73,8 +70,6 @@ class MeshStrategyImpl : public MeshStrategy {
   std::vector<std::pair<std::string, double>> Measurements() const override;
   absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
   absl::StatusOr<StatePart> PartToSave() override;
-  // bubble_report.h's, and how many microbatches' activations each device held
-  // at most, beside the schedule's bound.
   absl::StatusOr<std::string> DescribeTimes() override;
   absl::Status LoadModelState(const StoredTensors& state) override;
   absl::Status LoadOptimizerState(const StoredTensors& state) override;
@@ -109,13 +104,10 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::Status SecondHalf(std::optional<double> learning_rate);
   absl::Status Submit(const Batch& batch, double learning_rate,
                       bool defers_scores);
-  PendingStep StepToRead(const StepContext& context) const;
   // Of all pending steps; the last one's.
   absl::StatusOr<Score> ReadLast();
   absl::Status ReadPending();
   absl::Status ReadOrAbort();
-  absl::StatusOr<StepScore> SumStep(const PendingStep& step,
-                                    const double*& numbers);
   NamedTensors Model() const;
   absl::StatusOr<NamedTensors> GatherOptimizerState() const;
   // Of a whole model's state what is this rank's; the optimizer's by stage.
@@ -127,10 +119,6 @@ class MeshStrategyImpl : public MeshStrategy {
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
   // Those of the batch that was evaluated last.
   absl::Status AddEvaluationSums();
-  // Of steps that all devices have ended, or, waiting, of all.
-  void NoteTimes(bool waits);
-  void Measure(const PendingStep::Times& step, bool is_last);
-  void NoteForward(const PipelineTimeline& timeline);
   // Communicator's, of all groups.
   absl::Status Synchronize() const;
   // Of what carries activations and gradients.
@@ -139,14 +127,11 @@ class MeshStrategyImpl : public MeshStrategy {
 
   const std::unique_ptr<MeshModel> model_;
   StepPartList parts_;
-  LossSums auxiliary_losses_, named_sums_;
   std::map<std::string, double> evaluation_sums_;  // this rank's, not taken
   std::vector<PendingStep> pending_;
   std::vector<StepScore> scores_;  // read, and not taken
-  std::deque<PendingStep::Times> times_to_note_;
-  PipelineTimes times_;
-  int64_t batch_size_ = 0;  // of the last step that was measured
-  int64_t step_ = 0;        // done
+  StepScore last_;                 // of the last step that was read
+  int64_t step_ = 0;               // done
   StepHalves halves_;
   std::optional<StepContext> halved_;  // the step that is done in halves
   bool measures_norm_ = false;         // of the step under way, or the next

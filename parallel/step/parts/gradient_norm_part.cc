@@ -77,7 +77,7 @@ class GradientNormPart : public StepPart {
   absl::Status End(StepContext& step) override;
   void AddNumbers(const PendingStep& step,
                   std::vector<at::Tensor>* numbers) const override;
-  absl::Status Read(const PendingStep& step, const double*& numbers,
+  absl::Status Read(PendingStep& step, const double*& numbers,
                     StepScore* score) override;
 
  private:
@@ -225,8 +225,8 @@ void GradientNormPart::AddNumbers(const PendingStep& step,
   for (const at::Tensor& each : step.norm->squares) numbers->push_back(each);
 }
 
-absl::Status GradientNormPart::Read(const PendingStep& step,
-                                    const double*& numbers, StepScore* score) {
+absl::Status GradientNormPart::Read(PendingStep& step, const double*& numbers,
+                                    StepScore* score) {
   if (!step.norm) return absl::OkStatus();
   score->gradient_norm = step.norm->known;
   if (score->gradient_norm.has_value()) return absl::OkStatus();

@@ -46,7 +46,7 @@ class LossScalePart : public StepPart {
     if (step.found_inf.defined()) numbers->push_back(step.found_inf);
   }
 
-  absl::Status Read(const PendingStep& step, const double*& numbers,
+  absl::Status Read(PendingStep& step, const double*& numbers,
                     StepScore* score) override {
     score->scaled = step.scaled;
     if (!step.found_inf.defined()) return absl::OkStatus();

@@ -12,10 +12,13 @@ extern const StepPartRow kAveragingRow;
 extern const StepPartRow kBuffersRow;
 extern const StepPartRow kGradientNormRow;
 extern const StepPartRow kLossScaleRow;
+extern const StepPartRow kLossTermsRow;
 extern const StepPartRow kOptimizerRow;
+extern const StepPartRow kScoreRow;
 extern const StepPartRow kShardedOptimizerRow;
 extern const StepPartRow kSyncBatchNormRow;
 extern const StepPartRow kTiedWeightsRow;
+extern const StepPartRow kTimesRow;
 extern const StepPartRow kUpdatesLastRow;
 
 }  // namespace tandem

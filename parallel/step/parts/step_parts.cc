@@ -10,6 +10,8 @@ namespace tandem {
 namespace {
 
 constexpr const StepPartRow* kRows[] = {
+    &kLossTermsRow,         // notes what the step comes to
+    &kScoreRow,             // the same
     &kTiedWeightsRow,       // sums the copies' gradients
     &kLossScaleRow,         // unscales gradients, and has a verdict
     &kGradientNormRow,      // of unscaled gradients
@@ -19,6 +21,7 @@ constexpr const StepPartRow* kRows[] = {
     &kShardedOptimizerRow,  // sends those that were changed
     &kAveragingRow,         // takes the mean of those that were changed
     &kUpdatesLastRow,       // only plans
+    &kTimesRow,             // takes a step when all else has been read of it
 };
 
 }  // namespace
