@@ -25,7 +25,6 @@
 #include "parallel/step/ordered_sums.h"
 #include "parallel/step/parts/step_parts.h"
 #include "parallel/strategy/mesh_agreement.h"
-#include "parallel/strategy/mesh_option_checks.h"
 #include "parallel/strategy/mesh_strategy_impl.h"
 #include "parallel/strategy/stage/trait_checks.h"
 

@@ -4,7 +4,7 @@
 #include "parallel/reproducible/ordered_gradients.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/sharding/optimizer_sharding.h"
-#include "parallel/strategy/mesh_option_checks.h"
+#include "parallel/step/parts/step_parts.h"
 
 namespace tandem {
 namespace {

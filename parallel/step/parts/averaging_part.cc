@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
@@ -20,6 +21,7 @@
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/grouped_optimizer.h"
 #include "parallel/step/mesh_model.h"
+#include "parallel/step/option_text.h"
 #include "parallel/step/parts/rows.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
@@ -221,8 +223,26 @@ absl::StatusOr<std::unique_ptr<StepPart>> MakeAveraging(MeshModel& model) {
   return std::make_unique<AveragingPart>(model, averager);
 }
 
+std::string OuterText(const MeshStrategyOptions& options) {
+  const std::optional<OuterOptimizerOptions>& outer = options.averaging->outer;
+  if (!outer.has_value()) return "";
+  return absl::StrCat(", outer learning rate ",
+                      NumberText(outer->learning_rate), " and momentum ",
+                      NumberText(outer->momentum));
+}
+
+void DescribeAveraging(const MeshStrategyOptions& options,
+                       NamedValues& values) {
+  values["averaging"] =
+      options.averaging.has_value()
+          ? absl::StrCat("every ", options.averaging->period, " steps after ",
+                         options.averaging->warmup_steps, OuterText(options))
+          : "off";
+}
+
 }  // namespace
 
-constexpr StepPartRow kAveragingRow = {"averaging", MakeAveraging};
+constexpr StepPartRow kAveragingRow = {"averaging", MakeAveraging,
+                                       DescribeAveraging};
 
 }  // namespace tandem

@@ -6,6 +6,7 @@
 #include "core/base/status_macros.h"
 #include "parallel/pipeline/stage/stage.h"
 #include "parallel/step/mesh_model.h"
+#include "parallel/step/option_text.h"
 #include "parallel/step/ordered_sums.h"
 #include "parallel/step/parts/rows.h"
 #include "parallel/strategy/stage/trained_stage.h"
@@ -48,8 +49,14 @@ absl::StatusOr<std::unique_ptr<StepPart>> MakeBuffers(MeshModel& model) {
   return std::make_unique<BuffersPart>(model);
 }
 
+void DescribeBuffers(const MeshStrategyOptions& options, NamedValues& values) {
+  values["ddp.broadcast_buffers"] = SwitchText(options.ddp.broadcast_buffers);
+  values["pipeline.defers_statistics"] =
+      SwitchText(options.pipeline.defers_statistics);
+}
+
 }  // namespace
 
-constexpr StepPartRow kBuffersRow = {"buffers", MakeBuffers};
+constexpr StepPartRow kBuffersRow = {"buffers", MakeBuffers, DescribeBuffers};
 
 }  // namespace tandem

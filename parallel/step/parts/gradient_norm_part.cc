@@ -26,7 +26,9 @@
 #include "core/vector/power_sum.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/gradient_clipping.h"
+#include "parallel/optim/update_options.h"
 #include "parallel/step/mesh_model.h"
+#include "parallel/step/option_text.h"
 #include "parallel/step/parts/rows.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
@@ -256,8 +258,21 @@ absl::StatusOr<std::unique_ptr<StepPart>> MakeGradientNorm(MeshModel& model) {
   return std::make_unique<GradientNormPart>(model);
 }
 
+void DescribeClipping(const MeshStrategyOptions& options, NamedValues& values) {
+  values["clip_norm"] = NumberText(options.clip_norm);
+  values["clip_norm_type"] = NumberText(options.clip_norm_type);
+  values["error_if_nonfinite"] = SwitchText(options.error_if_nonfinite);
+  values["clip_value"] = NumberText(options.clip_value);
+}
+
+// With the scale of the loss.
+absl::Status CheckClipping(const MeshStrategyOptions& options) {
+  return CheckUpdateOptions(options);
+}
+
 }  // namespace
 
-constexpr StepPartRow kGradientNormRow = {"gradient_norm", MakeGradientNorm};
+constexpr StepPartRow kGradientNormRow = {"gradient_norm", MakeGradientNorm,
+                                          DescribeClipping, CheckClipping};
 
 }  // namespace tandem

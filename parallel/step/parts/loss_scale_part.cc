@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
@@ -16,6 +18,7 @@
 #include "core/precision/loss_scale.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"
+#include "parallel/step/option_text.h"
 #include "parallel/step/parts/rows.h"
 
 namespace tandem {
@@ -135,8 +138,27 @@ absl::StatusOr<std::unique_ptr<StepPart>> MakeLossScale(MeshModel& model) {
   return std::make_unique<LossScalePart>(model, scale, ranks);
 }
 
+std::string ScalerText(const MeshStrategyOptions& options) {
+  if (!options.scales_loss()) return "off";
+  const GradScalerOptions& scaler = *options.grad_scaler;
+  if (scaler.constant) {
+    return absl::StrCat(NumberText(scaler.init_scale), " throughout");
+  }
+  return absl::StrCat("from ", NumberText(scaler.init_scale), ", times ",
+                      NumberText(scaler.growth_factor), " after ",
+                      scaler.growth_interval, " steps, times ",
+                      NumberText(scaler.backoff_factor),
+                      " after a skipped one");
+}
+
+void DescribeLossScale(const MeshStrategyOptions& options,
+                       NamedValues& values) {
+  values["grad_scaler"] = ScalerText(options);
+}
+
 }  // namespace
 
-constexpr StepPartRow kLossScaleRow = {"loss_scale", MakeLossScale};
+constexpr StepPartRow kLossScaleRow = {"loss_scale", MakeLossScale,
+                                       DescribeLossScale};
 
 }  // namespace tandem

@@ -9,13 +9,17 @@
 namespace tandem {
 
 extern const StepPartRow kAveragingRow;
+extern const StepPartRow kBatchSharesRow;
 extern const StepPartRow kBuffersRow;
 extern const StepPartRow kGradientNormRow;
 extern const StepPartRow kLossScaleRow;
 extern const StepPartRow kLossTermsRow;
 extern const StepPartRow kOptimizerRow;
+extern const StepPartRow kReplicasRow;
+extern const StepPartRow kReproducibleRow;
 extern const StepPartRow kScoreRow;
 extern const StepPartRow kShardedOptimizerRow;
+extern const StepPartRow kStagesRow;
 extern const StepPartRow kSyncBatchNormRow;
 extern const StepPartRow kTiedWeightsRow;
 extern const StepPartRow kTimesRow;

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "parallel/sharding/optimizer_sharding.h"
 #include "parallel/sharding/share_exchange.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
+#include "parallel/step/parts/step_parts.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {
@@ -44,9 +46,52 @@ absl::StatusOr<std::unique_ptr<StepPart>> MakeShardedOptimizer(
   return std::make_unique<ShardedOptimizerPart>(model);
 }
 
+void DescribeShardedOptimizer(const MeshStrategyOptions& options,
+                              NamedValues& values) {
+  values["shard_optimizer"] = Word(options.shard_optimizer);
+}
+
+constexpr Exclusion kShardedOptimizerExcludes[] = {
+    {"averaging",
+     [](const MeshStrategyOptions& options) {
+       return options.averaging.has_value();
+     },
+     "averaging, with which replicas train apart"},
+    {"ddp.static_graph",
+     [](const MeshStrategyOptions& options) {
+       return options.ddp.static_graph;
+     },
+     "ddp.static_graph, which moves parameters after the first step"},
+    {"ddp.skip_all_reduce_unused_params",
+     [](const MeshStrategyOptions& options) {
+       return options.ddp.skip_all_reduce_unused_params;
+     },
+     "ddp.skip_all_reduce_unused_params, which moves parameters after the "
+     "first step"},
+    {"compares_replicas",
+     [](const MeshStrategyOptions& options) {
+       return options.compares_replicas;
+     },
+     "comparing replicas, which its owners' values make alike in each step, "
+     "corrupted or not"},
+};
+
 }  // namespace
 
-constexpr StepPartRow kShardedOptimizerRow = {"sharded_optimizer",
-                                              MakeShardedOptimizer};
+constexpr StepPartRow kShardedOptimizerRow = {
+    "sharded_optimizer",
+    MakeShardedOptimizer,
+    DescribeShardedOptimizer,
+    nullptr,
+    {[](const MeshStrategyOptions& options) {
+       return options.shard_optimizer == OptimizerSharding::kOn;
+     },
+     "shard_optimizer excludes ", "; leave one of them out",
+     kShardedOptimizerExcludes}};
+
+std::string ExcludesSharding(const MeshStrategyOptions& options) {
+  const Exclusion* const given = FirstGiven(kShardedOptimizerExcludes, options);
+  return given == nullptr ? "" : given->what;
+}
 
 }  // namespace tandem

@@ -13,6 +13,7 @@
 #include "parallel/pipeline/stage/stage.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"
+#include "parallel/step/option_text.h"
 #include "parallel/step/parts/rows.h"
 #include "parallel/sync_batch_norm/convert.h"
 #include "parallel/sync_batch_norm/stage_statistics.h"
@@ -97,9 +98,28 @@ absl::StatusOr<std::unique_ptr<StepPart>> MakeSyncBatchNorm(MeshModel& model) {
   return std::make_unique<SyncBatchNormPart>(model);
 }
 
+void DescribeSyncBatchNorm(const MeshStrategyOptions& options,
+                           NamedValues& values) {
+  values["sync_batch_norm"] = SwitchText(options.sync_batch_norm);
+}
+
+constexpr Exclusion kSyncBatchNormExcludes[] = {
+    {"averaging",
+     [](const MeshStrategyOptions& options) {
+       return options.averaging.has_value();
+     },
+     "averaging has them train apart"},
+};
+
 }  // namespace
 
-constexpr StepPartRow kSyncBatchNormRow = {"sync_batch_norm",
-                                           MakeSyncBatchNorm};
+constexpr StepPartRow kSyncBatchNormRow = {
+    "sync_batch_norm",
+    MakeSyncBatchNorm,
+    DescribeSyncBatchNorm,
+    nullptr,
+    {[](const MeshStrategyOptions& options) { return options.sync_batch_norm; },
+     "sync_batch_norm has replicas normalise together, ",
+     ": leave one of them out", kSyncBatchNormExcludes}};
 
 }  // namespace tandem

@@ -4,7 +4,9 @@
 
 #include <memory>
 
+#include "parallel/sharding/optimizer_sharding.h"
 #include "parallel/step/mesh_model.h"
+#include "parallel/step/option_text.h"
 #include "parallel/step/parts/rows.h"
 
 namespace tandem {
@@ -26,8 +28,35 @@ absl::StatusOr<std::unique_ptr<StepPart>> MakeUpdatesLast(MeshModel& model) {
   return std::make_unique<UpdatesLastPart>();
 }
 
+void DescribeUpdatesLast(const MeshStrategyOptions& options,
+                         NamedValues& values) {
+  values["updates_last"] = SwitchText(options.updates_last);
+}
+
+// What has collectives of its own in the update, or has no moment before it.
+constexpr Exclusion kUpdatesLastExcludes[] = {
+    {"shard_optimizer",
+     [](const MeshStrategyOptions& options) {
+       return options.shard_optimizer != OptimizerSharding::kOff;
+     },
+     "shard_optimizer"},
+    {"averaging",
+     [](const MeshStrategyOptions& options) {
+       return options.averaging.has_value();
+     },
+     "averaging of parameters"},
+};
+
 }  // namespace
 
-constexpr StepPartRow kUpdatesLastRow = {"updates_last", MakeUpdatesLast};
+constexpr StepPartRow kUpdatesLastRow = {
+    "updates_last",
+    MakeUpdatesLast,
+    DescribeUpdatesLast,
+    nullptr,
+    {[](const MeshStrategyOptions& options) { return options.updates_last; },
+     "updates_last excludes ",
+     ", whose updates have collectives; leave one of them out",
+     kUpdatesLastExcludes}};
 
 }  // namespace tandem
