@@ -1,4 +1,4 @@
-// What the ranks of a MeshStrategy must agree on before the first step.
+#include "parallel/strategy/mesh_checks.h"
 
 #include <ATen/ops/empty.h>
 
@@ -17,7 +17,6 @@
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/pipeline/model.h"
-#include "parallel/strategy/mesh_strategy_impl.h"
 
 namespace tandem {
 namespace {
@@ -112,68 +111,61 @@ absl::Status CheckPlaces(const DistributedDataParallelOptions& ddp,
 
 }  // namespace
 
-// What options call by name must be there, something must be left to be trained
-// together, and what waits for a parameter must be in its stage. Learns what
-// the pipeline's other ranks have. Collective over them.
-absl::Status MeshStrategyImpl::CheckNames() {
-  std::vector<std::string> all = {LinesOf(model_->executor->stages())};
-  if (model_->groups.pipe() != nullptr) {
+absl::Status CheckNames(MeshModel& model) {
+  std::vector<std::string> all = {LinesOf(model.executor->stages())};
+  if (model.groups.pipe() != nullptr) {
     TANDEM_ASSIGN_OR_RETURN(
-        all, model_->groups.pipe()->AllGatherString(
+        all, model.groups.pipe()->AllGatherString(
                  all[0], [] { return "which stages have which tensors"; }));
   }
-  ModelNames model;
-  for (const std::string& lines : all) AddLines(lines, &model);
-  for (const auto& each : model.parameters) {
-    model_->parameter_names.insert(each.first);
+  ModelNames names;
+  for (const std::string& lines : all) AddLines(lines, &names);
+  for (const auto& each : names.parameters) {
+    model.parameter_names.insert(each.first);
   }
-  for (const auto& each : model.buffers) {
-    model_->buffer_names.insert(each.first);
-  }
-  Tie(model_->tied, &model.parameters);
+  for (const auto& each : names.buffers) model.buffer_names.insert(each.first);
+  Tie(model.tied, &names.parameters);
   TANDEM_RETURN_IF_ERROR(
-      CheckDdpOptions(model_->options.ddp, model.parameters, model.buffers));
-  return CheckPlaces(model_->options.ddp, model.stage_of);
+      CheckDdpOptions(model.options.ddp, names.parameters, names.buffers));
+  return CheckPlaces(model.options.ddp, names.stage_of);
 }
 
-// What the function of options.optimizer_group gives must be the same on all
-// ranks. After CheckNames. Collective.
-absl::Status MeshStrategyImpl::CheckGroups() const {
-  if (model_->groups.world() == nullptr ||
-      model_->options.optimizer_group == nullptr) {
+absl::Status CheckOptimizerGroups(const MeshModel& model) {
+  Communicator* const world = model.groups.world();
+  if (world == nullptr || model.options.optimizer_group == nullptr) {
     return absl::OkStatus();
   }
   NamedValues groups;
-  for (const std::string& name : model_->parameter_names) {
+  for (const std::string& name : model.parameter_names) {
     groups[absl::StrCat("optimizer_group of ", name)] =
-        absl::StrCat(model_->options.optimizer_group(name));
+        absl::StrCat(model.options.optimizer_group(name));
   }
-  return AgreeInGroup(groups, "models and options", *model_->groups.world());
+  return AgreeInGroup(groups, "models and options", *world);
 }
 
-absl::Status MeshStrategyImpl::CompareReplicas() {
-  if (model_->groups.replicas() == 1 || !model_->options.ddp.init_sync) {
+absl::Status CompareReplicas(const MeshModel& model) {
+  if (model.groups.replicas() == 1 || !model.options.ddp.init_sync) {
     return absl::OkStatus();
   }
   absl::Status differ;
-  for (size_t i = 0; i < model_->executor->stages().size(); ++i) {
-    const auto& stage = model_->executor->stages()[i];
+  for (size_t i = 0; i < model.executor->stages().size(); ++i) {
+    const auto& stage = model.executor->stages()[i];
     if (stage == nullptr) continue;
     const NamedTensors parameters = NamedParameters(stage->layers());
     const std::vector<std::string> ignored =
-        WithFirstNames(model_->options.ddp, parameters).parameters_to_ignore;
-    NamedTensors model;  // what is alike
-    for (const NamedTensors& part :
+        WithFirstNames(model.options.ddp, parameters).parameters_to_ignore;
+    NamedTensors alike;
+    for (const NamedTensors& some :
          {UnderFirstNames(parameters), NamedBuffers(stage->layers())}) {
-      for (const auto& each : part) {
-        if (!absl::c_linear_search(ignored, each.first)) model.push_back(each);
+      for (const auto& each : some) {
+        if (!absl::c_linear_search(ignored, each.first)) alike.push_back(each);
       }
     }
-    differ.Update(Annotate(
-        CheckSameModel(model, *model_->groups.data(static_cast<int>(i))),
-        stage->name()));
+    differ.Update(
+        Annotate(CheckSameModel(alike, *model.groups.data(static_cast<int>(i))),
+                 stage->name()));
   }
-  return model_->Agree(differ);
+  return model.Agree(differ);
 }
 
 }  // namespace tandem

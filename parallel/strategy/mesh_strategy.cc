@@ -1,224 +1,266 @@
-#include <cstdint>
+#include "parallel/strategy/mesh_strategy.h"
+
+#include <ATen/ops/zeros.h>
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <map>
 #include <memory>
-#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "parallel/schedule/sequential.h"
-#include "parallel/strategy/mesh_strategy_impl.h"
+#include "core/comm/communicator.h"
+#include "core/loss/loss.h"
+#include "core/mesh/mesh.h"
+#include "core/model/layer_list.h"
+#include "core/model/training_modes.h"
+#include "parallel/comm_hooks/compression_hooks.h"
+#include "parallel/ddp/option_checks.h"
+#include "parallel/optim/group_of_names.h"
+#include "parallel/pipeline/model.h"
+#include "parallel/schedule/validator.h"
+#include "parallel/step/mesh_model.h"
+#include "parallel/step/ordered_sums.h"
+#include "parallel/step/parts/step_parts.h"
+#include "parallel/strategy/mesh_agreement.h"
+#include "parallel/strategy/mesh_checks.h"
+#include "parallel/strategy/mesh_training.h"
+#include "parallel/strategy/stage/trained_stage.h"
+#include "parallel/strategy/stage/trait_checks.h"
 
 namespace tandem {
 namespace {
 
-std::vector<StageGradients*> GradientsOf(
-    const std::vector<std::unique_ptr<TrainedStage>>& stages) {
-  std::vector<StageGradients*> all;
-  for (const auto& stage : stages) {
-    all.push_back(stage == nullptr ? nullptr : stage->gradients());
+TrainedStageOptions StageOptionsOf(const MeshStrategyOptions& options) {
+  TrainedStageOptions stage;
+  stage.update = options;
+  stage.ddp = options.ddp;
+  stage.sharding = options.shard_optimizer;
+  stage.sharding_excluded_by = ExcludesSharding(options);
+  stage.defers =
+      options.weight_gradient_batch > 1 || SplitsBackward(options.schedule);
+  return stage;
+}
+
+// The optimizer's group of a tied weight is that of all its names, wherever
+// they are.
+absl::Status GoByAllNames(const LayerSpecs& specs,
+                          MeshStrategyOptions* options) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<TiedGroup> tied,
+      TiedAcross(specs, options->cuts, /*copies_ties=*/true));
+  std::map<std::string, std::vector<std::string>> names;
+  for (const TiedGroup& group : tied) {
+    std::vector<std::string> all;
+    for (const StageParameter& each : group) all.push_back(each.name);
+    for (const std::string& each : all) names[each] = all;
   }
-  return all;
+  options->optimizer_group =
+      GroupOfAny(options->optimizer_group, std::move(names));
+  return absl::OkStatus();
+}
+
+// This rank's.
+absl::StatusOr<PipelineExecutor::Stages> MakeOwnStages(
+    const LayerSpecs& specs, const LossFunction& loss,
+    const MeshStrategyOptions& options, const PipelineLayout& layout) {
+  PipelineModelOptions model;
+  model.cuts = options.cuts;
+  model.seed = options.seed;
+  model.splits_backward = SplitsBackward(options.schedule);
+  model.weight_gradient_batch = options.weight_gradient_batch;
+  model.reproducible = options.reproducible;
+  model.param_dtype = options.ddp.mixed_precision.param_dtype;
+  model.buffer_dtype = options.ddp.mixed_precision.buffer_dtype;
+  model.recomputes =
+      options.pipeline.checkpointing != ActivationCheckpointing::kNever;
+  model.selective = options.pipeline.selective;
+  TANDEM_ASSIGN_OR_RETURN(PipelineExecutor::Stages stages, CatchTorchOr([&] {
+                            return MakeStages(specs, options.schedule, layout,
+                                              model, loss);
+                          }));
+  TANDEM_RETURN_IF_ERROR(CheckAreLeaves(NamedParameters(stages)));
+  return stages;
+}
+
+absl::Status MakeGroups(Communicator* world, MeshModel& model) {
+  const int ranks = world == nullptr ? 1 : world->size();
+  const Schedule& schedule = model.options.schedule;
+  const auto devices = static_cast<int>(model.options.devices.size());
+  if (devices == 0 || schedule.devices() % devices != 0 ||
+      ranks % (schedule.devices() / devices) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("schedule ", schedule.name, " is for ", schedule.devices(),
+                     " devices, but there are ", ranks * devices, ": ", ranks,
+                     " ranks of ", devices));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const Mesh mesh,
+                          Mesh::Create(ranks, schedule.devices() / devices));
+  TANDEM_RETURN_IF_ERROR(CheckTraits(model.traits, mesh));
+  if (model.options.reproducible) {
+    TANDEM_RETURN_IF_ERROR(
+        CheckAllAreReduced(model.traits, mesh, "reproducible"));
+  }
+  const int place =
+      world == nullptr ? 0 : mesh.IndexAlong(kPipeAxis, world->rank());
+  std::map<int, c10::Device> stages;
+  for (int i = 0; i < schedule.stages; ++i) {
+    const int device = DeviceOfStage(schedule, i);
+    if (device / devices != place) continue;
+    stages.emplace(
+        i, model.options.devices[static_cast<size_t>(device % devices)]);
+  }
+  TANDEM_ASSIGN_OR_RETURN(model.groups,
+                          MeshGroups::Create(world, mesh, stages));
+  return absl::OkStatus();
+}
+
+absl::Status MakeExecutor(const LayerSpecs& specs, const LossFunction& loss,
+                          const Communicator* world, MeshModel& model) {
+  const MeshStrategyOptions& options = model.options;
+  const PipelineLayout layout = {options.devices, model.groups.pipe()};
+  absl::StatusOr<PipelineExecutor::Stages> stages =
+      MakeOwnStages(specs, loss, options, layout);
+  TANDEM_RETURN_IF_ERROR(model.Agree(stages.status()));
+  PipelineOptions pipeline = options.pipeline;
+  pipeline.settles_inputs = options.reproducible;
+  // What is computed on streams may wait for another rank there: that has a
+  // timeout of its own, and a better message.
+  if (world != nullptr && world->HasStreams(options.devices.front().type())) {
+    pipeline.hang_timeout *= 2;
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      model.executor,
+      PipelineExecutor::Create(options.schedule, *std::move(stages), layout,
+                               pipeline));
+  return absl::OkStatus();
+}
+
+void NoteModes(MeshModel& model) {
+  for (const auto& stage : model.executor->stages()) {
+    if (stage != nullptr) model.modes.emplace_back(stage->layers());
+  }
+  LOG_IF(WARNING, std::all_of(model.modes.begin(), model.modes.end(),
+                              [](const TrainingModes& each) {
+                                return each.NoneTrains();
+                              }) &&
+                      !model.modes.empty())
+      << "all modules of this rank are in evaluation mode, and stay in it "
+         "while "
+         "they are trained: dropout does nothing, and BatchNorm normalises by "
+         "the statistics that it has; call train() on the model before the "
+         "strategy is made";
+}
+
+absl::Status MakeTrainedStages(MeshModel& model) {
+  std::map<std::string, std::string> first_of_copy;
+  for (const TiedGroup& group : model.tied) {
+    for (size_t i = 1; i < group.size(); ++i) {
+      first_of_copy[group[i].name] = group[0].name;
+    }
+  }
+  TrainedStageOptions options = StageOptionsOf(model.options);
+  const auto rename = [&](std::string* name) {
+    const auto found = first_of_copy.find(*name);
+    if (found != first_of_copy.end()) *name = found->second;
+  };
+  for (std::string& each : options.ddp.parameters_to_ignore) rename(&each);
+  options.traits = model.traits;
+  if (model.options.reproducible) {
+    TANDEM_ASSIGN_OR_RETURN(
+        options.order, GradientOrderOf(model.options, model.groups.replicas()));
+  }
+  for (const auto& stage : model.executor->stages()) {
+    model.stages.push_back(nullptr);
+    if (stage == nullptr) continue;
+    if (model.options.make_hook) {
+      TANDEM_ASSIGN_OR_RETURN(options.hook, model.options.make_hook());
+    } else if (model.options.ddp.mixed_precision.reduce_dtype) {
+      options.hook =
+          CompressHook(*model.options.ddp.mixed_precision.reduce_dtype);
+    }
+    TANDEM_ASSIGN_OR_RETURN(
+        model.stages.back(),
+        TrainedStage::Create(
+            NamedParameters(stage->layers()), NamedBuffers(stage->layers()),
+            first_of_copy, options,
+            model.groups.data(static_cast<int>(model.stages.size()) - 1)));
+  }
+  return absl::OkStatus();
+}
+
+// What other ranks' stages have is known to them.
+absl::Status CountParameters(MeshModel& model) {
+  const auto stages = static_cast<int64_t>(model.stages.size());
+  const at::Tensor counts = at::zeros({stages}, at::kLong);
+  auto* const count = counts.mutable_data_ptr<int64_t>();
+  for (size_t i = 0; i < model.stages.size(); ++i) {
+    const auto& stage = model.executor->stages()[i];
+    if (stage == nullptr) continue;
+    count[i] = static_cast<int64_t>(NamedParameters(stage->layers()).size());
+  }
+  if (model.groups.pipe() != nullptr) {
+    TANDEM_RETURN_IF_ERROR(model.groups.pipe()->AllReduceSum(
+        counts, [] { return "the numbers of parameters"; }));
+  }
+  model.first_parameters = {0};
+  for (int64_t i = 0; i < stages; ++i) {
+    model.first_parameters.push_back(model.first_parameters.back() + count[i]);
+  }
+  if (model.first_parameters.back() > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("the model has no parameters to train");
+}
+
+// Member by member, and parts where each can be made.
+absl::StatusOr<std::unique_ptr<MeshStrategy>> MakeTraining(
+    const LayerSpecs& specs, const LossFunction& loss,
+    const MeshStrategyOptions& options, Communicator* world) {
+  auto model = std::make_unique<MeshModel>(options);
+  TANDEM_RETURN_IF_ERROR(CheckSameOptions(specs, loss, options, world));
+  model->traits = NamedTraits(specs);
+  for (const std::string& name : options.ddp.parameters_to_ignore) {
+    model->traits[name].reduce_axes.clear();
+  }
+  model->layers = static_cast<int>(specs.size());
+  TANDEM_RETURN_IF_ERROR(MakeGroups(world, *model));
+  TANDEM_ASSIGN_OR_RETURN(StepPartList parts, MakeStepParts(*model));
+  model->shares =
+      std::make_unique<BatchShares>(model->options, loss, model->groups);
+  TANDEM_RETURN_IF_ERROR(MakeExecutor(specs, loss, world, *model));
+  TANDEM_ASSIGN_OR_RETURN(
+      model->tied, TiedAcross(specs, options.cuts, options.reproducible));
+  TANDEM_RETURN_IF_ERROR(GoByAllNames(specs, &model->options));
+  TANDEM_RETURN_IF_ERROR(model->Agree(CheckNames(*model)));
+  TANDEM_RETURN_IF_ERROR(CheckOptimizerGroups(*model));
+  TANDEM_RETURN_IF_ERROR(CompareReplicas(*model));
+  for (const auto& part : parts) TANDEM_RETURN_IF_ERROR(part->ChangeLayers());
+  NoteModes(*model);
+  TANDEM_RETURN_IF_ERROR(MakeTrainedStages(*model));
+  TANDEM_RETURN_IF_ERROR(CountParameters(*model));
+  for (const auto& part : parts) TANDEM_RETURN_IF_ERROR(part->Start());
+  return std::make_unique<MeshTraining>(std::move(model), std::move(parts));
 }
 
 }  // namespace
 
-MeshStrategyImpl::MeshStrategyImpl(const MeshStrategyOptions& options)
-    : model_(std::make_unique<MeshModel>(options)) {}
-
-std::string MeshStrategyImpl::name() const {
-  const bool one = model_->groups.replicas() == 1;
-  const bool sequential = model_->options.schedule.name == kSequential;
-  if (model_->options.schedule.devices() == 1) return one ? "single" : "ddp";
-  if (sequential) return one ? "model_parallel" : "ddp";
-  return one ? "pipeline" : "hybrid";
-}
-
-LossScale* MeshStrategyImpl::loss_scale() {
-  for (const auto& part : parts_) {
-    if (LossScale* const scale = part->loss_scale()) return scale;
-  }
-  return nullptr;
-}
-
-void MeshStrategyImpl::SetMeanWeight(MeanWeight mean) {
-  model_->shares->set_mean_weight(std::move(mean));
-}
-
-absl::Status MeshStrategyImpl::SetUnevenDivision(UnevenDivision division) {
-  if (!model_->options.uneven_batches) {
-    return absl::FailedPreconditionError(
-        "replicas have batches of one size: ask for uneven_batches");
-  }
-  if (model_->options.reproducible && division != UnevenDivision::kSamples) {
-    return absl::InvalidArgumentError(
-        "reproducible divides by samples alone, whatever the replicas");
-  }
-  model_->options.uneven_division = division;
-  model_->shares->set_division(division);
-  return absl::OkStatus();
-}
-
-UnevenDivision MeshStrategyImpl::uneven_division() const {
-  return model_->options.uneven_division;
-}
-
-void MeshStrategyImpl::ResumeAt(int64_t steps) {
-  step_ = steps;
-  for (const auto& part : parts_) part->ResumeAt(steps);
-}
-
-std::map<std::string, double> MeshStrategyImpl::AuxiliaryLosses() const {
-  return last_.auxiliary_losses;
-}
-
-std::map<std::string, double> MeshStrategyImpl::NamedSums() const {
-  return last_.sums;
-}
-
-std::vector<std::pair<std::string, double>> MeshStrategyImpl::Measurements()
-    const {
-  std::vector<std::pair<std::string, double>> all;
-  for (const auto& part : parts_) {
-    for (auto& each : part->Measurements()) all.push_back(std::move(each));
-  }
-  return all;
-}
-
-absl::StatusOr<std::string> MeshStrategyImpl::DescribeTimes() {
-  std::string all;
-  for (const auto& part : parts_) {
-    TANDEM_ASSIGN_OR_RETURN(const std::string text, part->DescribeTimes());
-    all += text;
-  }
-  return all;
-}
-
-absl::Status MeshStrategyImpl::OnDevices(
-    const PipelineExecutor::DeviceWork& work) {
-  return model_->executor->OnDevices(work);
-}
-
-StepContext MeshStrategyImpl::Plan() const {
-  StepContext step;
-  step.measures_norm = measures_norm_;
-  for (const auto& part : parts_) part->Plan(step);
-  return step;
-}
-
-absl::Status MeshStrategyImpl::Compute(const Batch& batch, StepContext& step) {
+absl::StatusOr<std::unique_ptr<MeshStrategy>> MeshStrategy::Create(
+    const LayerSpecs& specs, const LossFunction& loss,
+    const MeshStrategyOptions& options, Communicator* world) {
+  TANDEM_RETURN_IF_ERROR(CheckMeshOptions(options));
+  // As the executor has it.
   TANDEM_RETURN_IF_ERROR(
-      model_->shares->Learn(batch.size, /*apart=*/!step.averages_gradients));
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
-                          model_->shares->Microbatches(batch));
-  step.samples = batch.size;
-  step.microbatches = static_cast<int>(microbatches.size());
-  model_->SetTraining(true);
-  for (const auto& part : parts_) TANDEM_RETURN_IF_ERROR(part->Begin(step));
-  for (TrainedStage* stage : model_->AllStages()) {
-    TANDEM_RETURN_IF_ERROR(stage->Prepare(
-        {step.averages_gradients, step.reduces_at_end,
-         /*shows_gradients=*/step.measures_norm || !step.updates_at_once}));
+      ValidateSchedule(options.schedule, {options.schedule.microbatches, 0})
+          .status());
+  if (specs.empty()) {
+    return absl::InvalidArgumentError(
+        "the model has no layers: nothing to train");
   }
-  TANDEM_ASSIGN_OR_RETURN(const StepSamples samples,
-                          model_->shares->SamplesOfStep(microbatches, step_));
-  StepGradients& gradients = step.gradients;
-  gradients.of_stages = GradientsOf(model_->stages);
-  if (step.updates_at_once) {
-    gradients.after_device = [&](int device) {
-      return UpdateDevice(step, device);
-    };
-  }
-  const absl::StatusOr<Score> score =
-      model_->executor->TrainStep(microbatches, samples, gradients);
-  if (!score.ok()) return Annotate(score.status(), "training step");
-  pending_.emplace_back();
-  step.pending = &pending_.back();
-  step.pending->number = step_ + 1;
-  step.pending->alike = step.ends_alike;
-  for (const auto& part : parts_) {
-    TANDEM_RETURN_IF_ERROR(part->AfterBackward(step));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status MeshStrategyImpl::End(StepContext& step) {
-  ++step_;
-  for (const auto& part : parts_) TANDEM_RETURN_IF_ERROR(part->End(step));
-  if (step.pending != nullptr) measures_norm_ = false;
-  return absl::OkStatus();
-}
-
-absl::Status MeshStrategyImpl::Submit(const Batch& batch, double learning_rate,
-                                      bool defers_scores) {
-  TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  StepContext step = Plan();
-  step.learning_rate = learning_rate;
-  step.gradients.defers_scores = defers_scores;
-  absl::Status done = Compute(batch, step);
-  if (done.ok() && !step.updates_at_once) done = Finish(step);
-  if (done.ok()) done = End(step);
-  if (!done.ok()) Abort(done);
-  return done;
-}
-
-absl::Status MeshStrategyImpl::SubmitStep(const Batch& batch,
-                                          double learning_rate) {
-  return Submit(batch, learning_rate, /*defers_scores=*/true);
-}
-
-absl::StatusOr<Score> MeshStrategyImpl::TrainStep(const Batch& batch,
-                                                  double learning_rate) {
-  TANDEM_RETURN_IF_ERROR(Submit(batch, learning_rate, /*defers_scores=*/false));
-  return ReadLast();
-}
-
-absl::StatusOr<Score> MeshStrategyImpl::ComputeGradients(const Batch& batch) {
-  TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  halved_ = Plan();
-  halved_->updates_at_once = false;
-  const absl::Status done = Compute(batch, *halved_);
-  if (!done.ok()) {
-    Abort(done);
-    return done;
-  }
-  halves_.EndFirst();
-  halved_->pending = nullptr;
-  return ReadLast();
-}
-
-absl::Status MeshStrategyImpl::SecondHalf(std::optional<double> learning_rate) {
-  TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
-  halved_->learning_rate = learning_rate;
-  absl::Status done = Finish(*halved_);
-  if (done.ok()) done = End(*halved_);
-  if (!done.ok()) Abort(done);
-  return done;
-}
-
-absl::Status MeshStrategyImpl::Update(double learning_rate) {
-  return SecondHalf(learning_rate);
-}
-
-absl::Status MeshStrategyImpl::SkipUpdate() { return SecondHalf(std::nullopt); }
-
-absl::Status MeshStrategyImpl::Synchronize() const {
-  TANDEM_RETURN_IF_ERROR(model_->groups.Synchronize());
-  return SynchronizeParts();
-}
-
-absl::Status MeshStrategyImpl::SynchronizeParts() const {
-  TANDEM_RETURN_IF_ERROR(model_->executor->Synchronize());
-  TANDEM_RETURN_IF_ERROR(model_->groups.SynchronizeReplicas());
-  for (const auto& part : parts_) TANDEM_RETURN_IF_ERROR(part->Synchronize());
-  return absl::OkStatus();
-}
-
-void MeshStrategyImpl::Abort(const absl::Status& reason) {
-  model_->groups.Abort(reason);
-  model_->executor->Abort(reason);
-  for (const auto& part : parts_) part->Abort(reason);
+  return CatchTorchOr(
+      [&] { return MakeTraining(specs, loss, options, world); });
 }
 
 }  // namespace tandem
