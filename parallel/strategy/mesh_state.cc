@@ -68,7 +68,8 @@ NamedTensors MeshState::AlikeParameters() const {
   for (size_t i = 0; i < model().stages.size(); ++i) {
     if (model().stages[i] == nullptr) continue;
     const LayerList& layers = model().executor->stages()[i]->layers();
-    for (auto& each : model().stages[i]->AlikeOf(NamedParameters(layers))) {
+    for (auto& each :
+         model().stages[i]->parameters().AlikeOf(NamedParameters(layers))) {
       alike.push_back(std::move(each));
     }
   }
@@ -78,7 +79,7 @@ NamedTensors MeshState::AlikeParameters() const {
 std::map<std::string, int64_t> MeshState::OptimizerGroups() const {
   std::map<std::string, int64_t> groups;
   for (const TrainedStage* stage : model().AllStages()) {
-    for (const FlatBuffer* buffer : stage->own()) {
+    for (const FlatBuffer* buffer : stage->parameters().own()) {
       for (const FlatSlot& slot : buffer->slots()) {
         groups[slot.name] = buffer->group();
       }
@@ -90,7 +91,8 @@ std::map<std::string, int64_t> MeshState::OptimizerGroups() const {
 std::map<std::string, std::string> MeshState::TiedCopies() const {
   std::map<std::string, std::string> copies;
   for (const TrainedStage* stage : model().AllStages()) {
-    copies.insert(stage->first_of_copy().begin(), stage->first_of_copy().end());
+    const auto& mine = stage->parameters().first_of_copy();
+    copies.insert(mine.begin(), mine.end());
   }
   return copies;
 }
@@ -192,7 +194,7 @@ std::vector<StoredTensors> MeshState::OptimizerStateOf(
     const StoredTensors& state) const {
   std::vector<StoredTensors> wanted;
   for (int i : model().OwnStages()) {
-    wanted.push_back(model().stage(i).StateOf(state));
+    wanted.push_back(model().stage(i).parameters().StateOf(state));
   }
   for (const StoredTensor& each : state) {
     if (model().parameter_names.count(ParameterOf(each.info.name)) == 0) {

@@ -19,7 +19,6 @@
 #include "parallel/ddp/outer_optimizer.h"
 #include "parallel/ddp/parameter_averaging.h"
 #include "parallel/optim/flat_buffer_list.h"
-#include "parallel/optim/grouped_optimizer.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/option_text.h"
 #include "parallel/step/parts/rows.h"
@@ -117,7 +116,7 @@ absl::Status AveragingPart::Start() {
   for (size_t i = 0; i < kept_.size(); ++i) {
     if (model_.stages[i] == nullptr) continue;
     kept_[i].outer.emplace(*model_.options.averaging->outer,
-                           model_.stages[i]->averaged());
+                           model_.stages[i]->parameters().averaged());
   }
   return absl::OkStatus();
 }
@@ -147,8 +146,8 @@ absl::Status AveragingPart::Update(const StepContext& step, int stage) {
   if (!averager_.averages_now()) return absl::OkStatus();
   const TrainedStage& trained = model_.stage(stage);
   if (trained.replicas() != nullptr) {
-    TANDEM_RETURN_IF_ERROR(
-        AverageParameters(trained.averaged(), *trained.replicas()));
+    TANDEM_RETURN_IF_ERROR(AverageParameters(trained.parameters().averaged(),
+                                             *trained.replicas()));
   }
   if (At(stage).outer.has_value()) At(stage).outer->Step();
   return absl::OkStatus();
@@ -170,10 +169,11 @@ absl::Status AveragingPart::ShowAlike() {
 absl::Status AveragingPart::ShowMean(int stage) {
   TrainedStage& trained = model_.stage(stage);
   if (trained.replicas() == nullptr) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(CatchTorch(
-      [&] { At(stage).own.emplace(trained.averaged(), trained.buffers()); }));
+  TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
+    At(stage).own.emplace(trained.parameters().averaged(), trained.buffers());
+  }));
   TANDEM_RETURN_IF_ERROR(
-      AverageParameters(trained.averaged(), *trained.replicas()));
+      AverageParameters(trained.parameters().averaged(), *trained.replicas()));
   return trained.ShareBuffers();
 }
 
@@ -192,16 +192,10 @@ void AveragingPart::AfterLoad() {
   alike_ = true;
 }
 
-// Copies of tied weights have the state of their group's first member.
 NamedTensors AveragingPart::State(int stage) const {
-  NamedTensors state;
-  if (!At(stage).outer.has_value()) return state;
-  const auto& copies = model_.stage(stage).first_of_copy();
-  for (auto& each : At(stage).outer->State()) {
-    if (copies.count(ParameterOf(each.first)) > 0) continue;
-    state.push_back(std::move(each));
-  }
-  return state;
+  if (!At(stage).outer.has_value()) return {};
+  return model_.stage(stage).parameters().WithoutCopies(
+      At(stage).outer->State());
 }
 
 absl::Status AveragingPart::CheckState(int stage,

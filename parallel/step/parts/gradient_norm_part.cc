@@ -44,7 +44,7 @@ bool IsAveraged(const FlatBuffer& buffer) {
 std::string NameOfParameter(int64_t place, const MeshModel& model) {
   for (size_t i = 0; i < model.stages.size(); ++i) {
     if (model.stages[i] == nullptr) continue;
-    for (const FlatBuffer* buffer : model.stages[i]->own()) {
+    for (const FlatBuffer* buffer : model.stages[i]->parameters().own()) {
       for (const FlatSlot& slot : buffer->slots()) {
         if (model.first_parameters[i] + slot.position == place) {
           return slot.name;
@@ -58,7 +58,7 @@ std::string NameOfParameter(int64_t place, const MeshModel& model) {
 // `first`: how many parameters come before the stage's.
 void AddSquares(const TrainedStage& stage, int64_t first,
                 PendingStep::Norm* norm) {
-  for (const FlatBuffer* buffer : stage.own()) {
+  for (const FlatBuffer* buffer : stage.parameters().own()) {
     if (!IsAveraged(*buffer)) continue;
     const GradientSquares squares = SquaresOf(*buffer);
     if (!squares.sums.defined()) continue;
@@ -154,7 +154,7 @@ absl::StatusOr<GradientNorms> GradientNormPart::NormsOfAll() const {
   TANDEM_RETURN_IF_ERROR(model_.OnStages([&](int i) {
     TrainedStage& stage = model_.stage(i);
     stage.ClipValues();
-    for (FlatBuffer* buffer : stage.own()) {
+    for (FlatBuffer* buffer : stage.parameters().own()) {
       double* const first = sums + (IsAveraged(*buffer) ? 0 : count) +
                             model_.first_parameters[static_cast<size_t>(i)];
       for (const GradientSum& each :

@@ -30,7 +30,8 @@ class ShardedOptimizerPart : public StepPart {
     if (!step.learning_rate.has_value() || !trained.sharding().shards) {
       return absl::OkStatus();
     }
-    return GatherValues(trained.all(), *trained.replicas(), steps_);
+    return GatherValues(trained.parameters().all(), *trained.replicas(),
+                        steps_);
   }
 
  private:

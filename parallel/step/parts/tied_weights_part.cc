@@ -25,7 +25,9 @@ class TiedWeightsPart : public StepPart {
     const PipelineLayout layout = {options.devices, model_.groups.pipe()};
     std::vector<FlatBuffer*> buffers;
     for (const TrainedStage* stage : model_.AllStages()) {
-      for (FlatBuffer* buffer : stage->all()) buffers.push_back(buffer);
+      for (FlatBuffer* buffer : stage->parameters().all()) {
+        buffers.push_back(buffer);
+      }
     }
     TANDEM_ASSIGN_OR_RETURN(
         tied_,

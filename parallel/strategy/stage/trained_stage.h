@@ -7,7 +7,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,13 +24,13 @@
 #include "parallel/ddp/logging.h"
 #include "parallel/ddp/options.h"
 #include "parallel/optim/flat_buffer.h"
-#include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/optimizer_share.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/optim/update_options.h"
 #include "parallel/pipeline/stage_gradients.h"
 #include "parallel/reproducible/ordered_gradients.h"
 #include "parallel/sharding/optimizer_sharding.h"
+#include "parallel/strategy/stage/stage_parameters.h"
 #include "parallel/strategy/stage/stage_reducer.h"
 
 namespace tandem {
@@ -66,6 +65,12 @@ class TrainedStage {
       const std::map<std::string, std::string>& first_of_copy,
       const TrainedStageOptions& options, Communicator* replicas);
 
+  const StageParameters& parameters() const { return *parameters_; }
+  // Running statistics, say; those that replicas have alike.
+  const std::vector<at::Tensor>& buffers() const { return buffers_; }
+  // Null: there are no others.
+  Communicator* replicas() const { return replicas_; }
+
   // A step begins: no parameter has a gradient. The same on every replica.
   absl::Status Prepare(const StageStep& step = {});
   // Their way to the whole batch's; null: there are no others.
@@ -81,28 +86,11 @@ class TrainedStage {
   // leaves it out (ParameterUpdate::Step). Where replicas share the optimizers'
   // work, this one's share: the others' values are theirs to tell.
   absl::Status Update(const std::optional<GradientNorms>& norms,
-                      double learning_rate, const at::Tensor& found_inf = {});
+                      double learning_rate, const at::Tensor& found_inf = {}) {
+    return update_->Step(learning_rate, norms, found_inf);
+  }
   // Every replica's buffers become the first one's. Collective.
   absl::Status ShareBuffers();
-
-  // Of the stage's `parameters` those that all replicas have alike: not those
-  // that each trains for itself.
-  NamedTensors AlikeOf(const NamedTensors& parameters) const;
-
-  // In a group of tied weights: those of its first member; the others, which
-  // count once in a norm.
-  FlatBufferList own() const;
-  FlatBufferList all() const;
-  // Of all those whose gradients are averaged over replicas.
-  FlatBufferList averaged() const;
-  // Running statistics, say; those that replicas have alike.
-  const std::vector<at::Tensor>& buffers() const { return buffers_; }
-  // Null: there are no others.
-  Communicator* replicas() const { return replicas_; }
-  // Of those others that are here, by name: the first member's.
-  const std::map<std::string, std::string>& first_of_copy() const {
-    return first_of_copy_;
-  }
 
   // What it measured of itself, if its last step took so long in forward.
   // Null: nothing is averaged over replicas by a Reducer.
@@ -117,37 +105,29 @@ class TrainedStage {
   // This replica's slices of what is shared.
   StatePart SharedOptimizerState() const;
   const ShardingChoice& sharding() const { return sharding_; }
-  // Of `state`, the whole model's or part of it, what is this stage's.
-  StoredTensors StateOf(const StoredTensors& state) const;
-  absl::Status CheckState(const StoredTensors& state) const;
-  absl::Status LoadState(const StoredTensors& state);
+  // Of StageParameters::StateOf.
+  absl::Status CheckState(const StoredTensors& state) const {
+    return update_->CheckState(state);
+  }
+  absl::Status LoadState(const StoredTensors& state) {
+    return update_->LoadState(state);
+  }
 
  private:
   explicit TrainedStage(const TrainedStageOptions& options)
       : options_(options) {}
 
-  // Which of the flat buffers a parameter is in: as backward comes to it; what
-  // waits for another; copies of tied weights of earlier stages.
-  enum class Part { kOwn, kDelayed, kCopies };
-
-  bool is_ignored(const std::string& name) const;
-  Part PartOf(const std::string& name) const;
-  ParameterTraits TraitsFor(const std::string& name) const;
-  absl::Status Flatten(const NamedTensors& parameters);
+  absl::Status Flatten(const NamedTensors& parameters,
+                       const std::map<std::string, std::string>& first_of_copy);
   absl::Status TakeFirsts(const NamedTensors& parameters);
   absl::Status MakeGradients(const NamedTensors& parameters);
-  std::vector<FlatBuffer*> Averaged(std::initializer_list<Part> parts) const;
-  FlatBufferList ListOf(std::initializer_list<Part> parts) const;
   OptimizerShare ShareOf(const FlatBuffer& buffer) const;
-  FlatBuffer::Allocate SharedMemory(absl::Status* failed) const;
-  NamedTensors ToSave(NamedTensors state) const;
 
   TrainedStageOptions options_;
-  std::map<std::string, std::string> first_of_copy_;
-  std::vector<at::Tensor> buffers_;
   Communicator* replicas_ = nullptr;
   ShardingChoice sharding_;
-  std::map<Part, FlatBuffers> parts_;
+  std::optional<StageParameters> parameters_;
+  std::vector<at::Tensor> buffers_;
   std::unique_ptr<StageGradients> gradients_;  // null: they are complete
   StageReducer* reducer_ = nullptr;            // null: it is not one
   DdpLoggingData logging_;
