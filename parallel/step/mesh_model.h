@@ -24,8 +24,8 @@
 
 namespace tandem {
 
-// What a training step works on. Made once, member by member in this order;
-// members hold references to earlier ones. Not thread-safe, but that each
+// Data of training steps, made once, member by member in this order; members
+// hold references to earlier ones. Not thread-safe, but that each
 // device's thread may use the device's stages.
 struct MeshModel {
   explicit MeshModel(const MeshStrategyOptions& given) : options(given) {}
@@ -56,7 +56,7 @@ struct MeshModel {
   std::unique_ptr<BatchShares> shares;
   std::unique_ptr<PipelineExecutor> executor;
   std::vector<TiedGroup> tied;  // weights that several stages have
-  // Of all stages, wherever they are.
+  // Names in all stages, wherever they are.
   std::set<std::string> parameter_names, buffer_names;
   std::vector<TrainingModes> modes;                   // of this rank's stages
   std::vector<std::unique_ptr<TrainedStage>> stages;  // null: elsewhere

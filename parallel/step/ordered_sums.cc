@@ -87,8 +87,8 @@ absl::Status TakeInStatistics(const MeshModel& model, int stage) {
         std::vector<at::Tensor> all,
         replicas->AllGather(records, [] { return "running statistics"; }));
     for (int i = 0; i < model.groups.replicas(); ++i) {
-      at::Tensor& its = all[static_cast<size_t>(i)];
-      its = its.narrow(0, 0, model.shares->MicrobatchesOf(i));
+      at::Tensor& each = all[static_cast<size_t>(i)];
+      each = each.narrow(0, 0, model.shares->MicrobatchesOf(i));
     }
     records = at::cat(all);
   }

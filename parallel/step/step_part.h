@@ -28,7 +28,7 @@ class LossScale;
 
 // A training step under way.
 struct StepContext {
-  // What the step is to be, as parts say in Plan.
+  // Parts say in Plan what the step is to be.
   bool averages_gradients = true;  // replicas do
   bool ends_alike = true;          // replicas are alike after it
   // Each device updates its stages as soon as it has their gradients, while
@@ -45,16 +45,16 @@ struct StepContext {
   StepGradients gradients;
   // Nothing: parameters stay as they are.
   std::optional<double> learning_rate = std::nullopt;
-  // What the step comes to, to be read later. Null: it has been read.
+  // Results of the step, to be read later. Null: they have been read.
   PendingStep* pending = nullptr;
-  // Of all gradients, where the host clips by them.
+  // Norms of all gradients, where the host clips by them.
   std::optional<GradientNorms> norms = std::nullopt;
   // By this rank's devices: 1 where the device leaves the update out. Empty: it
   // does not.
   std::vector<at::Tensor> found_inf;
 };
 
-// What a technique does in a step. The driver calls each point of all parts, in
+// One technique's part in a step. The driver calls each point of all parts, in
 // the order of their table (parts/step_parts.h), before it comes to the next
 // point. All ranks have the same parts: those with collectives meet in that
 // order. A part may hold the mesh model, which outlives it.
@@ -73,7 +73,7 @@ class StepPart {
   // Before the first step: stages are there to be trained. Collective.
   virtual absl::Status Start() { return absl::OkStatus(); }
 
-  // What the step is to be; nothing is done yet.
+  // Says what the step is to be; nothing is done yet.
   virtual void Plan(StepContext& step) const {}
   // Its microbatches are known, and stages have not been told of it yet.
   virtual absl::Status Begin(StepContext& step) { return absl::OkStatus(); }
@@ -117,7 +117,7 @@ class StepPart {
   virtual NamedTensors State(int stage) const { return {}; }
   // Whether a state of that name is this part's.
   virtual bool HasState(const std::string& name) const { return false; }
-  // Of `state`, a stage's, what HasState; as Optimizer's.
+  // Check, and load, those states of a stage's that HasState, as Optimizer's.
   virtual absl::Status CheckState(int stage, const StoredTensors& state) const {
     return absl::OkStatus();
   }

@@ -24,8 +24,8 @@ struct Exclusion {
   const char* what;  // in the message
 };
 
-// What a part excludes. Where both are given the message is `begins`, the first
-// such `what`, `ends`.
+// Exclusions of a part. Where one of `others` is given with it the message is
+// `begins`, the first such `what`, `ends`.
 struct Exclusions {
   bool (*is_on)(const MeshStrategyOptions& options) = nullptr;
   const char* begins = "";
@@ -35,15 +35,15 @@ struct Exclusions {
 
 struct StepPartRow {
   const char* name;
-  // Null for a part that it makes where the options do not ask for it. Null:
-  // the stages do what the technique does.
+  // Makes the part, or null where the options do not ask for it. No function:
+  // the technique is the engine's, or the stages', own.
   absl::StatusOr<std::unique_ptr<StepPart>> (*make)(MeshModel& model) = nullptr;
-  // Adds the values of its options, by their names, for ranks to compare. Null:
-  // it has none.
+  // Adds the values of its options, by their names, for ranks to compare. No
+  // function: it has none.
   void (*describe)(const MeshStrategyOptions& options,
                    NamedValues& values) = nullptr;
   // InvalidArgument, naming the option, for a value that is out of its range.
-  // Null: any is in it.
+  // No function: any is in it.
   absl::Status (*check)(const MeshStrategyOptions& options) = nullptr;
   Exclusions exclusions = {};
 };

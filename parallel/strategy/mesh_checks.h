@@ -9,13 +9,13 @@
 
 namespace tandem {
 
-// What options call by name must be there, something must be left to be trained
-// together, and what waits for a parameter must be in its stage. Notes which
-// names all ranks have. Collective over the pipeline.
+// Names that options have must be there, something must be left to be trained
+// together, and parameters that wait for another must be in its stage. Notes
+// which names all ranks have. Collective over the pipeline.
 absl::Status CheckNames(MeshModel& model);
 
-// What the function of options.optimizer_group gives must be the same on all
-// ranks. After CheckNames. Collective.
+// The function options.optimizer_group must give the same on all ranks. After
+// CheckNames. Collective.
 absl::Status CheckOptimizerGroups(const MeshModel& model);
 
 // Replicas must have the same model, unless the caller sees to that

@@ -42,7 +42,7 @@ class MeshEvaluation : public MeshState {
 
  private:
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
-  // Those of the batch that was evaluated last.
+  // Adds the named sums of the batch that was evaluated last.
   absl::Status AddSums();
 
   std::map<std::string, double> sums_;  // this rank's, not taken

@@ -31,15 +31,15 @@ void Append(NamedTensors more, NamedTensors* all) {
   for (auto& each : more) all->push_back(std::move(each));
 }
 
-// Of this rank's stages.
+// Parameters and buffers of this rank's stages.
 NamedTensors ModelOf(const MeshModel& model) {
   NamedTensors all = NamedParameters(model.executor->stages());
   Append(NamedBuffers(model.executor->stages()), &all);
   return all;
 }
 
-// Of a whole model's state what is this rank's, and what nobody has, so that it
-// is refused.
+// Picks what is this rank's from a whole model's state, and what nobody has, so
+// that it is refused.
 StoredTensors ModelStateOf(const StoredTensors& state, const MeshModel& model) {
   const std::set<std::string> mine = NamesOf(ModelOf(model));
   StoredTensors wanted;
@@ -188,8 +188,8 @@ absl::Status MeshState::LoadModelState(const StoredTensors& state) {
   return absl::OkStatus();
 }
 
-// In the order of OwnStages. State of parameters that no rank has is given to
-// the first, which refuses it.
+// State of parameters that no rank has is given to the first stage, which
+// refuses it.
 std::vector<StoredTensors> MeshState::OptimizerStateOf(
     const StoredTensors& state) const {
   std::vector<StoredTensors> wanted;

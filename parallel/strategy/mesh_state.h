@@ -53,17 +53,17 @@ class MeshState : public MeshStrategy {
 
   // Communicator's, of all groups.
   absl::Status Synchronize() const;
-  // Of those that carry activations and gradients.
+  // The same of those that carry activations and gradients.
   absl::Status SynchronizeParts() const;
   // Nobody shall wait for this rank.
   void Abort(const absl::Status& reason);
 
  private:
   absl::StatusOr<NamedTensors> GatherOptimizerState() const;
-  // Of a whole model's state what is an optimizer's or a part's of this rank's
-  // stages, in the order of OwnStages.
+  // Picks state of this rank's stages, in the order of OwnStages, from that of
+  // a whole model.
   std::vector<StoredTensors> OptimizerStateOf(const StoredTensors& state) const;
-  // Of a stage's what is no part's.
+  // Leaves out states that are a part's.
   StoredTensors WithoutParts(const StoredTensors& state) const;
 
   const std::unique_ptr<MeshModel> model_;

@@ -193,7 +193,7 @@ absl::Status MakeTrainedStages(MeshModel& model) {
   return absl::OkStatus();
 }
 
-// What other ranks' stages have is known to them.
+// Each rank knows what its own stages have.
 absl::Status CountParameters(MeshModel& model) {
   const auto stages = static_cast<int64_t>(model.stages.size());
   const at::Tensor counts = at::zeros({stages}, at::kLong);

@@ -55,14 +55,14 @@ class MeshTraining : public MeshEvaluation {
   absl::Status Submit(const Batch& batch, double learning_rate,
                       bool defers_scores);
   absl::Status SecondHalf(std::optional<double> learning_rate);
-  // What the next step is to be.
+  // Asks all parts what the next step is to be.
   StepContext Plan() const;
   // Up to gradients that are complete, or to updated parameters where devices
   // update at once.
   absl::Status Compute(const Batch& batch, StepContext& step);
   // Up to the step's end.
   absl::Status Finish(StepContext& step);
-  // Of all pending steps.
+  // Reads all pending steps.
   absl::Status ReadPending();
   absl::Status ReadOrAbort();
   // The last one's score, which nobody else takes.

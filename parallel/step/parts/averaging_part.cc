@@ -92,7 +92,7 @@ class AveragingPart : public StepPart {
   absl::Status LoadState(int stage, const StoredTensors& state) override;
 
  private:
-  // Of one stage.
+  // State of one stage.
   struct Kept {
     std::optional<OuterOptimizer> outer;  // of averaged parameters
     std::optional<OwnValues> own;         // that are aside
@@ -185,7 +185,7 @@ absl::Status AveragingPart::ShowOwn(int stage) {
   return shown;
 }
 
-// Those are all replicas'.
+// Loaded values are all replicas'.
 void AveragingPart::AfterLoad() {
   for (Kept& each : kept_) each.own.reset();
   shows_mean_ = false;

@@ -85,7 +85,7 @@ class GradientNormPart : public StepPart {
  private:
   absl::StatusOr<GradientNorms> NormsOfAll() const;
   absl::StatusOr<std::string> NonFiniteGradient(const at::Tensor& sums) const;
-  // Of gradients as they are, on their devices.
+  // Squares gradients as they are, on their devices.
   absl::Status Measure();
   absl::StatusOr<double> Sum(const PendingStep& step,
                              const double*& numbers) const;
@@ -144,8 +144,9 @@ absl::Status GradientNormPart::End(StepContext& step) {
   return absl::OkStatus();
 }
 
-// Of every parameter's gradient, in the order of the model: the same on every
-// rank, wherever it is cut. First the averaged ones, then each replica's own.
+// Norms of every parameter's gradient, in the order of the model: the same on
+// every rank, wherever it is cut. First the averaged ones, then each replica's
+// own.
 absl::StatusOr<GradientNorms> GradientNormPart::NormsOfAll() const {
   const double p = model_.options.clip_norm_type;
   const int64_t count = model_.first_parameters.back();
@@ -236,7 +237,7 @@ absl::Status GradientNormPart::Read(PendingStep& step, const double*& numbers,
   return absl::OkStatus();
 }
 
-// As NormsOfAll does: the same bits wherever the model is cut.
+// Summed as in NormsOfAll: the same bits wherever the model is cut.
 absl::StatusOr<double> GradientNormPart::Sum(const PendingStep& step,
                                              const double*& numbers) const {
   const int64_t count = model_.first_parameters.back();

@@ -37,8 +37,8 @@ absl::Status CheckMeshOptions(const MeshStrategyOptions& options);
 const Exclusion* FirstGiven(absl::Span<const Exclusion> others,
                             const MeshStrategyOptions& options);
 
-// What of these replicas cannot share the optimizer with, for a person; empty:
-// nothing.
+// An option with which replicas cannot share the optimizer, for a person;
+// empty: none is given.
 std::string ExcludesSharding(const MeshStrategyOptions& options);
 
 }  // namespace tandem

@@ -52,7 +52,7 @@ class TimesPart : public StepPart {
     NoteTimes(/*waits=*/Trace::OfProcess().is_on());
   }
 
-  // Of DDP's logger, over this rank's stages.
+  // DDP's logging data over this rank's stages.
   std::vector<std::pair<std::string, double>> Measurements() const override;
 
   // bubble_report.h's, and how many microbatches' activations each device held
@@ -60,7 +60,7 @@ class TimesPart : public StepPart {
   absl::StatusOr<std::string> DescribeTimes() override;
 
  private:
-  // Of steps that all devices have ended, or, waiting, of all.
+  // Measures steps that all devices have ended, or, waiting, all of them.
   void NoteTimes(bool waits);
   void Measure(const PendingStep::Times& step, bool is_last);
   void NoteForward(const PipelineTimeline& timeline) const;

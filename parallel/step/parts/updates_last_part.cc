@@ -33,7 +33,7 @@ void DescribeUpdatesLast(const MeshStrategyOptions& options,
   values["updates_last"] = SwitchText(options.updates_last);
 }
 
-// What has collectives of its own in the update, or has no moment before it.
+// Techniques with collectives of their own in the update, or behind it.
 constexpr Exclusion kUpdatesLastExcludes[] = {
     {"shard_optimizer",
      [](const MeshStrategyOptions& options) {

@@ -55,14 +55,14 @@ class StageParameters {
     return options_.first_of_copy;
   }
 
-  // Of the stage's `parameters` those that all replicas have alike: not those
-  // that each trains for itself.
+  // Picks those of the stage's `parameters` that all replicas have alike: not
+  // those that each trains for itself.
   NamedTensors AlikeOf(const NamedTensors& parameters) const;
 
-  // State of an optimizer's, by "PARAMETER.STATE": copies have that of their
-  // group's first member, so they are left out, and given it.
+  // Optimizer state by "PARAMETER.STATE": copies have that of their group's
+  // first member, so they are left out here, and given it below.
   NamedTensors WithoutCopies(NamedTensors state) const;
-  // Of `state`, the whole model's or part of it, what is this stage's.
+  // Picks what is this stage's from `state`, the whole model's or part of it.
   StoredTensors StateOf(const StoredTensors& state) const;
 
  private:

@@ -105,7 +105,7 @@ class TrainedStage {
   // This replica's slices of what is shared.
   StatePart SharedOptimizerState() const;
   const ShardingChoice& sharding() const { return sharding_; }
-  // Of StageParameters::StateOf.
+  // `state` is what StageParameters::StateOf gives.
   absl::Status CheckState(const StoredTensors& state) const {
     return update_->CheckState(state);
   }
