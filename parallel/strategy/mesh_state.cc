@@ -261,10 +261,10 @@ absl::StatusOr<std::string> MeshState::DescribeTimes() {
 
 absl::Status MeshState::Synchronize() const {
   TANDEM_RETURN_IF_ERROR(model().groups.Synchronize());
-  return SynchronizeParts();
+  return SynchronizeStep();
 }
 
-absl::Status MeshState::SynchronizeParts() const {
+absl::Status MeshState::SynchronizeStep() const {
   TANDEM_RETURN_IF_ERROR(model().executor->Synchronize());
   TANDEM_RETURN_IF_ERROR(model().groups.SynchronizeReplicas());
   for (const auto& part : parts()) TANDEM_RETURN_IF_ERROR(part->Synchronize());

@@ -53,8 +53,8 @@ class MeshState : public MeshStrategy {
 
   // Communicator's, of all groups.
   absl::Status Synchronize() const;
-  // The same of those that carry activations and gradients.
-  absl::Status SynchronizeParts() const;
+  // The same of those that a step uses before its loss is summed.
+  absl::Status SynchronizeStep() const;
   // Nobody shall wait for this rank.
   void Abort(const absl::Status& reason);
 

@@ -169,7 +169,7 @@ absl::Status MeshTraining::ReadPending() {
 absl::Status MeshTraining::ReadOrAbort() {
   absl::Status read = ReadPending();
   if (read.ok()) return read;
-  const absl::Status before = SynchronizeParts();
+  const absl::Status before = SynchronizeStep();
   if (!before.ok()) read = before;
   Abort(read);
   return read;
