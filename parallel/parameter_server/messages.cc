@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
 #include "core/comm/pending_collective.h"
-#include "parallel/strategy/score_numbers.h"
+#include "parallel/step/score_numbers.h"
 
 namespace tandem {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
 #include "core/model/batch.h"
-#include "parallel/strategy/step_score.h"
+#include "parallel/step/step_score.h"
 
 namespace tandem {
 

@@ -24,7 +24,7 @@
 #include "parallel/parameter_server/messages.h"
 #include "parallel/parameter_server/served_slice.h"
 #include "parallel/parameter_server/worker_progress.h"
-#include "parallel/strategy/step_score.h"
+#include "parallel/step/step_score.h"
 
 namespace tandem {
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "parallel/parameter_server/server.h"
-#include "parallel/strategy/step_score.h"
+#include "parallel/step/step_score.h"
 
 namespace tandem {
 namespace {

@@ -19,7 +19,7 @@
 #include "core/model/batch.h"
 #include "parallel/parameter_server/served_layout.h"
 #include "parallel/parameter_server/server.h"
-#include "parallel/strategy/step_score.h"
+#include "parallel/step/step_score.h"
 #include "parallel/strategy/strategy.h"
 
 namespace tandem {

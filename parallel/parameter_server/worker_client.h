@@ -18,7 +18,7 @@
 #include "core/model/batch.h"
 #include "parallel/parameter_server/messages.h"
 #include "parallel/parameter_server/served_layout.h"
-#include "parallel/strategy/step_score.h"
+#include "parallel/step/step_score.h"
 
 namespace tandem {
 

@@ -8,7 +8,7 @@
 #include "core/comm/communicator.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
-#include "parallel/strategy/mesh_strategy_options.h"
+#include "parallel/step/mesh_strategy_options.h"
 
 namespace tandem {
 

@@ -1,4 +1,4 @@
-// What the ranks of a MeshStrategy must agree on before the first step.
+#include "parallel/strategy/mesh_checks.h"
 
 #include <ATen/ops/empty.h>
 
@@ -17,7 +17,6 @@
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/pipeline/model.h"
-#include "parallel/strategy/mesh_strategy_impl.h"
 
 namespace tandem {
 namespace {
@@ -112,82 +111,61 @@ absl::Status CheckPlaces(const DistributedDataParallelOptions& ddp,
 
 }  // namespace
 
-// What one rank cannot make none goes on without. Collective.
-absl::Status MeshStrategyImpl::Agree(const absl::Status& mine) {
-  Communicator* const world = groups_.world();
-  if (world == nullptr) return mine;
-  TANDEM_ASSIGN_OR_RETURN(
-      const std::vector<std::string> all,
-      world->AllGatherString(std::string(mine.message()), [] {
-        return "whether all ranks have made their stages";
-      }));
-  if (!mine.ok()) return mine;
-  for (int rank = 0; rank < world->size(); ++rank) {
-    const std::string& reason = all[static_cast<size_t>(rank)];
-    if (reason.empty()) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", world->NameOf(rank), ": ", reason));
+absl::Status CheckNames(MeshModel& model) {
+  std::vector<std::string> all = {LinesOf(model.executor->stages())};
+  if (model.groups.pipe() != nullptr) {
+    TANDEM_ASSIGN_OR_RETURN(
+        all, model.groups.pipe()->AllGatherString(
+                 all[0], [] { return "which stages have which tensors"; }));
   }
-  return absl::OkStatus();
-}
-
-// What options call by name must be there, something must be left to be trained
-// together, and what waits for a parameter must be in its stage. Learns what
-// the pipeline's other ranks have. Collective over them.
-absl::Status MeshStrategyImpl::CheckNames(const std::vector<TiedGroup>& tied) {
-  std::vector<std::string> all = {LinesOf(executor_->stages())};
-  if (groups_.pipe() != nullptr) {
-    TANDEM_ASSIGN_OR_RETURN(all, groups_.pipe()->AllGatherString(all[0], [] {
-      return "which stages have which tensors";
-    }));
+  ModelNames names;
+  for (const std::string& lines : all) AddLines(lines, &names);
+  for (const auto& each : names.parameters) {
+    model.parameter_names.insert(each.first);
   }
-  ModelNames model;
-  for (const std::string& lines : all) AddLines(lines, &model);
-  for (const auto& each : model.parameters) parameter_names_.insert(each.first);
-  for (const auto& each : model.buffers) buffer_names_.insert(each.first);
-  Tie(tied, &model.parameters);
+  for (const auto& each : names.buffers) model.buffer_names.insert(each.first);
+  Tie(model.tied, &names.parameters);
   TANDEM_RETURN_IF_ERROR(
-      CheckDdpOptions(options_.ddp, model.parameters, model.buffers));
-  return CheckPlaces(options_.ddp, model.stage_of);
+      CheckDdpOptions(model.options.ddp, names.parameters, names.buffers));
+  return CheckPlaces(model.options.ddp, names.stage_of);
 }
 
-// What the function of options.optimizer_group gives must be the same on all
-// ranks. After CheckNames. Collective.
-absl::Status MeshStrategyImpl::CheckGroups() const {
-  if (groups_.world() == nullptr || options_.optimizer_group == nullptr) {
+absl::Status CheckOptimizerGroups(const MeshModel& model) {
+  Communicator* const world = model.groups.world();
+  if (world == nullptr || model.options.optimizer_group == nullptr) {
     return absl::OkStatus();
   }
   NamedValues groups;
-  for (const std::string& name : parameter_names_) {
+  for (const std::string& name : model.parameter_names) {
     groups[absl::StrCat("optimizer_group of ", name)] =
-        absl::StrCat(options_.optimizer_group(name));
+        absl::StrCat(model.options.optimizer_group(name));
   }
-  return AgreeInGroup(groups, "models and options", *groups_.world());
+  return AgreeInGroup(groups, "models and options", *world);
 }
 
-absl::Status MeshStrategyImpl::CompareReplicas() {
-  if (groups_.replicas() == 1 || !options_.ddp.init_sync) {
+absl::Status CompareReplicas(const MeshModel& model) {
+  if (model.groups.replicas() == 1 || !model.options.ddp.init_sync) {
     return absl::OkStatus();
   }
   absl::Status differ;
-  for (size_t i = 0; i < executor_->stages().size(); ++i) {
-    const auto& stage = executor_->stages()[i];
+  for (size_t i = 0; i < model.executor->stages().size(); ++i) {
+    const auto& stage = model.executor->stages()[i];
     if (stage == nullptr) continue;
     const NamedTensors parameters = NamedParameters(stage->layers());
     const std::vector<std::string> ignored =
-        WithFirstNames(options_.ddp, parameters).parameters_to_ignore;
-    NamedTensors model;  // what is alike
-    for (const NamedTensors& part :
+        WithFirstNames(model.options.ddp, parameters).parameters_to_ignore;
+    NamedTensors alike;
+    for (const NamedTensors& some :
          {UnderFirstNames(parameters), NamedBuffers(stage->layers())}) {
-      for (const auto& each : part) {
-        if (!absl::c_linear_search(ignored, each.first)) model.push_back(each);
+      for (const auto& each : some) {
+        if (!absl::c_linear_search(ignored, each.first)) alike.push_back(each);
       }
     }
     differ.Update(
-        Annotate(CheckSameModel(model, *groups_.data(static_cast<int>(i))),
+        Annotate(CheckSameModel(alike, *model.groups.data(static_cast<int>(i))),
                  stage->name()));
   }
-  return Agree(differ);
+  return model.Agree(differ);
 }
 
 }  // namespace tandem

@@ -1,6 +1,4 @@
-// What a pipeline holds and how it scores, beside training.
-
-#include <ATen/ops/cat.h>
+#include "parallel/strategy/mesh_state.h"
 
 #include <map>
 #include <set>
@@ -12,15 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
-#include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/model/layer_list.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/optim/grouped_optimizer.h"
-#include "parallel/pipeline/microbatches.h"
 #include "parallel/pipeline/model.h"
 #include "parallel/strategy/gathered_tensors.h"
-#include "parallel/strategy/mesh_strategy_impl.h"
+#include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {
 namespace {
@@ -31,32 +27,59 @@ std::set<std::string> NamesOf(const NamedTensors& tensors) {
   return names;
 }
 
+void Append(NamedTensors more, NamedTensors* all) {
+  for (auto& each : more) all->push_back(std::move(each));
+}
+
+// Parameters and buffers of this rank's stages.
+NamedTensors ModelOf(const MeshModel& model) {
+  NamedTensors all = NamedParameters(model.executor->stages());
+  Append(NamedBuffers(model.executor->stages()), &all);
+  return all;
+}
+
+// Picks what is this rank's from a whole model's state, and what nobody has, so
+// that it is refused.
+StoredTensors ModelStateOf(const StoredTensors& state, const MeshModel& model) {
+  const std::set<std::string> mine = NamesOf(ModelOf(model));
+  StoredTensors wanted;
+  for (const StoredTensor& each : state) {
+    const std::string& name = each.info.name;
+    const bool elsewhere =
+        mine.count(name) == 0 && (model.parameter_names.count(name) > 0 ||
+                                  model.buffer_names.count(name) > 0);
+    if (!elsewhere) wanted.Add(each);
+  }
+  return wanted;
+}
+
 }  // namespace
 
-NamedTensors MeshStrategyImpl::Parameters() const {
-  return NamedParameters(executor_->stages());
+NamedTensors MeshState::Parameters() const {
+  return NamedParameters(model().executor->stages());
 }
 
-NamedTensors MeshStrategyImpl::Buffers() const {
-  return NamedBuffers(executor_->stages());
+NamedTensors MeshState::Buffers() const {
+  return NamedBuffers(model().executor->stages());
 }
 
-NamedTensors MeshStrategyImpl::AlikeParameters() const {
+NamedTensors MeshState::AlikeParameters() const {
   NamedTensors alike;
-  for (size_t i = 0; i < stages_.size(); ++i) {
-    if (stages_[i] == nullptr) continue;
-    const LayerList& layers = executor_->stages()[i]->layers();
-    for (auto& each : stages_[i]->AlikeOf(NamedParameters(layers))) {
+  for (size_t i = 0; i < model().stages.size(); ++i) {
+    if (model().stages[i] == nullptr) continue;
+    const LayerList& layers = model().executor->stages()[i]->layers();
+    for (auto& each :
+         model().stages[i]->parameters().AlikeOf(NamedParameters(layers))) {
       alike.push_back(std::move(each));
     }
   }
   return alike;
 }
 
-std::map<std::string, int64_t> MeshStrategyImpl::OptimizerGroups() const {
+std::map<std::string, int64_t> MeshState::OptimizerGroups() const {
   std::map<std::string, int64_t> groups;
-  for (const TrainedStage* stage : AllStages()) {
-    for (const FlatBuffer* buffer : stage->own()) {
+  for (const TrainedStage* stage : model().AllStages()) {
+    for (const FlatBuffer* buffer : stage->parameters().own()) {
       for (const FlatSlot& slot : buffer->slots()) {
         groups[slot.name] = buffer->group();
       }
@@ -65,30 +88,32 @@ std::map<std::string, int64_t> MeshStrategyImpl::OptimizerGroups() const {
   return groups;
 }
 
-std::map<std::string, std::string> MeshStrategyImpl::TiedCopies() const {
+std::map<std::string, std::string> MeshState::TiedCopies() const {
   std::map<std::string, std::string> copies;
-  for (const TrainedStage* stage : AllStages()) {
-    copies.insert(stage->first_of_copy().begin(), stage->first_of_copy().end());
+  for (const TrainedStage* stage : model().AllStages()) {
+    const auto& mine = stage->parameters().first_of_copy();
+    copies.insert(mine.begin(), mine.end());
   }
   return copies;
 }
 
-NamedTensors MeshStrategyImpl::OptimizerState() const {
+NamedTensors MeshState::OptimizerState() const {
   NamedTensors state;
-  for (const TrainedStage* stage : AllStages()) {
-    for (auto& each : stage->OptimizerState()) state.push_back(std::move(each));
+  for (int i : model().OwnStages()) {
+    Append(model().stage(i).OptimizerState(), &state);
+    for (const auto& part : parts()) Append(part->State(i), &state);
   }
   return state;
 }
 
 // This rank's stages, which need not do alike.
-std::string MeshStrategyImpl::DescribeSharding() const {
+std::string MeshState::DescribeSharding() const {
   std::vector<std::string> texts;
-  for (const TrainedStage* stage : AllStages()) {
+  for (const TrainedStage* stage : model().AllStages()) {
     const ShardingChoice& choice = stage->sharding();
     std::string text =
         choice.shards
-            ? absl::StrCat("shared by ", groups_.replicas(), " replicas")
+            ? absl::StrCat("shared by ", model().groups.replicas(), " replicas")
             : std::string("whole on each replica");
     absl::StrAppend(&text, " (", choice.reason, ")");
     if (!absl::c_linear_search(texts, text)) texts.push_back(std::move(text));
@@ -97,18 +122,19 @@ std::string MeshStrategyImpl::DescribeSharding() const {
 }
 
 // As OptimizerState, but whole: on the first replica. Collective over replicas.
-absl::StatusOr<NamedTensors> MeshStrategyImpl::GatherOptimizerState() const {
+absl::StatusOr<NamedTensors> MeshState::GatherOptimizerState() const {
   NamedTensors state;
-  for (const TrainedStage* stage : AllStages()) {
-    TANDEM_ASSIGN_OR_RETURN(NamedTensors its, stage->GatherOptimizerState());
-    for (auto& each : its) state.push_back(std::move(each));
+  for (int i : model().OwnStages()) {
+    TANDEM_ASSIGN_OR_RETURN(NamedTensors optimizers,
+                            model().stage(i).GatherOptimizerState());
+    Append(std::move(optimizers), &state);
+    for (const auto& part : parts()) Append(part->State(i), &state);
   }
   return state;
 }
 
 // Replicas are alike: the first one's will do, and what they share of it.
-absl::Status MeshStrategyImpl::StreamState(const StateParts& parts,
-                                           TensorSink& sink) {
+absl::Status MeshState::StreamState(const StateParts& parts, TensorSink& sink) {
   const auto stream = [&]() -> absl::Status {
     // What streams have left undone is nothing to be saved.
     TANDEM_RETURN_IF_ERROR(Synchronize());
@@ -116,29 +142,29 @@ absl::Status MeshStrategyImpl::StreamState(const StateParts& parts,
     if (parts.optimizer) {
       TANDEM_ASSIGN_OR_RETURN(optimizer, GatherOptimizerState());
     }
-    if (groups_.replica() != 0) return absl::OkStatus();
+    if (model().groups.replica() != 0) return absl::OkStatus();
     TANDEM_ASSIGN_OR_RETURN(const NamedTensors state,
                             OwnState(parts, std::move(optimizer)));
-    if (groups_.pipe() == nullptr) return StreamTensors(state, sink);
-    return StreamToRank0(state, *groups_.pipe(), sink);
+    if (model().groups.pipe() == nullptr) return StreamTensors(state, sink);
+    return StreamToRank0(state, *model().groups.pipe(), sink);
   };
   const absl::Status status = stream();
   if (!status.ok()) Abort(status);
   return status;
 }
 
-absl::StatusOr<StatePart> MeshStrategyImpl::PartToSave() {
+absl::StatusOr<StatePart> MeshState::PartToSave() {
   const absl::Status ended = Synchronize();
   if (!ended.ok()) {
     Abort(ended);
     return ended;
   }
   StatePart part;
-  if (groups_.replica() == 0) {
+  if (model().groups.replica() == 0) {
     TANDEM_ASSIGN_OR_RETURN(part.tensors,
                             OwnState({true, true, true}, OptimizerState()));
   }
-  for (const TrainedStage* stage : AllStages()) {
+  for (const TrainedStage* stage : model().AllStages()) {
     const StatePart shared = stage->SharedOptimizerState();
     for (const auto& [name, tensor] : shared.tensors) {
       part.tensors.emplace_back(CheckpointNameOfState(name), tensor);
@@ -150,113 +176,105 @@ absl::StatusOr<StatePart> MeshStrategyImpl::PartToSave() {
   return part;
 }
 
-NamedTensors MeshStrategyImpl::Model() const {
-  NamedTensors model = Parameters();
-  for (auto& each : Buffers()) model.push_back(std::move(each));
-  return model;
+absl::Status MeshState::CheckModelState(const StoredTensors& state) const {
+  return tandem::CheckModelState(ModelStateOf(state, model()),
+                                 ModelOf(model()));
 }
 
-// And what nobody has, so that it is refused.
-StoredTensors MeshStrategyImpl::ModelStateOf(const StoredTensors& state) const {
-  const std::set<std::string> mine = NamesOf(Model());
-  StoredTensors wanted;
-  for (const StoredTensor& each : state) {
-    const std::string& name = each.info.name;
-    const bool elsewhere =
-        mine.count(name) == 0 &&
-        (parameter_names_.count(name) > 0 || buffer_names_.count(name) > 0);
-    if (!elsewhere) wanted.Add(each);
-  }
-  return wanted;
-}
-
-absl::Status MeshStrategyImpl::CheckModelState(
-    const StoredTensors& state) const {
-  return tandem::CheckModelState(ModelStateOf(state), Model());
-}
-
-absl::Status MeshStrategyImpl::LoadModelState(const StoredTensors& state) {
-  TANDEM_RETURN_IF_ERROR(CopyModelState(ModelStateOf(state), Model()));
-  // Of all replicas.
-  for (TrainedStage* stage : AllStages()) stage->DropOwn();
-  shows_mean_ = false;
-  alike_ = true;
+absl::Status MeshState::LoadModelState(const StoredTensors& state) {
+  TANDEM_RETURN_IF_ERROR(
+      CopyModelState(ModelStateOf(state, model()), ModelOf(model())));
+  for (const auto& part : parts()) part->AfterLoad();
   return absl::OkStatus();
 }
 
-// Of parameters that no rank has: the first stage refuses it.
-std::vector<StoredTensors> MeshStrategyImpl::OptimizerStateOf(
+// State of parameters that no rank has is given to the first stage, which
+// refuses it.
+std::vector<StoredTensors> MeshState::OptimizerStateOf(
     const StoredTensors& state) const {
   std::vector<StoredTensors> wanted;
-  for (const TrainedStage* stage : AllStages()) {
-    wanted.push_back(stage->StateOf(state));
+  for (int i : model().OwnStages()) {
+    wanted.push_back(model().stage(i).parameters().StateOf(state));
   }
   for (const StoredTensor& each : state) {
-    if (parameter_names_.count(ParameterOf(each.info.name)) == 0) {
+    if (model().parameter_names.count(ParameterOf(each.info.name)) == 0) {
       wanted.front().Add(each);
     }
   }
   return wanted;
 }
 
-absl::Status MeshStrategyImpl::CheckOptimizerState(
-    const StoredTensors& state) const {
+StoredTensors MeshState::WithoutParts(const StoredTensors& state) const {
+  StoredTensors rest;
+  for (const StoredTensor& each : state) {
+    const bool is_a_parts = absl::c_any_of(parts(), [&](const auto& part) {
+      return part->HasState(each.info.name);
+    });
+    if (!is_a_parts) rest.Add(each);
+  }
+  return rest;
+}
+
+absl::Status MeshState::CheckOptimizerState(const StoredTensors& state) const {
   const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
-  const std::vector<TrainedStage*> stages = AllStages();
+  const std::vector<int> stages = model().OwnStages();
   for (size_t i = 0; i < stages.size(); ++i) {
-    TANDEM_RETURN_IF_ERROR(stages[i]->CheckState(wanted[i]));
+    for (const auto& part : parts()) {
+      TANDEM_RETURN_IF_ERROR(part->CheckState(stages[i], wanted[i]));
+    }
+    TANDEM_RETURN_IF_ERROR(
+        model().stage(stages[i]).CheckState(WithoutParts(wanted[i])));
   }
   return absl::OkStatus();
 }
 
-absl::Status MeshStrategyImpl::LoadOptimizerState(const StoredTensors& state) {
+absl::Status MeshState::LoadOptimizerState(const StoredTensors& state) {
   TANDEM_RETURN_IF_ERROR(CheckOptimizerState(state));
   const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
-  const std::vector<TrainedStage*> stages = AllStages();
+  const std::vector<int> stages = model().OwnStages();
   for (size_t i = 0; i < stages.size(); ++i) {
-    TANDEM_RETURN_IF_ERROR(stages[i]->LoadState(wanted[i]));
+    for (const auto& part : parts()) {
+      TANDEM_RETURN_IF_ERROR(part->LoadState(stages[i], wanted[i]));
+    }
+    TANDEM_RETURN_IF_ERROR(
+        model().stage(stages[i]).LoadState(WithoutParts(wanted[i])));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Inference> MeshStrategyImpl::Infer(const Batch& batch,
-                                                  bool keeps_outputs) {
-  SetTraining(false);
-  const std::vector<int64_t> sizes =
-      EvenSizes(batch.size, options_.schedule.microbatches);
-  const absl::StatusOr<std::vector<Batch>> parts = SplitBatch(batch, sizes);
-  absl::StatusOr<Inference> inference =
-      parts.ok() ? executor_->Infer(*parts, keeps_outputs) : parts.status();
-  if (inference.ok()) {
-    const absl::Status ended = Synchronize();
-    if (!ended.ok()) inference = ended;
+std::vector<std::pair<std::string, double>> MeshState::Measurements() const {
+  std::vector<std::pair<std::string, double>> all;
+  for (const auto& part : parts()) {
+    for (auto& each : part->Measurements()) all.push_back(std::move(each));
   }
-  SetTraining(true);  // layers may be others', too
-  if (!inference.ok()) Abort(inference.status());
-  return inference;
+  return all;
 }
 
-absl::StatusOr<Score> MeshStrategyImpl::Evaluate(const Batch& batch) {
-  if (batch.size == 0) return Score{};
-  const absl::StatusOr<Inference> inference =
-      Infer(batch, /*keeps_outputs=*/false);
-  absl::Status done = inference.status();
-  if (done.ok()) {
-    done = AddEvaluationSums();
-    if (!done.ok()) Abort(done);
+absl::StatusOr<std::string> MeshState::DescribeTimes() {
+  std::string all;
+  for (const auto& part : parts()) {
+    TANDEM_ASSIGN_OR_RETURN(const std::string text, part->DescribeTimes());
+    all += text;
   }
-  if (!done.ok()) return Annotate(done, "evaluation");
-  return inference->score;
+  return all;
 }
 
-absl::StatusOr<at::Tensor> MeshStrategyImpl::Forward(const Batch& batch) {
-  if (batch.size == 0) {
-    return absl::InvalidArgumentError("a batch needs at least one sample");
-  }
-  TANDEM_ASSIGN_OR_RETURN(const Inference inference,
-                          Infer(batch, /*keeps_outputs=*/true));
-  if (inference.outputs.empty()) return at::Tensor();
-  return CatchTorchOr([&] { return at::cat(inference.outputs); });
+absl::Status MeshState::Synchronize() const {
+  TANDEM_RETURN_IF_ERROR(model().groups.Synchronize());
+  return SynchronizeStep();
+}
+
+absl::Status MeshState::SynchronizeStep() const {
+  TANDEM_RETURN_IF_ERROR(model().executor->Synchronize());
+  TANDEM_RETURN_IF_ERROR(model().groups.SynchronizeReplicas());
+  for (const auto& part : parts()) TANDEM_RETURN_IF_ERROR(part->Synchronize());
+  return absl::OkStatus();
+}
+
+void MeshState::Abort(const absl::Status& reason) {
+  model().groups.Abort(reason);
+  model().executor->Abort(reason);
+  for (const auto& part : parts()) part->Abort(reason);
 }
 
 }  // namespace tandem

@@ -1,224 +1,266 @@
-#include <cstdint>
-#include <optional>
+#include "parallel/strategy/mesh_strategy.h"
+
+#include <ATen/ops/zeros.h>
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "parallel/schedule/sequential.h"
-#include "parallel/strategy/mesh_strategy_impl.h"
+#include "core/comm/communicator.h"
+#include "core/loss/loss.h"
+#include "core/mesh/mesh.h"
+#include "core/model/layer_list.h"
+#include "core/model/training_modes.h"
+#include "parallel/comm_hooks/compression_hooks.h"
+#include "parallel/ddp/option_checks.h"
+#include "parallel/optim/group_of_names.h"
+#include "parallel/pipeline/model.h"
+#include "parallel/schedule/validator.h"
+#include "parallel/step/mesh_model.h"
+#include "parallel/step/ordered_sums.h"
+#include "parallel/step/parts/step_parts.h"
+#include "parallel/strategy/mesh_agreement.h"
+#include "parallel/strategy/mesh_checks.h"
+#include "parallel/strategy/mesh_training.h"
+#include "parallel/strategy/stage/trained_stage.h"
+#include "parallel/strategy/stage/trait_checks.h"
 
 namespace tandem {
 namespace {
 
-std::vector<StageGradients*> GradientsOf(
-    const std::vector<std::unique_ptr<TrainedStage>>& stages) {
-  std::vector<StageGradients*> all;
-  for (const auto& stage : stages) {
-    all.push_back(stage == nullptr ? nullptr : stage->gradients());
+TrainedStageOptions StageOptionsOf(const MeshStrategyOptions& options) {
+  TrainedStageOptions stage;
+  stage.update = options;
+  stage.ddp = options.ddp;
+  stage.sharding = options.shard_optimizer;
+  stage.sharding_excluded_by = ExcludesSharding(options);
+  stage.defers =
+      options.weight_gradient_batch > 1 || SplitsBackward(options.schedule);
+  return stage;
+}
+
+// The optimizer's group of a tied weight is that of all its names, wherever
+// they are.
+absl::Status GoByAllNames(const LayerSpecs& specs,
+                          MeshStrategyOptions* options) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<TiedGroup> tied,
+      TiedAcross(specs, options->cuts, /*copies_ties=*/true));
+  std::map<std::string, std::vector<std::string>> names;
+  for (const TiedGroup& group : tied) {
+    std::vector<std::string> all;
+    for (const StageParameter& each : group) all.push_back(each.name);
+    for (const std::string& each : all) names[each] = all;
   }
-  return all;
+  options->optimizer_group =
+      GroupOfAny(options->optimizer_group, std::move(names));
+  return absl::OkStatus();
+}
+
+// This rank's.
+absl::StatusOr<PipelineExecutor::Stages> MakeOwnStages(
+    const LayerSpecs& specs, const LossFunction& loss,
+    const MeshStrategyOptions& options, const PipelineLayout& layout) {
+  PipelineModelOptions model;
+  model.cuts = options.cuts;
+  model.seed = options.seed;
+  model.splits_backward = SplitsBackward(options.schedule);
+  model.weight_gradient_batch = options.weight_gradient_batch;
+  model.reproducible = options.reproducible;
+  model.param_dtype = options.ddp.mixed_precision.param_dtype;
+  model.buffer_dtype = options.ddp.mixed_precision.buffer_dtype;
+  model.recomputes =
+      options.pipeline.checkpointing != ActivationCheckpointing::kNever;
+  model.selective = options.pipeline.selective;
+  TANDEM_ASSIGN_OR_RETURN(PipelineExecutor::Stages stages, CatchTorchOr([&] {
+                            return MakeStages(specs, options.schedule, layout,
+                                              model, loss);
+                          }));
+  TANDEM_RETURN_IF_ERROR(CheckAreLeaves(NamedParameters(stages)));
+  return stages;
+}
+
+absl::Status MakeGroups(Communicator* world, MeshModel& model) {
+  const int ranks = world == nullptr ? 1 : world->size();
+  const Schedule& schedule = model.options.schedule;
+  const auto devices = static_cast<int>(model.options.devices.size());
+  if (devices == 0 || schedule.devices() % devices != 0 ||
+      ranks % (schedule.devices() / devices) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("schedule ", schedule.name, " is for ", schedule.devices(),
+                     " devices, but there are ", ranks * devices, ": ", ranks,
+                     " ranks of ", devices));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const Mesh mesh,
+                          Mesh::Create(ranks, schedule.devices() / devices));
+  TANDEM_RETURN_IF_ERROR(CheckTraits(model.traits, mesh));
+  if (model.options.reproducible) {
+    TANDEM_RETURN_IF_ERROR(
+        CheckAllAreReduced(model.traits, mesh, "reproducible"));
+  }
+  const int place =
+      world == nullptr ? 0 : mesh.IndexAlong(kPipeAxis, world->rank());
+  std::map<int, c10::Device> stages;
+  for (int i = 0; i < schedule.stages; ++i) {
+    const int device = DeviceOfStage(schedule, i);
+    if (device / devices != place) continue;
+    stages.emplace(
+        i, model.options.devices[static_cast<size_t>(device % devices)]);
+  }
+  TANDEM_ASSIGN_OR_RETURN(model.groups,
+                          MeshGroups::Create(world, mesh, stages));
+  return absl::OkStatus();
+}
+
+absl::Status MakeExecutor(const LayerSpecs& specs, const LossFunction& loss,
+                          const Communicator* world, MeshModel& model) {
+  const MeshStrategyOptions& options = model.options;
+  const PipelineLayout layout = {options.devices, model.groups.pipe()};
+  absl::StatusOr<PipelineExecutor::Stages> stages =
+      MakeOwnStages(specs, loss, options, layout);
+  TANDEM_RETURN_IF_ERROR(model.Agree(stages.status()));
+  PipelineOptions pipeline = options.pipeline;
+  pipeline.settles_inputs = options.reproducible;
+  // What is computed on streams may wait for another rank there: that has a
+  // timeout of its own, and a better message.
+  if (world != nullptr && world->HasStreams(options.devices.front().type())) {
+    pipeline.hang_timeout *= 2;
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      model.executor,
+      PipelineExecutor::Create(options.schedule, *std::move(stages), layout,
+                               pipeline));
+  return absl::OkStatus();
+}
+
+void NoteModes(MeshModel& model) {
+  for (const auto& stage : model.executor->stages()) {
+    if (stage != nullptr) model.modes.emplace_back(stage->layers());
+  }
+  LOG_IF(WARNING, std::all_of(model.modes.begin(), model.modes.end(),
+                              [](const TrainingModes& each) {
+                                return each.NoneTrains();
+                              }) &&
+                      !model.modes.empty())
+      << "all modules of this rank are in evaluation mode, and stay in it "
+         "while "
+         "they are trained: dropout does nothing, and BatchNorm normalises by "
+         "the statistics that it has; call train() on the model before the "
+         "strategy is made";
+}
+
+absl::Status MakeTrainedStages(MeshModel& model) {
+  std::map<std::string, std::string> first_of_copy;
+  for (const TiedGroup& group : model.tied) {
+    for (size_t i = 1; i < group.size(); ++i) {
+      first_of_copy[group[i].name] = group[0].name;
+    }
+  }
+  TrainedStageOptions options = StageOptionsOf(model.options);
+  const auto rename = [&](std::string* name) {
+    const auto found = first_of_copy.find(*name);
+    if (found != first_of_copy.end()) *name = found->second;
+  };
+  for (std::string& each : options.ddp.parameters_to_ignore) rename(&each);
+  options.traits = model.traits;
+  if (model.options.reproducible) {
+    TANDEM_ASSIGN_OR_RETURN(
+        options.order, GradientOrderOf(model.options, model.groups.replicas()));
+  }
+  for (const auto& stage : model.executor->stages()) {
+    model.stages.push_back(nullptr);
+    if (stage == nullptr) continue;
+    if (model.options.make_hook) {
+      TANDEM_ASSIGN_OR_RETURN(options.hook, model.options.make_hook());
+    } else if (model.options.ddp.mixed_precision.reduce_dtype) {
+      options.hook =
+          CompressHook(*model.options.ddp.mixed_precision.reduce_dtype);
+    }
+    TANDEM_ASSIGN_OR_RETURN(
+        model.stages.back(),
+        TrainedStage::Create(
+            NamedParameters(stage->layers()), NamedBuffers(stage->layers()),
+            first_of_copy, options,
+            model.groups.data(static_cast<int>(model.stages.size()) - 1)));
+  }
+  return absl::OkStatus();
+}
+
+// Each rank knows what its own stages have.
+absl::Status CountParameters(MeshModel& model) {
+  const auto stages = static_cast<int64_t>(model.stages.size());
+  const at::Tensor counts = at::zeros({stages}, at::kLong);
+  auto* const count = counts.mutable_data_ptr<int64_t>();
+  for (size_t i = 0; i < model.stages.size(); ++i) {
+    const auto& stage = model.executor->stages()[i];
+    if (stage == nullptr) continue;
+    count[i] = static_cast<int64_t>(NamedParameters(stage->layers()).size());
+  }
+  if (model.groups.pipe() != nullptr) {
+    TANDEM_RETURN_IF_ERROR(model.groups.pipe()->AllReduceSum(
+        counts, [] { return "the numbers of parameters"; }));
+  }
+  model.first_parameters = {0};
+  for (int64_t i = 0; i < stages; ++i) {
+    model.first_parameters.push_back(model.first_parameters.back() + count[i]);
+  }
+  if (model.first_parameters.back() > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("the model has no parameters to train");
+}
+
+// Member by member, and parts where each can be made.
+absl::StatusOr<std::unique_ptr<MeshStrategy>> MakeTraining(
+    const LayerSpecs& specs, const LossFunction& loss,
+    const MeshStrategyOptions& options, Communicator* world) {
+  auto model = std::make_unique<MeshModel>(options);
+  TANDEM_RETURN_IF_ERROR(CheckSameOptions(specs, loss, options, world));
+  model->traits = NamedTraits(specs);
+  for (const std::string& name : options.ddp.parameters_to_ignore) {
+    model->traits[name].reduce_axes.clear();
+  }
+  model->layers = static_cast<int>(specs.size());
+  TANDEM_RETURN_IF_ERROR(MakeGroups(world, *model));
+  TANDEM_ASSIGN_OR_RETURN(StepPartList parts, MakeStepParts(*model));
+  model->shares =
+      std::make_unique<BatchShares>(model->options, loss, model->groups);
+  TANDEM_RETURN_IF_ERROR(MakeExecutor(specs, loss, world, *model));
+  TANDEM_ASSIGN_OR_RETURN(
+      model->tied, TiedAcross(specs, options.cuts, options.reproducible));
+  TANDEM_RETURN_IF_ERROR(GoByAllNames(specs, &model->options));
+  TANDEM_RETURN_IF_ERROR(model->Agree(CheckNames(*model)));
+  TANDEM_RETURN_IF_ERROR(CheckOptimizerGroups(*model));
+  TANDEM_RETURN_IF_ERROR(CompareReplicas(*model));
+  for (const auto& part : parts) TANDEM_RETURN_IF_ERROR(part->ChangeLayers());
+  NoteModes(*model);
+  TANDEM_RETURN_IF_ERROR(MakeTrainedStages(*model));
+  TANDEM_RETURN_IF_ERROR(CountParameters(*model));
+  for (const auto& part : parts) TANDEM_RETURN_IF_ERROR(part->Start());
+  return std::make_unique<MeshTraining>(std::move(model), std::move(parts));
 }
 
 }  // namespace
 
-MeshStrategyImpl::MeshStrategyImpl(const MeshStrategyOptions& options)
-    : options_(options), times_(options_.schedule) {}
-
-std::string MeshStrategyImpl::name() const {
-  const bool one = groups_.replicas() == 1;
-  const bool sequential = options_.schedule.name == kSequential;
-  if (options_.schedule.devices() == 1) return one ? "single" : "ddp";
-  if (sequential) return one ? "model_parallel" : "ddp";
-  return one ? "pipeline" : "hybrid";
-}
-
-bool MeshStrategyImpl::averages_gradients() const {
-  return !averager_ || averager_->in_warmup();
-}
-
-bool MeshStrategyImpl::ends_alike() const {
-  return averages_gradients() || averager_->averages_now();
-}
-
-void MeshStrategyImpl::EndStep() {
-  alike_ = ends_alike();
-  ++step_;
-  if (averager_) averager_->set_step(step_);
-}
-
-LossScale* MeshStrategyImpl::loss_scale() {
-  return loss_scale_ ? &loss_scale_->known() : nullptr;
-}
-
-void MeshStrategyImpl::SetMeanWeight(MeanWeight mean) {
-  shares_->set_mean_weight(std::move(mean));
-}
-
-void MeshStrategyImpl::ResumeAt(int64_t steps) {
-  step_ = steps;
-  if (averager_) averager_->set_step(steps);
-}
-
-void MeshStrategyImpl::SetTraining(bool on) const {
-  for (const TrainingModes& each : modes_) each.Set(on);
-}
-
-std::vector<TrainedStage*> MeshStrategyImpl::AllStages() const {
-  std::vector<TrainedStage*> stages;
-  for (const auto& stage : stages_) {
-    if (stage != nullptr) stages.push_back(stage.get());
+absl::StatusOr<std::unique_ptr<MeshStrategy>> MeshStrategy::Create(
+    const LayerSpecs& specs, const LossFunction& loss,
+    const MeshStrategyOptions& options, Communicator* world) {
+  TANDEM_RETURN_IF_ERROR(CheckMeshOptions(options));
+  // As the executor has it.
+  TANDEM_RETURN_IF_ERROR(
+      ValidateSchedule(options.schedule, {options.schedule.microbatches, 0})
+          .status());
+  if (specs.empty()) {
+    return absl::InvalidArgumentError(
+        "the model has no layers: nothing to train");
   }
-  return stages;
-}
-
-std::map<std::string, double> MeshStrategyImpl::AuxiliaryLosses() const {
-  return auxiliary_losses_.sums();
-}
-
-std::map<std::string, double> MeshStrategyImpl::NamedSums() const {
-  return named_sums_.sums();
-}
-
-absl::Status MeshStrategyImpl::OnDevices(
-    const PipelineExecutor::DeviceWork& work) {
-  return executor_->OnDevices(work);
-}
-
-absl::Status MeshStrategyImpl::Compute(const Batch& batch,
-                                       std::optional<double> learning_rate,
-                                       bool defers_scores) {
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
-                          shares_->Microbatches(batch));
-  SetTraining(true);
-  const bool at_end = !statistics_.empty() && shares_->SomeHaveFewer();
-  for (TrainedStage* stage : AllStages()) {
-    TANDEM_RETURN_IF_ERROR(stage->Prepare(
-        {averages_gradients(), at_end,
-         /*shows_gradients=*/measures_norm_ || !learning_rate.has_value()}));
-  }
-  for (const auto& stage : executor_->stages()) {
-    if (stage == nullptr || stage->records() == nullptr) continue;
-    stage->records()->Begin(static_cast<int>(microbatches.size()));
-  }
-  TANDEM_ASSIGN_OR_RETURN(const StepSamples samples,
-                          shares_->SamplesOfStep(microbatches, step_));
-  // Where nothing else is asked for, each device updates its stages itself.
-  StepGradients gradients = {GradientsOf(stages_)};
-  gradients.defers_scores = defers_scores;
-  if (loss_scale_) {
-    loss_scale_->Begin();
-    for (size_t i = 0; i < options_.devices.size(); ++i) {
-      gradients.loss_scales.push_back(loss_scale_->scale(i));
-    }
-  }
-  if (!statistics_.empty()) {
-    const int most = static_cast<int>(shares_->MostMicrobatches());
-    gradients.microbatches = most;
-    gradients.absent = [this, most](const Action& action) {
-      return ActAbsent(action, most);
-    };
-    for (const auto& stage : statistics_) {
-      if (stage != nullptr) stage->Begin();
-    }
-  }
-  if (learning_rate.has_value()) {
-    gradients.after_device = [&](int device) {
-      return UpdateDevice(device, std::nullopt, learning_rate);
-    };
-  }
-  const absl::StatusOr<Score> score =
-      executor_->TrainStep(microbatches, samples, gradients);
-  if (!score.ok()) return Annotate(score.status(), "training step");
-  pending_.push_back(StepToRead(batch, microbatches.size()));
-  if (learning_rate.has_value()) {
-    EndStep();
-    return absl::OkStatus();
-  }
-  TANDEM_RETURN_IF_ERROR(tied_->Sum());
-  TANDEM_RETURN_IF_ERROR(Unscale());
-  halves_.EndFirst();
-  return absl::OkStatus();
-}
-
-absl::Status MeshStrategyImpl::Run(const Batch& batch, double learning_rate,
-                                   bool defers_scores) {
-  const bool at_once = updates_at_once();
-  TANDEM_RETURN_IF_ERROR(Compute(
-      batch, at_once ? std::optional<double>(learning_rate) : std::nullopt,
-      defers_scores));
-  if (at_once) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
-  return Finish(learning_rate, /*submits=*/true);
-}
-
-absl::Status MeshStrategyImpl::Learn(const Batch& batch) {
-  TANDEM_RETURN_IF_ERROR(GoOnApart());
-  return shares_->Learn(batch.size, /*apart=*/!averages_gradients());
-}
-
-absl::Status MeshStrategyImpl::Submit(const Batch& batch, double learning_rate,
-                                      bool defers_scores) {
-  TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  absl::Status done = Learn(batch);
-  if (done.ok()) done = Run(batch, learning_rate, defers_scores);
-  if (done.ok()) done = EndNorm();
-  if (!done.ok()) Abort(done);
-  return done;
-}
-
-absl::Status MeshStrategyImpl::SubmitStep(const Batch& batch,
-                                          double learning_rate) {
-  return Submit(batch, learning_rate, /*defers_scores=*/true);
-}
-
-absl::StatusOr<Score> MeshStrategyImpl::TrainStep(const Batch& batch,
-                                                  double learning_rate) {
-  TANDEM_RETURN_IF_ERROR(Submit(batch, learning_rate, /*defers_scores=*/false));
-  return ReadLast();
-}
-
-absl::StatusOr<Score> MeshStrategyImpl::ComputeGradients(const Batch& batch) {
-  TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  absl::Status done = Learn(batch);
-  if (done.ok()) done = Compute(batch, std::nullopt, /*defers_scores=*/false);
-  if (!done.ok()) {
-    Abort(done);
-    return done;
-  }
-  return ReadLast();
-}
-
-absl::Status MeshStrategyImpl::Update(double learning_rate) {
-  TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
-  const absl::Status done = Finish(learning_rate, /*submits=*/false);
-  if (!done.ok()) Abort(done);
-  return done;
-}
-
-absl::Status MeshStrategyImpl::SkipUpdate() {
-  TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
-  const absl::Status done = Finish(std::nullopt, /*submits=*/false);
-  if (!done.ok()) Abort(done);
-  return done;
-}
-
-absl::Status MeshStrategyImpl::Synchronize() const {
-  TANDEM_RETURN_IF_ERROR(groups_.Synchronize());
-  return SynchronizeParts();
-}
-
-absl::Status MeshStrategyImpl::SynchronizeParts() const {
-  TANDEM_RETURN_IF_ERROR(executor_->Synchronize());
-  TANDEM_RETURN_IF_ERROR(groups_.SynchronizeReplicas());
-  return tied_->Synchronize();
-}
-
-void MeshStrategyImpl::Abort(const absl::Status& reason) {
-  groups_.Abort(reason);
-  executor_->Abort(reason);
-  tied_->Abort(reason);
+  return CatchTorchOr(
+      [&] { return MakeTraining(specs, loss, options, world); });
 }
 
 }  // namespace tandem

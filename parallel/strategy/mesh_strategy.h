@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/model/layer.h"
-#include "parallel/strategy/mesh_strategy_options.h"
+#include "parallel/step/mesh_strategy_options.h"
 #include "parallel/strategy/strategy.h"
 
 namespace tandem {

@@ -4,7 +4,7 @@
 #include "parallel/reproducible/ordered_gradients.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/sharding/optimizer_sharding.h"
-#include "parallel/strategy/mesh_option_checks.h"
+#include "parallel/step/parts/step_parts.h"
 
 namespace tandem {
 namespace {
@@ -25,7 +25,8 @@ StatePerParameter StatePerParameterOf(const MeshStrategyOptions& options,
   StatePerParameter kept;
   kept.optimizer_states = StateNumbers(options.optimizer);
   if (SharesOptimizer(options, share_memory)) kept.optimizer_shares = replicas;
-  // What is the replica's own, while it shows the mean (stage/own_values.h).
+  // What is the replica's own, while it shows the mean
+  // (parallel/step/parts/averaging_part.cc).
   if (options.averaging && options.devices.front().is_cpu()) ++kept.further;
   if (options.averaging && options.averaging->outer) {
     kept.further += options.averaging->outer->momentum == 0 ? 1 : 2;

@@ -5,7 +5,7 @@
 #define TANDEM_PARALLEL_STRATEGY_STATE_PER_PARAMETER_H_
 
 #include "core/memory/state_bytes.h"
-#include "parallel/strategy/mesh_strategy_options.h"
+#include "parallel/step/mesh_strategy_options.h"
 
 namespace tandem {
 

@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
 #include "core/model/batch.h"
-#include "parallel/strategy/step_score.h"
+#include "parallel/step/step_score.h"
 #include "parallel/strategy/trained_state.h"
 
 namespace tandem {

@@ -15,7 +15,7 @@
 #include "core/device/device_moment.h"
 #include "core/model/batch.h"
 #include "core/sim/streams/host_waits.h"
-#include "parallel/strategy/step_score.h"
+#include "parallel/step/step_score.h"
 #include "tools/trainer/checkpoints/save_times.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/report/evaluation_report.h"

@@ -6,16 +6,11 @@
 #include <set>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/memory/memory.h"
-#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/base/torch_status.h"
 #include "core/comm/group_buffer.h"
-#include "core/mesh/mesh.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
-#include "parallel/ddp/parameter_averaging.h"
 #include "parallel/optim/group_of_names.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/sharding/share_exchange.h"
@@ -56,128 +51,82 @@ absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
   auto stage = absl::WrapUnique(new TrainedStage(options));
   stage->options_.ddp = WithFirstNames(options.ddp, parameters);
   stage->replicas_ = replicas;
-  for (const auto& [name, tensor] : buffers) {
-    if (!stage->is_ignored(name)) stage->buffers_.push_back(tensor);
-  }
-  for (const auto& each : parameters) {
-    const auto found = first_of_copy.find(each.first);
-    if (found != first_of_copy.end()) stage->first_of_copy_.insert(*found);
-  }
-  stage->options_.update.optimizer_group =
-      GroupOfAny(options.update.optimizer_group,
-                 NamesOfTied(NotAcross(parameters, first_of_copy)));
   stage->sharding_ =
       ChooseSharding(options.sharding, WorkOf(options.update, parameters),
                      replicas, options.sharding_excluded_by);
-  TANDEM_RETURN_IF_ERROR(stage->Flatten(parameters));
+  TANDEM_RETURN_IF_ERROR(stage->Flatten(parameters, first_of_copy));
+  for (const auto& [name, tensor] : buffers) {
+    if (!stage->parameters_->is_ignored(name)) {
+      stage->buffers_.push_back(tensor);
+    }
+  }
   if (replicas != nullptr && options.ddp.init_sync) {
     TANDEM_RETURN_IF_ERROR(stage->TakeFirsts(parameters));
   }
   TANDEM_RETURN_IF_ERROR(stage->MakeGradients(parameters));
   TANDEM_ASSIGN_OR_RETURN(
-      stage->update_, ParameterUpdate::Create(options.update, stage->all(),
-                                              [&](const FlatBuffer& buffer) {
-                                                return stage->ShareOf(buffer);
-                                              }));
-  if (options.outer.has_value()) {
-    stage->outer_.emplace(*options.outer, stage->Averaged());
-  }
+      stage->update_,
+      ParameterUpdate::Create(
+          options.update, stage->parameters_->all(),
+          [&](const FlatBuffer& buffer) { return stage->ShareOf(buffer); }));
   return stage;
-}
-
-bool TrainedStage::is_ignored(const std::string& name) const {
-  return absl::c_linear_search(options_.ddp.parameters_to_ignore, name);
-}
-
-TrainedStage::Part TrainedStage::PartOf(const std::string& name) const {
-  if (first_of_copy_.count(name) > 0) return Part::kCopies;
-  const bool waits =
-      absl::c_linear_search(options_.ddp.delay_all_reduce_named_params, name);
-  return waits && !is_ignored(name) ? Part::kDelayed : Part::kOwn;
-}
-
-// A copy's are those of its first.
-ParameterTraits TrainedStage::TraitsFor(const std::string& name) const {
-  const auto copy = first_of_copy_.find(name);
-  const std::string& first = copy == first_of_copy_.end() ? name : copy->second;
-  ParameterTraits traits = TraitsOf(options_.traits, first);
-  const auto& group = options_.update.optimizer_group;
-  if (group) traits.optimizer_group = group(first);
-  if (is_ignored(first)) traits.reduce_axes.clear();
-  return traits;
-}
-
-std::vector<FlatBuffer*> TrainedStage::Averaged(
-    std::initializer_list<Part> parts) const {
-  std::vector<FlatBuffer*> averaged;
-  for (FlatBuffer* buffer : ListOf(parts)) {
-    if (buffer->traits().reduces_over(kDataAxis)) averaged.push_back(buffer);
-  }
-  return averaged;
-}
-
-FlatBufferList TrainedStage::Averaged() const {
-  return FlatBufferList(Averaged({Part::kOwn, Part::kDelayed, Part::kCopies}));
 }
 
 OptimizerShare TrainedStage::ShareOf(const FlatBuffer& buffer) const {
   return sharding_.shards ? ShareIn(*replicas_, buffer) : OptimizerShare();
 }
 
-FlatBuffer::Allocate TrainedStage::SharedMemory(absl::Status* failed) const {
-  return [this, failed](int64_t numel, const at::TensorOptions& like) {
+absl::Status TrainedStage::Flatten(
+    const NamedTensors& parameters,
+    const std::map<std::string, std::string>& first_of_copy) {
+  StageParameterOptions options;
+  options.traits = options_.traits;
+  options.optimizer_group =
+      GroupOfAny(options_.update.optimizer_group,
+                 NamesOfTied(NotAcross(parameters, first_of_copy)));
+  options.ignored = options_.ddp.parameters_to_ignore;
+  options.delayed = options_.ddp.delay_all_reduce_named_params;
+  for (const auto& each : parameters) {
+    const auto found = first_of_copy.find(each.first);
+    if (found != first_of_copy.end()) options.first_of_copy.insert(*found);
+  }
+  absl::Status allocated;
+  const auto shared = [&](int64_t numel, const at::TensorOptions& like) {
     auto buffer = NewGroupBuffer(*replicas_, numel, like);
     if (buffer.ok()) return *std::move(buffer);
-    failed->Update(buffer.status());
+    allocated.Update(buffer.status());
     return at::zeros({numel}, like);
   };
-}
-
-// Each part by itself, in which parameters keep their positions. A tensor is in
-// the part of its first name.
-absl::Status TrainedStage::Flatten(const NamedTensors& parameters) {
-  absl::Status allocated;
-  std::set<std::string> firsts;
-  for (const auto& each : UnderFirstNames(parameters)) {
-    firsts.insert(each.first);
-  }
-  for (const Part part : {Part::kOwn, Part::kDelayed, Part::kCopies}) {
-    FlatBufferOptions flat;
-    for (const auto& each : parameters) {
-      flat.traits.emplace_back();
-      if (firsts.count(each.first) == 0 || PartOf(each.first) != part) continue;
-      flat.traits.back() = TraitsFor(each.first);
-    }
-    if (replicas_ != nullptr) flat.allocate = SharedMemory(&allocated);
-    if (sharding_.shards) flat.allocate_values = SharedMemory(&allocated);
-    parts_[part] = MakeFlatBuffers(parameters, flat);
-  }
+  FlatBufferOptions memory;
+  if (replicas_ != nullptr) memory.allocate = shared;
+  if (sharding_.shards) memory.allocate_values = shared;
+  parameters_.emplace(parameters, std::move(options), memory);
   return allocated;
 }
 
 // Initial values that a layer has drawn otherwise than by the seed and its name
 // differ between replicas.
 absl::Status TrainedStage::TakeFirsts(const NamedTensors& parameters) {
-  for (const FlatBuffer* buffer : Averaged()) {
+  for (const FlatBuffer* buffer : parameters_->averaged()) {
     TANDEM_RETURN_IF_ERROR(replicas_->Broadcast(
         buffer->values(), /*root=*/0, [] { return "initial values"; }));
     buffer->CountWrite();
   }
   std::vector<at::Tensor> others = buffers_;
   for (const auto& [name, tensor] : parameters) {
-    if (!tensor.requires_grad() && !is_ignored(name)) others.push_back(tensor);
+    if (tensor.requires_grad() || parameters_->is_ignored(name)) continue;
+    others.push_back(tensor);
   }
   return BroadcastFromRank0(others, *replicas_);
 }
 
 absl::Status TrainedStage::MakeGradients(const NamedTensors& parameters) {
-  const std::vector<FlatBuffer*> averaged =
-      Averaged({Part::kOwn, Part::kCopies});
-  const std::vector<FlatBuffer*> delayed = Averaged({Part::kDelayed});
-  if (averaged.empty() && delayed.empty()) return absl::OkStatus();
+  const std::vector<FlatBuffer*> at_once = parameters_->averaged_at_once();
+  const std::vector<FlatBuffer*> delayed = parameters_->averaged_late();
+  if (at_once.empty() && delayed.empty()) return absl::OkStatus();
   if (options_.order.has_value()) {
     CHECK(delayed.empty());
-    gradients_ = std::make_unique<OrderedGradients>(FlatBufferList(averaged),
+    gradients_ = std::make_unique<OrderedGradients>(FlatBufferList(at_once),
                                                     *options_.order, replicas_);
     return absl::OkStatus();
   }
@@ -185,50 +134,25 @@ absl::Status TrainedStage::MakeGradients(const NamedTensors& parameters) {
   ReducerOptions options = ReducerOptionsOf(options_.ddp, parameters);
   options.delayed = delayed;
   auto reducer = std::make_unique<StageReducer>(
-      averaged, *replicas_, std::move(options), options_.defers);
+      at_once, *replicas_, std::move(options), options_.defers);
   if (options_.hook) {
     TANDEM_RETURN_IF_ERROR(reducer->SetHook(options_.hook));
   }
   reducer_ = reducer.get();
   gradients_ = std::move(reducer);
-  DescribeReplica(options_.ddp, *replicas_, Averaged(), &logging_);
+  DescribeReplica(options_.ddp, *replicas_, parameters_->averaged(), &logging_);
   return absl::OkStatus();
 }
 
 absl::Status TrainedStage::Prepare(const StageStep& step) {
-  ++steps_;
-  for (FlatBuffer* buffer : all()) buffer->ZeroGrad();
+  for (FlatBuffer* buffer : parameters_->all()) buffer->ZeroGrad();
   if (reducer_ != nullptr) {
     reducer_->set_averages(step.averages);
     reducer_->set_at_end(step.at_end);
     reducer_->set_scatters(sharding_.shards && !step.shows_gradients &&
                            !reducer_->has_hook() && SharesMemory(*replicas_));
   }
-  if (outer_.has_value() && !step.averages) outer_->Begin();
   return gradients_ == nullptr ? absl::OkStatus() : gradients_->Prepare();
-}
-
-absl::Status TrainedStage::AverageParameters() {
-  if (replicas_ != nullptr) {
-    TANDEM_RETURN_IF_ERROR(tandem::AverageParameters(Averaged(), *replicas_));
-  }
-  if (outer_.has_value()) outer_->Step();
-  return absl::OkStatus();
-}
-
-absl::Status TrainedStage::ShowMean() {
-  if (replicas_ == nullptr) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(
-      CatchTorch([&] { own_values_.emplace(Averaged(), buffers_); }));
-  TANDEM_RETURN_IF_ERROR(tandem::AverageParameters(Averaged(), *replicas_));
-  return ShareBuffers();
-}
-
-absl::Status TrainedStage::ShowOwn() {
-  if (!own_values_.has_value()) return absl::OkStatus();
-  const absl::Status shown = CatchTorch([&] { own_values_->Restore(); });
-  DropOwn();
-  return shown;
 }
 
 void TrainedStage::NoteForward(std::chrono::nanoseconds time) {
@@ -247,34 +171,30 @@ std::optional<DdpLoggingData> TrainedStage::logging_data() const {
   return data;
 }
 
-absl::Status TrainedStage::Update(const std::optional<GradientNorms>& norms,
-                                  double learning_rate,
-                                  const at::Tensor& found_inf) {
-  TANDEM_RETURN_IF_ERROR(update_->Step(learning_rate, norms, found_inf));
-  return sharding_.shards ? GatherValues(all(), *replicas_, steps_)
-                          : absl::OkStatus();
-}
-
 absl::Status TrainedStage::ShareBuffers() {
   const bool shares = replicas_ != nullptr && options_.ddp.broadcast_buffers;
   if (!shares || buffers_.empty()) return absl::OkStatus();
   return BroadcastFromRank0(buffers_, *replicas_);
 }
 
-FlatBufferList TrainedStage::ListOf(std::initializer_list<Part> parts) const {
-  std::vector<FlatBuffer*> list;
-  for (const Part part : parts) {
-    for (const auto& buffer : parts_.at(part)) list.push_back(buffer.get());
-  }
-  return FlatBufferList(list);
+NamedTensors TrainedStage::OptimizerState() const {
+  return parameters_->WithoutCopies(update_->State());
 }
 
-FlatBufferList TrainedStage::own() const {
-  return ListOf({Part::kOwn, Part::kDelayed});
+absl::StatusOr<NamedTensors> TrainedStage::GatherOptimizerState() const {
+  if (!sharding_.shards) return OptimizerState();
+  TANDEM_ASSIGN_OR_RETURN(NamedTensors all,
+                          update_->GatherState([this](const FlatBuffer& buffer,
+                                                      const at::Tensor& mine) {
+                            return GatherOnFirst(buffer, mine, *replicas_);
+                          }));
+  return parameters_->WithoutCopies(std::move(all));
 }
 
-FlatBufferList TrainedStage::all() const {
-  return ListOf({Part::kOwn, Part::kDelayed, Part::kCopies});
+StatePart TrainedStage::SharedOptimizerState() const {
+  StatePart shared = update_->SharedState();
+  shared.tensors = parameters_->WithoutCopies(std::move(shared.tensors));
+  return shared;
 }
 
 }  // namespace tandem

@@ -7,7 +7,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
-#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,16 +23,14 @@
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/logging.h"
 #include "parallel/ddp/options.h"
-#include "parallel/ddp/outer_optimizer.h"
 #include "parallel/optim/flat_buffer.h"
-#include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/optimizer_share.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/optim/update_options.h"
 #include "parallel/pipeline/stage_gradients.h"
 #include "parallel/reproducible/ordered_gradients.h"
 #include "parallel/sharding/optimizer_sharding.h"
-#include "parallel/strategy/stage/own_values.h"
+#include "parallel/strategy/stage/stage_parameters.h"
 #include "parallel/strategy/stage/stage_reducer.h"
 
 namespace tandem {
@@ -50,7 +47,6 @@ struct TrainedStageOptions {
   bool defers = false;
   // Sums gradients in this order instead, without a hook.
   std::optional<GradientOrder> order;
-  std::optional<OuterOptimizerOptions> outer;  // of averaged parameters
   // Whether replicas share the optimizers' work, and what of the job cannot.
   OptimizerSharding sharding = OptimizerSharding::kOff;
   std::string sharding_excluded_by;
@@ -69,6 +65,12 @@ class TrainedStage {
       const std::map<std::string, std::string>& first_of_copy,
       const TrainedStageOptions& options, Communicator* replicas);
 
+  const StageParameters& parameters() const { return *parameters_; }
+  // Running statistics, say; those that replicas have alike.
+  const std::vector<at::Tensor>& buffers() const { return buffers_; }
+  // Null: there are no others.
+  Communicator* replicas() const { return replicas_; }
+
   // A step begins: no parameter has a gradient. The same on every replica.
   absl::Status Prepare(const StageStep& step = {});
   // Their way to the whole batch's; null: there are no others.
@@ -81,34 +83,14 @@ class TrainedStage {
   // See ParameterUpdate.
   bool clips_on_device() const { return update_->clips_on_device(); }
   // Scales gradients where `norms` ask for it, and steps, unless the device
-  // leaves it out (ParameterUpdate::Step).
+  // leaves it out (ParameterUpdate::Step). Where replicas share the optimizers'
+  // work, this one's share: the others' values are theirs to tell.
   absl::Status Update(const std::optional<GradientNorms>& norms,
-                      double learning_rate, const at::Tensor& found_inf = {});
-  // Parameters that are alike in all replicas become their mean, and then what
-  // the outer optimizer, if there is one, makes of it. Collective.
-  absl::Status AverageParameters();
+                      double learning_rate, const at::Tensor& found_inf = {}) {
+    return update_->Step(learning_rate, norms, found_inf);
+  }
   // Every replica's buffers become the first one's. Collective.
   absl::Status ShareBuffers();
-  // Of replicas that train apart: values are their mean from then on, and
-  // buffers the first one's, until ShowOwn. Collective.
-  absl::Status ShowMean();
-  // This replica's own values come back; not after DropOwn. Nothing to do where
-  // none are aside.
-  absl::Status ShowOwn();
-  void DropOwn() { own_values_.reset(); }
-
-  // Of the stage's `parameters` those that all replicas have alike: not those
-  // that each trains for itself.
-  NamedTensors AlikeOf(const NamedTensors& parameters) const;
-
-  // In a group of tied weights: those of its first member; the others, which
-  // count once in a norm.
-  FlatBufferList own() const;
-  FlatBufferList all() const;
-  // Of those others that are here, by name: the first member's.
-  const std::map<std::string, std::string>& first_of_copy() const {
-    return first_of_copy_;
-  }
 
   // What it measured of itself, if its last step took so long in forward.
   // Null: nothing is averaged over replicas by a Reducer.
@@ -123,45 +105,33 @@ class TrainedStage {
   // This replica's slices of what is shared.
   StatePart SharedOptimizerState() const;
   const ShardingChoice& sharding() const { return sharding_; }
-  // Of `state`, the whole model's or part of it, what is this stage's.
-  StoredTensors StateOf(const StoredTensors& state) const;
-  absl::Status CheckState(const StoredTensors& state) const;
-  absl::Status LoadState(const StoredTensors& state);
+  // `state` is what StageParameters::StateOf gives.
+  absl::Status CheckState(const StoredTensors& state) const {
+    return update_->CheckState(state);
+  }
+  absl::Status LoadState(const StoredTensors& state) {
+    return update_->LoadState(state);
+  }
 
  private:
   explicit TrainedStage(const TrainedStageOptions& options)
       : options_(options) {}
 
-  // Which of the flat buffers a parameter is in: as backward comes to it; what
-  // waits for another; copies of tied weights of earlier stages.
-  enum class Part { kOwn, kDelayed, kCopies };
-
-  bool is_ignored(const std::string& name) const;
-  Part PartOf(const std::string& name) const;
-  ParameterTraits TraitsFor(const std::string& name) const;
-  absl::Status Flatten(const NamedTensors& parameters);
+  absl::Status Flatten(const NamedTensors& parameters,
+                       const std::map<std::string, std::string>& first_of_copy);
   absl::Status TakeFirsts(const NamedTensors& parameters);
   absl::Status MakeGradients(const NamedTensors& parameters);
-  std::vector<FlatBuffer*> Averaged(std::initializer_list<Part> parts) const;
-  FlatBufferList Averaged() const;
-  FlatBufferList ListOf(std::initializer_list<Part> parts) const;
   OptimizerShare ShareOf(const FlatBuffer& buffer) const;
-  FlatBuffer::Allocate SharedMemory(absl::Status* failed) const;
-  NamedTensors ToSave(NamedTensors state) const;
 
   TrainedStageOptions options_;
-  std::map<std::string, std::string> first_of_copy_;
-  std::vector<at::Tensor> buffers_;
   Communicator* replicas_ = nullptr;
   ShardingChoice sharding_;
-  int64_t steps_ = 0;  // begun
-  std::map<Part, FlatBuffers> parts_;
+  std::optional<StageParameters> parameters_;
+  std::vector<at::Tensor> buffers_;
   std::unique_ptr<StageGradients> gradients_;  // null: they are complete
   StageReducer* reducer_ = nullptr;            // null: it is not one
   DdpLoggingData logging_;
   std::optional<ParameterUpdate> update_;
-  std::optional<OuterOptimizer> outer_;
-  std::optional<OwnValues> own_values_;  // that are aside
 };
 
 }  // namespace tandem

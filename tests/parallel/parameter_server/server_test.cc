@@ -20,7 +20,7 @@
 #include "core/base/status_macros.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/parameter_server/worker_client.h"
-#include "parallel/strategy/step_score.h"
+#include "parallel/step/step_score.h"
 
 namespace tandem::server_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/strategy/batch_shares.h"
+#include "parallel/step/batch_shares.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>

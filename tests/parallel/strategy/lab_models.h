@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "core/model/batch.h"
 #include "core/model/layer.h"
-#include "parallel/strategy/mesh_strategy_options.h"
+#include "parallel/step/mesh_strategy_options.h"
 #include "parallel/strategy/strategy.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 

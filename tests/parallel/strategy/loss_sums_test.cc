@@ -1,4 +1,4 @@
-#include "parallel/strategy/loss_sums.h"
+#include "parallel/step/loss_sums.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "parallel/strategy/mesh_groups.h"
+#include "parallel/step/mesh_groups.h"
 
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>

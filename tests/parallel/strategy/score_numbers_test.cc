@@ -1,4 +1,4 @@
-#include "parallel/strategy/score_numbers.h"
+#include "parallel/step/score_numbers.h"
 
 #include "gtest/gtest.h"
 

@@ -20,7 +20,7 @@
 #include "core/model/layer.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/schedule/activation_checkpointing.h"
-#include "parallel/strategy/mesh_strategy_options.h"
+#include "parallel/step/mesh_strategy_options.h"
 #include "parallel/strategy/strategy.h"
 
 namespace tandem {

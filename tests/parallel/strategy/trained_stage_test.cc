@@ -95,11 +95,13 @@ void ExpectAll(const at::Tensor& tensor, double value) {
 
 TEST(TrainedStageTest, CopiesOfTiedWeightsStandApart) {
   const auto stage = Make(Parameters(), Options());
-  EXPECT_THAT(NamesIn(stage->own()), UnorderedElementsAre("w", "b"));
-  EXPECT_THAT(NamesIn(stage->all()), UnorderedElementsAre("w", "b", "head.w"));
+  EXPECT_THAT(NamesIn(stage->parameters().own()),
+              UnorderedElementsAre("w", "b"));
+  EXPECT_THAT(NamesIn(stage->parameters().all()),
+              UnorderedElementsAre("w", "b", "head.w"));
   // The norm of a model goes by the parameters' order in it.
   std::set<int64_t> positions;
-  for (const FlatBuffer* buffer : stage->all()) {
+  for (const FlatBuffer* buffer : stage->parameters().all()) {
     for (const FlatSlot& slot : buffer->slots())
       positions.insert(slot.position);
   }
@@ -181,7 +183,7 @@ TEST(TrainedStageTest, StateIsThatOfAGroupsFirstMember) {
   const NamedTensors whole = {{"w.momentum_buffer", at::full({3, 5}, 5.0)},
                               {"b.momentum_buffer", at::full({7}, 6.0)},
                               {"other.momentum_buffer", at::zeros({2})}};
-  const StoredTensors mine = stage->StateOf(whole);
+  const StoredTensors mine = stage->parameters().StateOf(whole);
   std::vector<std::string> names;
   for (const StoredTensor& each : mine) names.push_back(each.info.name);
   EXPECT_THAT(names,
@@ -200,7 +202,7 @@ TEST(TrainedStageTest, StateIsThatOfAGroupsFirstMember) {
 
 TEST(TrainedStageTest, AStageWithoutParametersHasNothingToDo) {
   const auto stage = Make({}, Options());
-  EXPECT_TRUE(stage->all().empty());
+  EXPECT_TRUE(stage->parameters().all().empty());
   EXPECT_TRUE(Backward(stage.get(), {}, 1).ok());
   stage->ClipValues();
   EXPECT_TRUE(stage->Update(GradientNorms{1, 1}, 0.1).ok());

@@ -5,7 +5,7 @@
 
 #include "parallel/schedule/activation_checkpointing.h"
 #include "parallel/schedule/schedule.h"
-#include "parallel/strategy/mesh_strategy_options.h"
+#include "parallel/step/mesh_strategy_options.h"
 #include "tools/trainer/settings/options.h"
 #include "tools/trainer/settings/pipeline_settings.h"
 

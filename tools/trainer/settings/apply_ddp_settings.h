@@ -3,7 +3,7 @@
 #ifndef TANDEM_TOOLS_TRAINER_SETTINGS_APPLY_DDP_SETTINGS_H_
 #define TANDEM_TOOLS_TRAINER_SETTINGS_APPLY_DDP_SETTINGS_H_
 
-#include "parallel/strategy/mesh_strategy_options.h"
+#include "parallel/step/mesh_strategy_options.h"
 #include "tools/trainer/settings/ddp_settings.h"
 
 namespace tandem {

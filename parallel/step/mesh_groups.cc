@@ -1,0 +1,121 @@
+#include "parallel/step/mesh_groups.h"
+
+#include <glog/logging.h>
+
+#include <cstddef>
+#include <numeric>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+
+namespace tandem {
+
+namespace {
+
+// Can it carry what the device has?
+bool Serves(const Communicator& group, c10::Device device) {
+  return !group.HasStreams(device.type()) || group.device() == device;
+}
+
+}  // namespace
+
+absl::StatusOr<MeshGroups> MeshGroups::Create(
+    Communicator* world, const Mesh& mesh,
+    const std::map<int, c10::Device>& stages) {
+  MeshGroups groups;
+  groups.stages_ = stages;
+  if (world == nullptr || world->size() == 1) return groups;
+  CHECK_EQ(world->size(), mesh.world_size());
+  const int rank = world->rank();
+  groups.world_ = world;
+  groups.replica_ = mesh.IndexAlong(kDataAxis, rank);
+  groups.replicas_ = mesh.data();
+  if (mesh.data() == 1) {
+    groups.pipe_ = world;
+    return groups;
+  }
+  if (mesh.pipe() > 1) {
+    TANDEM_ASSIGN_OR_RETURN(
+        groups.own_pipe_,
+        world->Subgroup(mesh.RanksAlong({kPipeAxis}, rank),
+                        absl::StrCat("pipeline of replica ", groups.replica_)));
+    groups.pipe_ = groups.own_pipe_.get();
+  }
+  groups.ranks_of_replicas_ = mesh.RanksAlong({kDataAxis}, rank);
+  // One stage needs no group beside the ranks' own.
+  if (mesh.pipe() == 1 && stages.size() == 1 &&
+      Serves(*world, stages.begin()->second)) {
+    return groups;
+  }
+  for (const auto& stage : stages) {
+    TANDEM_ASSIGN_OR_RETURN(groups.data_[stage.first],
+                            groups.ReplicasOf(stage.first, "replicas"));
+  }
+  return groups;
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> MeshGroups::ReplicasOf(
+    int stage, const char* what) const {
+  SubgroupOptions own;
+  own.device = stages_.at(stage);
+  return world_->Subgroup(ranks_of_replicas_,
+                          absl::StrCat(what, " of stage ", stage), own);
+}
+
+Communicator* MeshGroups::data(int stage) const {
+  if (replicas_ == 1) return nullptr;
+  return data_.empty() ? world_ : data_.at(stage).get();
+}
+
+absl::StatusOr<Communicator*> MeshGroups::MakeStatistics(int stage) {
+  CHECK_GT(replicas_, 1);
+  TANDEM_ASSIGN_OR_RETURN(statistics_[stage], ReplicasOf(stage, "statistics"));
+  return statistics_[stage].get();
+}
+
+absl::StatusOr<Communicator*> MeshGroups::MakeDevices(c10::Device device) {
+  CHECK(world_ != nullptr);
+  std::vector<int> all(static_cast<size_t>(world_->size()));
+  std::iota(all.begin(), all.end(), 0);
+  SubgroupOptions own;
+  own.device = device;
+  TANDEM_ASSIGN_OR_RETURN(devices_, world_->Subgroup(all, "devices", own));
+  return devices_.get();
+}
+
+std::vector<Communicator*> MeshGroups::All() const {
+  if (world_ == nullptr) return {};
+  std::vector<Communicator*> groups = {world_};
+  if (devices_ != nullptr) groups.push_back(devices_.get());
+  if (own_pipe_ != nullptr) groups.push_back(own_pipe_.get());
+  for (const auto* some : {&data_, &statistics_}) {
+    for (const auto& each : *some) {
+      if (each.second != nullptr) groups.push_back(each.second.get());
+    }
+  }
+  return groups;
+}
+
+absl::Status MeshGroups::Synchronize() const {
+  absl::Status all;
+  for (Communicator* group : All()) all.Update(group->Synchronize());
+  return all;
+}
+
+absl::Status MeshGroups::SynchronizeReplicas() const {
+  absl::Status all;
+  for (const auto& each : data_) all.Update(each.second->Synchronize());
+  return all;
+}
+
+void MeshGroups::Abort(const absl::Status& reason) {
+  // All at once: each takes seconds if the store has gone.
+  std::vector<std::thread> threads;
+  for (Communicator* group : All()) {
+    threads.emplace_back([group, &reason] { group->Abort(reason); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace tandem

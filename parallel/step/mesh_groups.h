@@ -1,0 +1,80 @@
+// Process groups of a mesh: who talks to whom in a mesh of replicas, each of
+// them a pipeline.
+
+#ifndef TANDEM_PARALLEL_STEP_MESH_GROUPS_H_
+#define TANDEM_PARALLEL_STEP_MESH_GROUPS_H_
+
+#include <c10/core/Device.h>
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/comm/communicator.h"
+#include "core/mesh/mesh.h"
+
+namespace tandem {
+
+// The communicators of one rank: with the other ranks of its pipeline, and for
+// each stage that it holds with that stage's other replicas (all ranks, where
+// each has the one stage and they serve its device). The former carry tensors
+// of the host alone, the latter those of the stage's device as well. Each is
+// used in an order that the schedule fixes, so no two of them can wait for each
+// other.
+class MeshGroups {
+ public:
+  // `world` has the mesh's ranks (null: one) and must outlive this. `stages`
+  // are this rank's, the same ones on every replica, with their devices.
+  // Collective.
+  static absl::StatusOr<MeshGroups> Create(
+      Communicator* world, const Mesh& mesh,
+      const std::map<int, c10::Device>& stages);
+
+  // Null for one rank.
+  Communicator* world() const { return world_; }
+  // Of this rank's pipeline; null for one rank.
+  Communicator* pipe() const { return pipe_; }
+  // Whether a stage is one of this rank's.
+  bool holds(int stage) const { return stages_.count(stage) > 0; }
+  // Of a stage's replicas; null for one replica. Requires one of `stages`.
+  Communicator* data(int stage) const;
+  // Another group of the stage's replicas, for the statistics of its layers:
+  // their order is the schedule's, that of gradients another. Requires several
+  // replicas. Collective over them.
+  absl::StatusOr<Communicator*> MakeStatistics(int stage);
+  // Another group of all ranks, for what their devices tell each other on
+  // streams within a step. Requires several ranks. Collective.
+  absl::StatusOr<Communicator*> MakeDevices(c10::Device device);
+  // Which replica this rank belongs to.
+  int replica() const { return replica_; }
+  int replicas() const { return replicas_; }
+
+  // Communicator's, of all of them.
+  absl::Status Synchronize() const;
+  // Of those that average gradients, beside the ranks' own.
+  absl::Status SynchronizeReplicas() const;
+  // Nobody shall wait for this rank.
+  void Abort(const absl::Status& reason);
+
+ private:
+  std::vector<Communicator*> All() const;
+  absl::StatusOr<std::unique_ptr<Communicator>> ReplicasOf(
+      int stage, const char* what) const;
+
+  Communicator* world_ = nullptr;
+  Communicator* pipe_ = nullptr;
+  int replica_ = 0;
+  int replicas_ = 1;
+  std::unique_ptr<Communicator> own_pipe_;
+  std::map<int, c10::Device> stages_;
+  std::vector<int> ranks_of_replicas_;
+  std::map<int, std::unique_ptr<Communicator>> data_;        // by stage
+  std::map<int, std::unique_ptr<Communicator>> statistics_;  // by stage
+  std::unique_ptr<Communicator> devices_;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STEP_MESH_GROUPS_H_

@@ -1,0 +1,70 @@
+// Mesh model: what a rank has of a model on a mesh, the groups of ranks that it
+// is in and its stages, as they are computed and as they are trained.
+
+#ifndef TANDEM_PARALLEL_STEP_MESH_MODEL_H_
+#define TANDEM_PARALLEL_STEP_MESH_MODEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "core/model/parameter_traits.h"
+#include "core/model/training_modes.h"
+#include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/model.h"
+#include "parallel/step/batch_shares.h"
+#include "parallel/step/mesh_groups.h"
+#include "parallel/step/mesh_strategy_options.h"
+#include "parallel/strategy/stage/trained_stage.h"
+
+namespace tandem {
+
+// Data of training steps, made once, member by member in this order; members
+// hold references to earlier ones. Not thread-safe, but that each
+// device's thread may use the device's stages.
+struct MeshModel {
+  explicit MeshModel(const MeshStrategyOptions& given) : options(given) {}
+  MeshModel(const MeshModel&) = delete;
+  MeshModel& operator=(const MeshModel&) = delete;
+
+  // This rank's trained stages, in the order of the model.
+  std::vector<TrainedStage*> AllStages() const;
+  std::vector<int> OwnStages() const;  // their numbers
+  // One of them. Requires that the stage is this rank's.
+  TrainedStage& stage(int index) const {
+    return *stages[static_cast<size_t>(index)];
+  }
+  // Does `work` for each of this rank's stages, on the threads of their devices
+  // at the same time; the first error.
+  absl::Status OnStages(absl::FunctionRef<absl::Status(int stage)> work) const;
+  // The place of a schedule's device among this rank's.
+  size_t LocalDevice(int device) const;
+  // Modules train that did when this was made, or none does.
+  void SetTraining(bool on) const;
+  // `mine`, or another rank's error: what one rank cannot make none goes on
+  // without. Collective.
+  absl::Status Agree(const absl::Status& mine) const;
+
+  MeshStrategyOptions options;
+  TraitsByName traits;  // of parameters on any rank
+  MeshGroups groups;
+  std::unique_ptr<BatchShares> shares;
+  std::unique_ptr<PipelineExecutor> executor;
+  std::vector<TiedGroup> tied;  // weights that several stages have
+  // Names in all stages, wherever they are.
+  std::set<std::string> parameter_names, buffer_names;
+  std::vector<TrainingModes> modes;                   // of this rank's stages
+  std::vector<std::unique_ptr<TrainedStage>> stages;  // null: elsewhere
+  // By stage, how many parameters come before its own.
+  std::vector<int64_t> first_parameters;
+  int layers = 0;
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STEP_MESH_MODEL_H_

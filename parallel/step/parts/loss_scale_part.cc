@@ -1,0 +1,164 @@
+// Loss scale: backward begins from a loss that is scaled, so that fp16 holds
+// its gradients; they are unscaled, and a step of which one is not finite, on
+// whatever rank, updates nothing on any.
+
+#include <ATen/Tensor.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/comm/communicator.h"
+#include "core/comm/pending_collective.h"
+#include "core/precision/device_loss_scale.h"
+#include "core/precision/loss_scale.h"
+#include "parallel/schedule/schedule.h"
+#include "parallel/step/mesh_model.h"
+#include "parallel/step/option_text.h"
+#include "parallel/step/parts/rows.h"
+
+namespace tandem {
+namespace {
+
+class LossScalePart : public StepPart {
+ public:
+  // `ranks`: all, which agree on each step; null: there is one.
+  LossScalePart(const MeshModel& model, const LossScale& scale,
+                Communicator* ranks)
+      : model_(model), scale_(scale, model.options.devices), ranks_(ranks) {}
+
+  void Plan(StepContext& step) const override { step.updates_at_once = false; }
+
+  absl::Status Begin(StepContext& step) override {
+    scale_.Begin();
+    for (size_t i = 0; i < model_.options.devices.size(); ++i) {
+      step.gradients.loss_scales.push_back(scale_.scale(i));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AfterBackward(StepContext& step) override;
+  absl::Status BeforeUpdate(StepContext& step) override;
+
+  void AddNumbers(const PendingStep& step,
+                  std::vector<at::Tensor>* numbers) const override {
+    if (step.found_inf.defined()) numbers->push_back(step.found_inf);
+  }
+
+  absl::Status Read(PendingStep& step, const double*& numbers,
+                    StepScore* score) override {
+    score->scaled = step.scaled;
+    if (!step.found_inf.defined()) return absl::OkStatus();
+    TANDEM_RETURN_IF_ERROR(scale_.Learn(*numbers++ != 0));
+    score->scaled = ScaledStep::After(scale_.known());
+    return absl::OkStatus();
+  }
+
+  LossScale* loss_scale() override { return &scale_.known(); }
+
+ private:
+  absl::Status ReadVerdict(StepContext& step);
+
+  const MeshModel& model_;
+  DeviceLossScale scale_;
+  Communicator* const ranks_;
+};
+
+// One verdict for all ranks and stages, whoever has the gradient that is not
+// finite. Where no streams serve the devices, the host sums it.
+absl::Status LossScalePart::AfterBackward(StepContext& step) {
+  TANDEM_RETURN_IF_ERROR(model_.executor->OnDevices([&](int device) {
+    const size_t local = model_.LocalDevice(device);
+    for (int i :
+         model_.options.schedule.stages_of[static_cast<size_t>(device)]) {
+      model_.stage(i).Unscale(scale_.inverse(local), scale_.found_inf(local));
+    }
+    return absl::OkStatus();
+  }));
+  const CollectivePurpose purpose = [] {
+    return "whether all gradients are finite";
+  };
+  const auto sum = [&](const at::Tensor& found) -> absl::Status {
+    if (ranks_ == nullptr) return absl::OkStatus();
+    if (ranks_->HasStreams(found.device().type()) || found.is_cpu()) {
+      return ranks_->AllReduceSum(found, purpose);
+    }
+    const at::Tensor host = found.cpu();
+    TANDEM_RETURN_IF_ERROR(ranks_->AllReduceSum(host, purpose));
+    found.copy_(host);
+    return absl::OkStatus();
+  };
+  return CatchTorch([&] { return scale_.Agree(sum); });
+}
+
+// Devices may decide whether the step is left out, and the host learn it with
+// the score, unless the host clips.
+absl::Status LossScalePart::BeforeUpdate(StepContext& step) {
+  if (step.pending == nullptr || step.clips_on_host) return ReadVerdict(step);
+  const MeshStrategyOptions& options = model_.options;
+  // With the scores, if they are here.
+  const int last = options.schedule.stages - 1;
+  step.pending->found_inf =
+      scale_.Update(model_.LocalDevice(DeviceOfStage(options.schedule, last)));
+  for (size_t i = 0; i < options.devices.size(); ++i) {
+    step.found_inf.push_back(scale_.found_inf(i));
+  }
+  return absl::OkStatus();
+}
+
+// Takes the learning rate of a step that is skipped.
+absl::Status LossScalePart::ReadVerdict(StepContext& step) {
+  const at::Tensor& found = scale_.found_inf(0);
+  TANDEM_ASSIGN_OR_RETURN(
+      const bool skips, CatchTorchOr([&] { return found.item<float>() != 0; }));
+  if (skips || step.learning_rate.has_value()) {
+    if (skips) step.learning_rate.reset();
+    TANDEM_RETURN_IF_ERROR(scale_.known().Update(skips));
+  }
+  if (step.pending != nullptr) {
+    step.pending->scaled = ScaledStep::After(scale_.known());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<StepPart>> MakeLossScale(MeshModel& model) {
+  const MeshStrategyOptions& options = model.options;
+  if (!options.scales_loss()) return std::unique_ptr<StepPart>();
+  TANDEM_ASSIGN_OR_RETURN(const LossScale scale,
+                          LossScale::Create(*options.grad_scaler));
+  Communicator* ranks = model.groups.world();
+  const c10::Device device = options.devices.front();
+  if (ranks != nullptr && ranks->HasStreams(device.type())) {
+    TANDEM_ASSIGN_OR_RETURN(ranks, model.groups.MakeDevices(device));
+  }
+  return std::make_unique<LossScalePart>(model, scale, ranks);
+}
+
+std::string ScalerText(const MeshStrategyOptions& options) {
+  if (!options.scales_loss()) return "off";
+  const GradScalerOptions& scaler = *options.grad_scaler;
+  if (scaler.constant) {
+    return absl::StrCat(NumberText(scaler.init_scale), " throughout");
+  }
+  return absl::StrCat("from ", NumberText(scaler.init_scale), ", times ",
+                      NumberText(scaler.growth_factor), " after ",
+                      scaler.growth_interval, " steps, times ",
+                      NumberText(scaler.backoff_factor),
+                      " after a skipped one");
+}
+
+void DescribeLossScale(const MeshStrategyOptions& options,
+                       NamedValues& values) {
+  values["grad_scaler"] = ScalerText(options);
+}
+
+}  // namespace
+
+constexpr StepPartRow kLossScaleRow = {"loss_scale", MakeLossScale,
+                                       DescribeLossScale};
+
+}  // namespace tandem

@@ -1,0 +1,83 @@
+// Loss terms: losses that layers and the loss function added to what is
+// trained, and sums that they gave for reports, by name, on every rank.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
+#include "parallel/pipeline/stage/stage_options.h"
+#include "parallel/step/loss_sums.h"
+#include "parallel/step/mesh_model.h"
+#include "parallel/step/parts/rows.h"
+
+namespace tandem {
+namespace {
+
+class LossTermsPart : public StepPart {
+ public:
+  explicit LossTermsPart(const MeshModel& model) : model_(model) {}
+
+  absl::Status AfterBackward(StepContext& step) override;
+  void AddNumbers(const PendingStep& step,
+                  std::vector<at::Tensor>* numbers) const override {
+    for (const PendingStep::Part& each : step.parts) {
+      numbers->push_back(each.loss);
+    }
+  }
+  absl::Status Read(PendingStep& step, const double*& numbers,
+                    StepScore* score) override;
+
+ private:
+  const MeshModel& model_;
+  LossSums losses_, sums_;
+};
+
+absl::Status LossTermsPart::AfterBackward(StepContext& step) {
+  const int64_t count = model_.options.schedule.microbatches;
+  // A pass's weight is its share of the step's samples, but for what makes a
+  // mean over replicas of it.
+  const double share = model_.options.reproducible || !step.ends_alike
+                           ? 1
+                           : 1.0 / model_.groups.replicas();
+  for (AuxiliaryLoss& each : model_.executor->TakeAuxiliaryLosses()) {
+    step.pending->parts.push_back(
+        {std::move(each.name),
+         model_.groups.replica() * count + each.microbatch,
+         each.is_sum ? 1 : each.weight * share, std::move(each.loss),
+         each.is_sum});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LossTermsPart::Read(PendingStep& step, const double*& numbers,
+                                 StepScore* score) {
+  Communicator* const group =
+      step.alike ? model_.groups.world() : model_.groups.pipe();
+  std::vector<LossSums::Part> losses, sums;
+  for (const PendingStep::Part& each : step.parts) {
+    (each.is_sum ? sums : losses)
+        .push_back({each.name, each.microbatch, *numbers++ * each.factor});
+  }
+  const int64_t all =
+      model_.groups.replicas() * model_.options.schedule.microbatches;
+  TANDEM_RETURN_IF_ERROR(losses_.Sum(losses, all, group));
+  TANDEM_RETURN_IF_ERROR(sums_.Sum(sums, all, group));
+  score->auxiliary_losses = losses_.sums();
+  score->sums = sums_.sums();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<StepPart>> MakeLossTerms(MeshModel& model) {
+  return std::make_unique<LossTermsPart>(model);
+}
+
+}  // namespace
+
+constexpr StepPartRow kLossTermsRow = {"loss_terms", MakeLossTerms};
+
+}  // namespace tandem

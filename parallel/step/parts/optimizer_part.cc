@@ -1,0 +1,86 @@
+// Optimizers: gradients are clipped, and parameters stepped.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/variant.h"
+#include "parallel/optim/optimizer_options.h"
+#include "parallel/schedule/schedule.h"
+#include "parallel/step/mesh_model.h"
+#include "parallel/step/option_text.h"
+#include "parallel/step/parts/rows.h"
+#include "parallel/strategy/stage/trained_stage.h"
+
+namespace tandem {
+namespace {
+
+class OptimizerPart : public StepPart {
+ public:
+  explicit OptimizerPart(const MeshModel& model) : model_(model) {}
+
+  absl::Status Update(const StepContext& step, int stage) override {
+    if (!step.learning_rate.has_value()) return absl::OkStatus();
+    TrainedStage& trained = model_.stage(stage);
+    // With norms they are clipped already.
+    if (!step.norms.has_value()) trained.ClipValues();
+    at::Tensor found_inf;
+    if (!step.found_inf.empty()) {
+      const int device = DeviceOfStage(model_.options.schedule, stage);
+      found_inf = step.found_inf[model_.LocalDevice(device)];
+    }
+    return trained.Update(step.norms, *step.learning_rate, found_inf);
+  }
+
+ private:
+  const MeshModel& model_;
+};
+
+absl::StatusOr<std::unique_ptr<StepPart>> MakeOptimizerPart(MeshModel& model) {
+  return std::make_unique<OptimizerPart>(model);
+}
+
+struct OptimizerText {
+  std::string operator()(const SgdOptions& sgd) const {
+    return absl::StrCat("sgd with momentum ", NumberText(sgd.momentum),
+                        ", dampening ", NumberText(sgd.dampening),
+                        ", weight_decay ", NumberText(sgd.weight_decay),
+                        ", nesterov ", SwitchText(sgd.nesterov));
+  }
+  std::string operator()(const AdamOptions& adam) const {
+    return absl::StrCat("adam", Betas(adam));
+  }
+  std::string operator()(const AdamWOptions& adamw) const {
+    return absl::StrCat("adamw", Betas(adamw));
+  }
+
+ private:
+  template <typename Options>
+  static std::string Betas(const Options& options) {
+    return absl::StrCat(" with beta1 ", NumberText(options.beta1), ", beta2 ",
+                        NumberText(options.beta2), ", eps ",
+                        NumberText(options.eps), ", weight_decay ",
+                        NumberText(options.weight_decay), ", amsgrad ",
+                        SwitchText(options.amsgrad));
+  }
+};
+
+void DescribeOptimizer(const MeshStrategyOptions& options,
+                       NamedValues& values) {
+  values["optimizer"] = absl::visit(OptimizerText(), options.optimizer);
+  for (size_t i = 0; i < options.further_optimizers.size(); ++i) {
+    values[absl::StrCat("further_optimizers[", i, "]")] =
+        absl::visit(OptimizerText(), options.further_optimizers[i]);
+  }
+  values["optimizer_group"] = SwitchText(options.optimizer_group != nullptr);
+}
+
+}  // namespace
+
+constexpr StepPartRow kOptimizerRow = {"optimizer", MakeOptimizerPart,
+                                       DescribeOptimizer};
+
+}  // namespace tandem

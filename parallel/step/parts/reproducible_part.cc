@@ -1,0 +1,81 @@
+// One order for every sum, in every layout: stages and other parts keep it
+// (parallel/step/ordered_sums.h); here are its options, and what would let the
+// layout be seen in the result.
+
+#include "absl/strings/str_cat.h"
+#include "parallel/step/option_text.h"
+#include "parallel/step/parts/rows.h"
+
+namespace tandem {
+namespace {
+
+void DescribeReproducible(const MeshStrategyOptions& options,
+                          NamedValues& values) {
+  values["reproducible"] = SwitchText(options.reproducible);
+  values["gradient_groups"] = absl::StrCat(options.gradient_groups);
+}
+
+constexpr Exclusion kReproducibleExcludes[] = {
+    {"ddp.delay_all_reduce_named_params",
+     [](const MeshStrategyOptions& options) {
+       return !options.ddp.delay_all_reduce_named_params.empty();
+     },
+     "delay_all_reduce_named_params"},
+    {"ddp.skip_all_reduce_unused_params",
+     [](const MeshStrategyOptions& options) {
+       return options.ddp.skip_all_reduce_unused_params;
+     },
+     "skip_all_reduce_unused_params"},
+    {"ddp.static_graph",
+     [](const MeshStrategyOptions& options) {
+       return options.ddp.static_graph;
+     },
+     "static_graph"},
+    {"uneven_division",
+     [](const MeshStrategyOptions& options) {
+       return options.uneven_division != UnevenDivision::kSamples;
+     },
+     "an uneven_division other than by samples"},
+    {"sync_batch_norm",
+     [](const MeshStrategyOptions& options) { return options.sync_batch_norm; },
+     "sync_batch_norm"},
+    {"averaging",
+     [](const MeshStrategyOptions& options) {
+       return options.averaging.has_value();
+     },
+     "averaging of parameters"},
+    {"pipeline.defers_statistics",
+     [](const MeshStrategyOptions& options) {
+       return options.pipeline.defers_statistics;
+     },
+     "deferred statistics"},
+    {"ddp.mixed_precision",
+     [](const MeshStrategyOptions& options) {
+       return options.ddp.mixed_precision.reduce_dtype.has_value();
+     },
+     "mixed_precision.reduce_dtype"},
+    {"make_hook",
+     [](const MeshStrategyOptions& options) {
+       return options.make_hook != nullptr;
+     },
+     "a communication hook"},
+    {"weight_gradient_batch",
+     [](const MeshStrategyOptions& options) {
+       return options.weight_gradient_batch > 1;
+     },
+     "weight_gradient_batch > 1"},
+};
+
+}  // namespace
+
+constexpr StepPartRow kReproducibleRow = {
+    "reproducible",
+    nullptr,
+    DescribeReproducible,
+    nullptr,
+    {[](const MeshStrategyOptions& options) { return options.reproducible; },
+     "reproducible excludes ",
+     ": sums would depend on the layout; leave one of them out",
+     kReproducibleExcludes}};
+
+}  // namespace tandem

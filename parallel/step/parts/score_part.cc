@@ -1,0 +1,74 @@
+// Score: a step's loss and correct predictions, summed over ranks.
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
+#include "core/comm/pending_collective.h"
+#include "core/flight/purpose.h"
+#include "core/loss/deferred_score.h"
+#include "core/model/batch.h"
+#include "parallel/step/mesh_model.h"
+#include "parallel/step/ordered_sums.h"
+#include "parallel/step/parts/rows.h"
+#include "parallel/step/score_numbers.h"
+
+namespace tandem {
+namespace {
+
+class ScorePart : public StepPart {
+ public:
+  explicit ScorePart(const MeshModel& model) : model_(model) {}
+
+  absl::Status AfterBackward(StepContext& step) override {
+    step.pending->scores = model_.executor->scores();
+    return absl::OkStatus();
+  }
+
+  void AddNumbers(const PendingStep& step,
+                  std::vector<at::Tensor>* numbers) const override {
+    for (const DeferredScore& each : step.scores) {
+      if (each.sums.defined()) numbers->push_back(each.sums);
+    }
+  }
+
+  absl::Status Read(PendingStep& step, const double*& numbers,
+                    StepScore* score) override;
+
+ private:
+  const MeshModel& model_;
+};
+
+absl::Status ScorePart::Read(PendingStep& step, const double*& numbers,
+                             StepScore* score) {
+  std::vector<Score> mine;
+  Score sum;
+  for (const DeferredScore& each : step.scores) {
+    mine.push_back(FullScore(each, numbers));
+    sum += mine.back();
+  }
+  Communicator* const group =
+      step.alike ? model_.groups.world() : model_.groups.pipe();
+  const CollectivePurpose purpose = [number = step.number] {
+    return absl::StrCat("the loss of step ", number);
+  };
+  const FlightPurposeScope flight({"loss"});
+  TANDEM_ASSIGN_OR_RETURN(score->score, model_.options.reproducible
+                                            ? SumInOrder(model_, mine, purpose)
+                                            : SumOver(group, sum, purpose));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<StepPart>> MakeScore(MeshModel& model) {
+  return std::make_unique<ScorePart>(model);
+}
+
+}  // namespace
+
+constexpr StepPartRow kScoreRow = {"score", MakeScore};
+
+}  // namespace tandem

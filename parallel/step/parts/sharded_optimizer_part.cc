@@ -1,0 +1,98 @@
+// Sharded optimizer (ZeRO stage 1): replicas share a stage's update, and tell
+// each other the values that they have stepped.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "parallel/sharding/optimizer_sharding.h"
+#include "parallel/sharding/share_exchange.h"
+#include "parallel/step/mesh_model.h"
+#include "parallel/step/parts/rows.h"
+#include "parallel/step/parts/step_parts.h"
+#include "parallel/strategy/stage/trained_stage.h"
+
+namespace tandem {
+namespace {
+
+// Which stages share is their own choice (ChooseSharding).
+class ShardedOptimizerPart : public StepPart {
+ public:
+  explicit ShardedOptimizerPart(const MeshModel& model) : model_(model) {}
+
+  absl::Status Begin(StepContext& step) override {
+    ++steps_;
+    return absl::OkStatus();
+  }
+
+  absl::Status Update(const StepContext& step, int stage) override {
+    const TrainedStage& trained = model_.stage(stage);
+    if (!step.learning_rate.has_value() || !trained.sharding().shards) {
+      return absl::OkStatus();
+    }
+    return GatherValues(trained.parameters().all(), *trained.replicas(),
+                        steps_);
+  }
+
+ private:
+  const MeshModel& model_;
+  int64_t steps_ = 0;  // begun
+};
+
+absl::StatusOr<std::unique_ptr<StepPart>> MakeShardedOptimizer(
+    MeshModel& model) {
+  if (model.options.shard_optimizer == OptimizerSharding::kOff) {
+    return std::unique_ptr<StepPart>();
+  }
+  return std::make_unique<ShardedOptimizerPart>(model);
+}
+
+void DescribeShardedOptimizer(const MeshStrategyOptions& options,
+                              NamedValues& values) {
+  values["shard_optimizer"] = Word(options.shard_optimizer);
+}
+
+constexpr Exclusion kShardedOptimizerExcludes[] = {
+    {"averaging",
+     [](const MeshStrategyOptions& options) {
+       return options.averaging.has_value();
+     },
+     "averaging, with which replicas train apart"},
+    {"ddp.static_graph",
+     [](const MeshStrategyOptions& options) {
+       return options.ddp.static_graph;
+     },
+     "ddp.static_graph, which moves parameters after the first step"},
+    {"ddp.skip_all_reduce_unused_params",
+     [](const MeshStrategyOptions& options) {
+       return options.ddp.skip_all_reduce_unused_params;
+     },
+     "ddp.skip_all_reduce_unused_params, which moves parameters after the "
+     "first step"},
+    {"compares_replicas",
+     [](const MeshStrategyOptions& options) {
+       return options.compares_replicas;
+     },
+     "comparing replicas, which its owners' values make alike in each step, "
+     "corrupted or not"},
+};
+
+}  // namespace
+
+constexpr StepPartRow kShardedOptimizerRow = {
+    "sharded_optimizer",
+    MakeShardedOptimizer,
+    DescribeShardedOptimizer,
+    nullptr,
+    {[](const MeshStrategyOptions& options) {
+       return options.shard_optimizer == OptimizerSharding::kOn;
+     },
+     "shard_optimizer excludes ", "; leave one of them out",
+     kShardedOptimizerExcludes}};
+
+std::string ExcludesSharding(const MeshStrategyOptions& options) {
+  const Exclusion* const given = FirstGiven(kShardedOptimizerExcludes, options);
+  return given == nullptr ? "" : given->what;
+}
+
+}  // namespace tandem

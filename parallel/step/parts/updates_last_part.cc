@@ -1,0 +1,62 @@
+// Updates that come last: no parameter changes before the last collective of
+// the step's gradients and buffers has ended on this rank, so that a step that
+// one of them breaks off can be done again.
+
+#include <memory>
+
+#include "parallel/sharding/optimizer_sharding.h"
+#include "parallel/step/mesh_model.h"
+#include "parallel/step/option_text.h"
+#include "parallel/step/parts/rows.h"
+
+namespace tandem {
+namespace {
+
+class UpdatesLastPart : public StepPart {
+ public:
+  void Plan(StepContext& step) const override {
+    step.updates_last = true;
+    step.updates_at_once = false;
+  }
+};
+
+// One device alone updates after its collectives anyhow.
+absl::StatusOr<std::unique_ptr<StepPart>> MakeUpdatesLast(MeshModel& model) {
+  if (!model.options.updates_last || model.options.devices.size() == 1) {
+    return std::unique_ptr<StepPart>();
+  }
+  return std::make_unique<UpdatesLastPart>();
+}
+
+void DescribeUpdatesLast(const MeshStrategyOptions& options,
+                         NamedValues& values) {
+  values["updates_last"] = SwitchText(options.updates_last);
+}
+
+// Techniques with collectives of their own in the update, or behind it.
+constexpr Exclusion kUpdatesLastExcludes[] = {
+    {"shard_optimizer",
+     [](const MeshStrategyOptions& options) {
+       return options.shard_optimizer != OptimizerSharding::kOff;
+     },
+     "shard_optimizer"},
+    {"averaging",
+     [](const MeshStrategyOptions& options) {
+       return options.averaging.has_value();
+     },
+     "averaging of parameters"},
+};
+
+}  // namespace
+
+constexpr StepPartRow kUpdatesLastRow = {
+    "updates_last",
+    MakeUpdatesLast,
+    DescribeUpdatesLast,
+    nullptr,
+    {[](const MeshStrategyOptions& options) { return options.updates_last; },
+     "updates_last excludes ",
+     ", whose updates have collectives; leave one of them out",
+     kUpdatesLastExcludes}};
+
+}  // namespace tandem

@@ -1,0 +1,53 @@
+// Row of a training step's part: its name, what ranks compare of its options,
+// which of them are refused, what it excludes, and how it is made.
+
+#ifndef TANDEM_PARALLEL_STEP_STEP_PART_ROW_H_
+#define TANDEM_PARALLEL_STEP_STEP_PART_ROW_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/agreement/agreement.h"
+#include "parallel/step/mesh_strategy_options.h"
+#include "parallel/step/step_part.h"
+
+namespace tandem {
+
+struct MeshModel;
+
+// An option that cannot be given together with a part.
+struct Exclusion {
+  const char* option;  // its member of MeshStrategyOptions: "ddp.static_graph"
+  bool (*is_given)(const MeshStrategyOptions& options);
+  const char* what;  // in the message
+};
+
+// Exclusions of a part. Where one of `others` is given with it the message is
+// `begins`, the first such `what`, `ends`.
+struct Exclusions {
+  bool (*is_on)(const MeshStrategyOptions& options) = nullptr;
+  const char* begins = "";
+  const char* ends = "";
+  absl::Span<const Exclusion> others = {};
+};
+
+struct StepPartRow {
+  const char* name;
+  // Makes the part, or null where the options do not ask for it. No function:
+  // the technique is the engine's, or the stages', own.
+  absl::StatusOr<std::unique_ptr<StepPart>> (*make)(MeshModel& model) = nullptr;
+  // Adds the values of its options, by their names, for ranks to compare. No
+  // function: it has none.
+  void (*describe)(const MeshStrategyOptions& options,
+                   NamedValues& values) = nullptr;
+  // InvalidArgument, naming the option, for a value that is out of its range.
+  // No function: any is in it.
+  absl::Status (*check)(const MeshStrategyOptions& options) = nullptr;
+  Exclusions exclusions = {};
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STEP_STEP_PART_ROW_H_

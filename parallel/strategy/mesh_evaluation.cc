@@ -1,0 +1,116 @@
+#include "parallel/strategy/mesh_evaluation.h"
+
+#include <ATen/ops/cat.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "parallel/pipeline/microbatches.h"
+#include "parallel/pipeline/stage/stage_options.h"
+#include "parallel/schedule/sequential.h"
+#include "parallel/step/loss_sums.h"
+#include "parallel/step/score_numbers.h"
+
+namespace tandem {
+
+std::string MeshEvaluation::name() const {
+  const bool one = model().groups.replicas() == 1;
+  const bool sequential = model().options.schedule.name == kSequential;
+  if (model().options.schedule.devices() == 1) return one ? "single" : "ddp";
+  if (sequential) return one ? "model_parallel" : "ddp";
+  return one ? "pipeline" : "hybrid";
+}
+
+bool MeshEvaluation::takes_inputs() const {
+  return model().stages.front() != nullptr;
+}
+
+bool MeshEvaluation::takes_targets() const {
+  return model().stages.back() != nullptr;
+}
+
+const PipelineExecutor& MeshEvaluation::executor() const {
+  return *model().executor;
+}
+
+absl::Status MeshEvaluation::OnDevices(
+    const PipelineExecutor::DeviceWork& work) {
+  return model().executor->OnDevices(work);
+}
+
+absl::StatusOr<Inference> MeshEvaluation::Infer(const Batch& batch,
+                                                bool keeps_outputs) {
+  model().SetTraining(false);
+  const std::vector<int64_t> sizes =
+      EvenSizes(batch.size, model().options.schedule.microbatches);
+  const absl::StatusOr<std::vector<Batch>> parts = SplitBatch(batch, sizes);
+  absl::StatusOr<Inference> inference =
+      parts.ok() ? model().executor->Infer(*parts, keeps_outputs)
+                 : parts.status();
+  if (inference.ok()) {
+    const absl::Status ended = Synchronize();
+    if (!ended.ok()) inference = ended;
+  }
+  model().SetTraining(true);  // layers may be others', too
+  if (!inference.ok()) Abort(inference.status());
+  return inference;
+}
+
+absl::StatusOr<Score> MeshEvaluation::Evaluate(const Batch& batch) {
+  if (batch.size == 0) return Score{};
+  const absl::StatusOr<Inference> inference =
+      Infer(batch, /*keeps_outputs=*/false);
+  absl::Status done = inference.status();
+  if (done.ok()) {
+    done = AddSums();
+    if (!done.ok()) Abort(done);
+  }
+  if (!done.ok()) return Annotate(done, "evaluation");
+  return inference->score;
+}
+
+absl::StatusOr<at::Tensor> MeshEvaluation::Forward(const Batch& batch) {
+  if (batch.size == 0) {
+    return absl::InvalidArgumentError("a batch needs at least one sample");
+  }
+  TANDEM_ASSIGN_OR_RETURN(const Inference inference,
+                          Infer(batch, /*keeps_outputs=*/true));
+  if (inference.outputs.empty()) return at::Tensor();
+  return CatchTorchOr([&] { return at::cat(inference.outputs); });
+}
+
+absl::Status MeshEvaluation::AddSums() {
+  std::vector<at::Tensor> numbers;
+  const std::vector<AuxiliaryLoss> sums =
+      model().executor->TakeAuxiliaryLosses();
+  for (const AuxiliaryLoss& each : sums) numbers.push_back(each.loss);
+  if (numbers.empty()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<double> values,
+                          model().executor->Read(numbers));
+  for (size_t i = 0; i < sums.size(); ++i) {
+    sums_[sums[i].name] += values[i];
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::map<std::string, double>>
+MeshEvaluation::TakeEvaluationSums() {
+  std::vector<LossSums::Part> mine;
+  for (const auto& [name, sum] : std::exchange(sums_, {})) {
+    mine.push_back({name, /*microbatch=*/0, sum});
+  }
+  LossSums all;  // names are agreed on anew
+  TANDEM_RETURN_IF_ERROR(
+      all.Sum(mine, /*microbatches=*/1, model().groups.world()));
+  return all.sums();
+}
+
+absl::StatusOr<Score> MeshEvaluation::Sum(const Score& score) {
+  return SumOver(model().groups.world(), score, [] { return "the loss"; });
+}
+
+}  // namespace tandem

@@ -1,0 +1,53 @@
+// Evaluation by a mesh strategy: forward passes alone, and what they come to.
+
+#ifndef TANDEM_PARALLEL_STRATEGY_MESH_EVALUATION_H_
+#define TANDEM_PARALLEL_STRATEGY_MESH_EVALUATION_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/model/batch.h"
+#include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/inference.h"
+#include "parallel/step/mesh_model.h"
+#include "parallel/step/step_part.h"
+#include "parallel/strategy/mesh_state.h"
+
+namespace tandem {
+
+// Which corner of the mesh it is, and what its forward passes give.
+class MeshEvaluation : public MeshState {
+ public:
+  std::string name() const override;
+  bool takes_inputs() const override;
+  bool takes_targets() const override;
+  const PipelineExecutor& executor() const override;
+  absl::Status OnDevices(const PipelineExecutor::DeviceWork& work) override;
+
+  // The score where the last stage is; elsewhere an empty one.
+  absl::StatusOr<Score> Evaluate(const Batch& batch) override;
+  absl::StatusOr<at::Tensor> Forward(const Batch& batch) override;
+  absl::StatusOr<Score> Sum(const Score& score) override;
+  absl::StatusOr<std::map<std::string, double>> TakeEvaluationSums() override;
+
+ protected:
+  MeshEvaluation(std::unique_ptr<MeshModel> model, StepPartList parts)
+      : MeshState(std::move(model), std::move(parts)) {}
+
+ private:
+  absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
+  // Adds the named sums of the batch that was evaluated last.
+  absl::Status AddSums();
+
+  std::map<std::string, double> sums_;  // this rank's, not taken
+};
+
+}  // namespace tandem
+
+#endif  // TANDEM_PARALLEL_STRATEGY_MESH_EVALUATION_H_

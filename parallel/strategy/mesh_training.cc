@@ -1,0 +1,241 @@
+#include "parallel/strategy/mesh_training.h"
+
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/stage_gradients.h"
+#include "parallel/pipeline/training_step.h"
+#include "parallel/strategy/stage/trained_stage.h"
+
+namespace tandem {
+namespace {
+
+std::vector<StageGradients*> GradientsOf(const MeshModel& model) {
+  std::vector<StageGradients*> all;
+  for (const auto& stage : model.stages) {
+    all.push_back(stage == nullptr ? nullptr : stage->gradients());
+  }
+  return all;
+}
+
+// Part by part, each for the device's stages in their order, so that all
+// replicas come to a part's collectives in one order.
+absl::Status UpdateDevice(const MeshModel& model, const StepPartList& parts,
+                          const StepContext& step, int device) {
+  const std::vector<int>& stages =
+      model.options.schedule.stages_of[static_cast<size_t>(device)];
+  for (const auto& part : parts) {
+    for (int i : stages) TANDEM_RETURN_IF_ERROR(part->Update(step, i));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status MeshTraining::SubmitStep(const Batch& batch,
+                                      double learning_rate) {
+  return Submit(batch, learning_rate, /*defers_scores=*/true);
+}
+
+absl::StatusOr<Score> MeshTraining::TrainStep(const Batch& batch,
+                                              double learning_rate) {
+  TANDEM_RETURN_IF_ERROR(Submit(batch, learning_rate, /*defers_scores=*/false));
+  return ReadLast();
+}
+
+absl::Status MeshTraining::Submit(const Batch& batch, double learning_rate,
+                                  bool defers_scores) {
+  TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
+  StepContext step = Plan();
+  step.learning_rate = learning_rate;
+  step.gradients.defers_scores = defers_scores;
+  absl::Status done = Compute(batch, step);
+  if (done.ok()) done = Finish(step);
+  if (!done.ok()) Abort(done);
+  return done;
+}
+
+absl::StatusOr<Score> MeshTraining::ComputeGradients(const Batch& batch) {
+  TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
+  halved_ = Plan();
+  halved_->updates_at_once = false;
+  const absl::Status done = Compute(batch, *halved_);
+  if (!done.ok()) {
+    Abort(done);
+    return done;
+  }
+  halves_.EndFirst();
+  halved_->pending = nullptr;
+  return ReadLast();
+}
+
+absl::Status MeshTraining::Update(double learning_rate) {
+  return SecondHalf(learning_rate);
+}
+
+absl::Status MeshTraining::SkipUpdate() { return SecondHalf(std::nullopt); }
+
+absl::Status MeshTraining::SecondHalf(std::optional<double> learning_rate) {
+  TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
+  halved_->learning_rate = learning_rate;
+  const absl::Status done = Finish(*halved_);
+  if (!done.ok()) Abort(done);
+  return done;
+}
+
+StepContext MeshTraining::Plan() const {
+  StepContext step;
+  step.measures_norm = measures_norm_;
+  for (const auto& part : parts()) part->Plan(step);
+  return step;
+}
+
+absl::Status MeshTraining::Compute(const Batch& batch, StepContext& step) {
+  BatchShares& shares = *model().shares;
+  TANDEM_RETURN_IF_ERROR(
+      shares.Learn(batch.size, /*apart=*/!step.averages_gradients));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
+                          shares.Microbatches(batch));
+  step.samples = batch.size;
+  step.microbatches = static_cast<int>(microbatches.size());
+  model().SetTraining(true);
+  for (const auto& part : parts()) TANDEM_RETURN_IF_ERROR(part->Begin(step));
+  for (TrainedStage* stage : model().AllStages()) {
+    TANDEM_RETURN_IF_ERROR(stage->Prepare(
+        {step.averages_gradients, step.reduces_at_end,
+         /*shows_gradients=*/step.measures_norm || !step.updates_at_once}));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const StepSamples samples,
+                          shares.SamplesOfStep(microbatches, steps_));
+  step.gradients.of_stages = GradientsOf(model());
+  if (step.updates_at_once) {
+    step.gradients.after_device = [&](int device) {
+      return UpdateDevice(model(), parts(), step, device);
+    };
+  }
+  const absl::StatusOr<Score> score =
+      model().executor->TrainStep(microbatches, samples, step.gradients);
+  if (!score.ok()) return Annotate(score.status(), "training step");
+  pending_.emplace_back();
+  step.pending = &pending_.back();
+  step.pending->number = steps_ + 1;
+  step.pending->alike = step.ends_alike;
+  for (const auto& part : parts()) {
+    TANDEM_RETURN_IF_ERROR(part->AfterBackward(step));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MeshTraining::Finish(StepContext& step) {
+  if (!step.updates_at_once) {
+    for (const auto& part : parts()) {
+      TANDEM_RETURN_IF_ERROR(part->BeforeUpdate(step));
+    }
+    TANDEM_RETURN_IF_ERROR(model().executor->OnDevices([&](int device) {
+      return UpdateDevice(model(), parts(), step, device);
+    }));
+  }
+  ++steps_;
+  for (const auto& part : parts()) TANDEM_RETURN_IF_ERROR(part->End(step));
+  if (step.pending != nullptr) measures_norm_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status MeshTraining::ReadPending() {
+  std::vector<at::Tensor> numbers;
+  for (const PendingStep& step : pending_) {
+    for (const auto& part : parts()) part->AddNumbers(step, &numbers);
+  }
+  std::vector<double> values;
+  if (!numbers.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(values, model().executor->Read(numbers));
+  }
+  const double* next = values.data();
+  for (PendingStep& step : pending_) {
+    StepScore score;
+    for (const auto& part : parts()) {
+      TANDEM_RETURN_IF_ERROR(part->Read(step, next, &score));
+    }
+    last_ = score;
+    scores_.push_back(std::move(score));
+  }
+  pending_.clear();
+  for (const auto& part : parts()) part->AfterReading();
+  return absl::OkStatus();
+}
+
+// A failure is that of what was there first: what waits on streams for the same
+// ranks was before the loss.
+absl::Status MeshTraining::ReadOrAbort() {
+  absl::Status read = ReadPending();
+  if (read.ok()) return read;
+  const absl::Status before = SynchronizeStep();
+  if (!before.ok()) read = before;
+  Abort(read);
+  return read;
+}
+
+absl::StatusOr<Score> MeshTraining::ReadLast() {
+  TANDEM_RETURN_IF_ERROR(ReadOrAbort());
+  const Score score = scores_.back().score;
+  scores_.pop_back();
+  return score;
+}
+
+absl::StatusOr<std::vector<StepScore>> MeshTraining::TakeScores() {
+  TANDEM_RETURN_IF_ERROR(ReadOrAbort());
+  return std::exchange(scores_, {});
+}
+
+std::map<std::string, double> MeshTraining::AuxiliaryLosses() const {
+  return last_.auxiliary_losses;
+}
+
+std::map<std::string, double> MeshTraining::NamedSums() const {
+  return last_.sums;
+}
+
+LossScale* MeshTraining::loss_scale() {
+  for (const auto& part : parts()) {
+    if (LossScale* const scale = part->loss_scale()) return scale;
+  }
+  return nullptr;
+}
+
+void MeshTraining::SetMeanWeight(MeanWeight mean) {
+  model().shares->set_mean_weight(std::move(mean));
+}
+
+absl::Status MeshTraining::SetUnevenDivision(UnevenDivision division) {
+  if (!model().options.uneven_batches) {
+    return absl::FailedPreconditionError(
+        "replicas have batches of one size: ask for uneven_batches");
+  }
+  if (model().options.reproducible && division != UnevenDivision::kSamples) {
+    return absl::InvalidArgumentError(
+        "reproducible divides by samples alone, whatever the replicas");
+  }
+  model().options.uneven_division = division;
+  model().shares->set_division(division);
+  return absl::OkStatus();
+}
+
+UnevenDivision MeshTraining::uneven_division() const {
+  return model().options.uneven_division;
+}
+
+void MeshTraining::ResumeAt(int64_t steps) {
+  steps_ = steps;
+  for (const auto& part : parts()) part->ResumeAt(steps);
+}
+
+absl::Status MeshTraining::Synchronise() {
+  absl::Status done;
+  for (const auto& part : parts()) {
+    if (done.ok()) done = part->ShowAlike();
+  }
+  if (!done.ok()) Abort(done);
+  return done;
+}
+
+}  // namespace tandem
