@@ -4,11 +4,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
-#include "core/base/text_table.h"
 #include "core/base/torch_status.h"
-#include "tools/bench/measure/median.h"
 #include "tools/bench/measure/usage.h"
 
 namespace tandem {
@@ -70,23 +67,6 @@ absl::StatusOr<std::vector<WayResult>> CompareWays(
     }
   }
   return results;
-}
-
-std::string WaysTable(const BenchProblem& problem,
-                      const std::vector<WayResult>& results) {
-  std::vector<std::vector<std::string>> rows = {
-      {problem.name, "ms a step", "times as fast", "processor ms",
-       "losses apart"}};
-  for (const WayResult& each : results) {
-    const Ratio ratio = RatioOf(results[0].wall_ms, each.wall_ms);
-    rows.push_back({each.name, absl::StrFormat("%.2f", Median(each.wall_ms)),
-                    absl::StrFormat("%.2f (%.2f to %.2f)", ratio.ratio,
-                                    ratio.min, ratio.max),
-                    absl::StrFormat("%.2f", Median(each.cpu_ms)),
-                    absl::StrFormat("%.1e", each.apart)});
-  }
-  return absl::StrCat(problem.what, ", batch ", problem.batch_size, "\n",
-                      TextTable(rows));
 }
 
 }  // namespace tandem

@@ -1,5 +1,4 @@
-// Comparison of ways of training: losses first, then times in turns, as a
-// table.
+// Comparison of ways of training: losses first, then times in turns.
 
 #ifndef TANDEM_TOOLS_BENCH_DATA_PARALLEL_RUN_H_
 #define TANDEM_TOOLS_BENCH_DATA_PARALLEL_RUN_H_
@@ -32,10 +31,6 @@ struct RunLength {
 absl::StatusOr<std::vector<WayResult>> CompareWays(
     const BenchProblem& problem, const std::vector<NamedWay>& ways,
     const RunLength& length);
-
-// Medians, and each as a multiple of the first one's speed.
-std::string WaysTable(const BenchProblem& problem,
-                      const std::vector<WayResult>& results);
 
 }  // namespace tandem
 

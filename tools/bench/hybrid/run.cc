@@ -153,8 +153,12 @@ class ModelRun {
 absl::StatusOr<std::vector<HybridResult>> RunHybridModel(
     const std::vector<Case>& cases, bool reproducible,
     const ComparisonOptions& options) {
-  TANDEM_RETURN_IF_ERROR(WriteInputs(cases.front(), options));
-  ModelRun run(cases.front().workload.dtype, reproducible, options);
+  const Workload& workload = cases.front().workload;
+  TANDEM_ASSIGN_OR_RETURN(
+      const ComparisonOptions own,
+      InOwnFolder(options, absl::StrCat(workload.model, "_", workload.dtype)));
+  TANDEM_RETURN_IF_ERROR(WriteInputs(cases.front(), own));
+  ModelRun run(workload.dtype, reproducible, own);
   std::vector<HybridResult> results;
   for (const Case& bench : cases) {
     TANDEM_ASSIGN_OR_RETURN(results.emplace_back(), run.Run(bench));

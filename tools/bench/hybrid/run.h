@@ -6,16 +6,25 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tools/bench/comparison/result.h"
 #include "tools/bench/comparison/start.h"
-#include "tools/bench/hybrid/result.h"
+#include "tools/bench/measure/overlap_times.h"
 
 namespace tandem {
 
-// Runs cases of one model. All contenders begin from the same weights and
-// batches; each tries its settings, whose losses are compared before they are
-// timed, and keeps the fastest; then they take turns, among them with
-// `reproducible` tandem with and without that flag. Prints what it does on
-// stderr.
+struct HybridResult : CaseResult {
+  // One setting, the fastest that can be reproducible: without and with it.
+  // Without figures where that was not asked for.
+  SideResult plain;
+  SideResult reproducible;
+  OverlapTimes overlap;  // of ours; zeros where there is one replica
+};
+
+// Runs cases of one model, in a folder of its own. All contenders begin from
+// the same weights and batches; each tries its settings, whose losses are
+// compared before they are timed, and keeps the fastest; then they take turns,
+// among them with `reproducible` tandem with and without that flag. Prints what
+// it does on stderr.
 //
 // An error when one of tandem's fails. A peer that fails, or whose losses
 // differ, has no figures: its results say why.

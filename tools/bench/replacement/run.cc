@@ -7,13 +7,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
-#include "core/base/text_table.h"
 #include "tools/bench/case/train_flags.h"
 #include "tools/bench/case/workload.h"
-#include "tools/bench/measure/median.h"
 #include "tools/bench/process/job.h"
 #include "tools/bench/process/progress.h"
 #include "tools/bench/process/runfile.h"
@@ -90,26 +87,6 @@ absl::StatusOr<ReplacementResult> MeasureReplacement(
                             time_of(restarted, "restarted"));
   }
   return result;
-}
-
-std::string ReplacementTable(const ReplacementResult& result) {
-  const double usual = Median(result.undisturbed);
-  std::vector<std::vector<std::string>> rows = {
-      {"", "s", "lost by the death, s"}};
-  const auto add = [&](const char* name, const std::vector<double>& seconds) {
-    rows.push_back({name, absl::StrFormat("%.2f", Median(seconds)),
-                    absl::StrFormat("%.2f", Median(seconds) - usual)});
-  };
-  add("nobody dies", result.undisturbed);
-  add("--replace_replicas", result.replaced);
-  add("--max_restarts", result.restarted);
-  return TextTable(rows);
-}
-
-nlohmann::json ReplacementJson(const ReplacementResult& result) {
-  return {{"undisturbed_s", result.undisturbed},
-          {"replaced_s", result.replaced},
-          {"restarted_s", result.restarted}};
 }
 
 }  // namespace tandem

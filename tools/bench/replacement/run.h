@@ -5,8 +5,6 @@
 #ifndef TANDEM_TOOLS_BENCH_REPLACEMENT_RUN_H_
 #define TANDEM_TOOLS_BENCH_REPLACEMENT_RUN_H_
 
-#include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -17,9 +15,9 @@ namespace tandem {
 // Of each way the same epoch of the same samples.
 struct ReplacementBench {
   int ranks = 3;
-  int64_t steps = 300;             // of all ranks
-  int64_t dies_at = 150;           // in this one, the last rank
-  int64_t save_every = 100;        // of all ways
+  int steps = 300;                 // of all ranks
+  int dies_at = 150;               // in this one, the last rank
+  int save_every = 100;            // of all ways
   int rounds = 3;                  // in which each way comes once
   std::string model = "mlp_wide";  // of WorkloadNamed
   std::string folder;              // scratch
@@ -36,10 +34,6 @@ struct ReplacementResult {
 // NotFound for an unknown model.
 absl::StatusOr<ReplacementResult> MeasureReplacement(
     const ReplacementBench& bench);
-
-// A table for a person: medians, and what the death cost.
-std::string ReplacementTable(const ReplacementResult& result);
-nlohmann::json ReplacementJson(const ReplacementResult& result);
 
 }  // namespace tandem
 

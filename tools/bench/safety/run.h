@@ -13,12 +13,13 @@
 namespace tandem {
 
 struct SafetyBench {
-  std::vector<std::string> models;  // of WorkloadNamed
+  // Of WorkloadNamed.
+  std::vector<std::string> models = {"mlp_wide", "gpt_tiny"};
   int ranks = 2;
-  int64_t steps = 350;       // of each job
-  int64_t save_every = 100;  // fewer than `steps`
-  int rounds = 5;            // in which each way comes once
-  std::string folder;        // an existing one, for checkpoints and reports
+  int steps = 350;       // of each job
+  int save_every = 100;  // fewer than `steps`
+  int rounds = 5;        // in which each way comes once
+  std::string folder;    // an existing one, for checkpoints and reports
 };
 
 // One means of safety, by round.

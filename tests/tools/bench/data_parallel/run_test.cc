@@ -1,6 +1,8 @@
 #include "tools/bench/data_parallel/run.h"
 
+#include <cstddef>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/bench/data_parallel/nets.h"
+#include "tools/bench/data_parallel/suite.h"
 #include "tools/bench/data_parallel/ways.h"
 
 namespace tandem {
@@ -31,8 +34,18 @@ TEST(DataParallelBenchTest, AllWaysTrainTheSame) {
       EXPECT_EQ(each.wall_ms.size(), 1u) << each.name;
       EXPECT_LE(each.apart, 1e-4) << each.name;
     }
-    const std::string table = WaysTable(problem, *results);
-    for (const NamedWay& each : *ways) EXPECT_THAT(table, HasSubstr(each.name));
+    const nlohmann::json figures =
+        TablesJson(DataParallelTables({{problem, *results}}, "2 devices"));
+    const nlohmann::json& cases = figures["cases"];
+    ASSERT_EQ(cases.size(), ways->size());
+    for (size_t i = 0; i < ways->size(); ++i) {
+      EXPECT_EQ(cases[i]["name"], problem.name);
+      EXPECT_EQ(cases[i]["way"], (*ways)[i].name);
+      EXPECT_GT(cases[i]["step_ms"], 0);
+      EXPECT_GT(cases[i]["ratio"], 0);
+    }
+    EXPECT_EQ(cases[0]["ratio"], 1);
+    EXPECT_EQ(figures["problems"][0]["devices"], "2 devices");
   }
 }
 
@@ -54,6 +67,18 @@ TEST(DataParallelBenchTest, AnotherTrainingIsNotTimed) {
   const auto results = CompareWays(problem, ways, kShort);
   EXPECT_THAT(std::string(results.status().message()),
               HasSubstr("the loss of other is 1.001, that of first 1"));
+}
+
+TEST(RunDataParallelSuiteTest, RefusesWhatIsNotThere) {
+  BenchFlags flags;
+  flags.cases = {"wide", "deep"};
+  EXPECT_EQ(RunDataParallelSuite(flags, "").status(),
+            absl::InvalidArgumentError(
+                "--cases: 'deep': expected one of wide, conv"));
+  flags.cases = {"wide"};
+  flags.devices = 1;
+  EXPECT_EQ(RunDataParallelSuite(flags, "").status(),
+            absl::InvalidArgumentError("--devices=1: expected at least 2"));
 }
 
 }  // namespace

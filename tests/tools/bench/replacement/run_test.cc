@@ -2,17 +2,15 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::run_test {
 namespace {
 
-using ::testing::ContainsRegex;
 using ::testing::Each;
 using ::testing::Gt;
 using ::testing::HasSubstr;
@@ -51,14 +49,5 @@ TEST(MeasureReplacementTest, ARankThatDoesNotDieIsAnError) {
   EXPECT_TRUE(absl::IsNotFound(MeasureReplacement(bench).status()));
 }
 
-TEST(ReplacementReportTest, SaysWhatTheDeathCost) {
-  const ReplacementResult result = {{10, 12, 11}, {12, 11.5, 14}, {15, 16, 21}};
-  const std::string table = ReplacementTable(result);
-  EXPECT_THAT(table, ContainsRegex("nobody dies +11.00 +0.00"));
-  EXPECT_THAT(table, ContainsRegex("--replace_replicas +12.00 +1.00"));
-  EXPECT_THAT(table, ContainsRegex("--max_restarts +16.00 +5.00"));
-  EXPECT_EQ(ReplacementJson(result)["replaced_s"][2], 14);
-}
-
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::run_test
