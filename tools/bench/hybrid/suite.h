@@ -7,10 +7,19 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/bench/hybrid/run.h"
+#include "tools/bench/comparison/result.h"
+#include "tools/bench/measure/overlap_times.h"
 #include "tools/bench/suite/suite.h"
 
 namespace tandem {
+
+struct HybridResult : CaseResult {
+  // One setting, the fastest that can be reproducible: without and with it.
+  // Without figures where that was not asked for.
+  SideResult plain;
+  SideResult reproducible;
+  OverlapTimes overlap;  // of ours; zeros where there is one replica
+};
 
 // "cases", "failures", "kernels", with the most memory of a rank and the
 // settings.

@@ -1,14 +1,77 @@
 #include "tools/bench/safety/suite.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "absl/status/status.h"
 
-namespace tandem::suite_test {
+namespace tandem {
 namespace {
 
+using ::testing::ContainsRegex;
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Gt;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+SafetyBench Small(std::vector<std::string> models) {
+  SafetyBench bench;
+  bench.models = std::move(models);
+  bench.steps = 5;
+  bench.save_every = 2;
+  bench.rounds = 2;
+  bench.folder = std::string(std::getenv("TEST_TMPDIR")) + "/safety";
+  std::filesystem::create_directories(bench.folder);
+  return bench;
+}
+
+TEST(MeasureSafetyTest, EachMeansHasACostInEachRound) {
+  testing::internal::CaptureStderr();
+  const auto results = MeasureSafety(Small({"mlp_small"}));
+  const std::string progress = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(results.ok()) << results.status();
+  EXPECT_THAT(progress, StartsWith("1 of 22: mlp_small, nothing\n2 of 22, "));
+  EXPECT_THAT(progress, ContainsRegex("22 of 22, about [0-9]+ s left: "
+                                      "mlp_small, --check_finite\n$"));
+  ASSERT_THAT(*results, SizeIs(7));
+  EXPECT_EQ((*results)[0].means, "nothing, once more");
+  EXPECT_EQ((*results)[6].means, "--check_finite");
+  for (const SafetyResult& each : *results) {
+    EXPECT_THAT(each.plain_ms, SizeIs(2)) << each.means;
+    EXPECT_THAT(each.plain_ms, Each(Gt(0))) << each.means;
+    EXPECT_THAT(each.cost_ms, SizeIs(2)) << each.means;
+    // Of a save, and of the copy that one makes: no difference of two times.
+    if (each.means.find("save") != std::string::npos) {
+      EXPECT_EQ(each.every, 100) << each.means;
+      EXPECT_THAT(each.cost_ms, Each(Gt(0))) << each.means;
+    }
+  }
+}
+
+TEST(MeasureSafetyTest, AJobThatFailsIsAnError) {
+  SafetyBench bench = Small({"mlp_small"});
+  bench.ranks = 0;
+  const absl::Status status = MeasureSafety(bench).status();
+  EXPECT_TRUE(absl::IsInternal(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("exit code"));
+}
+
+TEST(MeasureSafetyTest, AnUnknownModelIsRefusedBeforeAnyIsMeasured) {
+  testing::internal::CaptureStderr();
+  const absl::Status status =
+      MeasureSafety(Small({"mlp_small", "no"})).status();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+}
 
 // Of 1 %, 2 % and a quarter of a percent of the steps' time.
 SafetyResult Result() {
@@ -48,4 +111,4 @@ TEST(RunSafetySuiteTest, RefusesAJobWithoutACheckpoint) {
 }
 
 }  // namespace
-}  // namespace tandem::suite_test
+}  // namespace tandem

@@ -1,4 +1,4 @@
-#include "tools/bench/data_parallel/run.h"
+#include "tools/bench/data_parallel/suite.h"
 
 #include <cstddef>
 #include <memory>
@@ -12,7 +12,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/bench/data_parallel/nets.h"
-#include "tools/bench/data_parallel/suite.h"
 #include "tools/bench/data_parallel/ways.h"
 
 namespace tandem {
