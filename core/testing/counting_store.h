@@ -1,4 +1,4 @@
-// For tests and benchmarks: a store that counts the operations on it.
+// For tests: a store that counts the operations on it.
 
 #ifndef TANDEM_CORE_TESTING_COUNTING_STORE_H_
 #define TANDEM_CORE_TESTING_COUNTING_STORE_H_

@@ -1,57 +1,50 @@
-// Reports: what the tables and the JSON of all benchmarks have in common.
+// Tables that all comparisons have: their cases, who has no figures, and what
+// each side multiplies with.
 
 #ifndef TANDEM_TOOLS_BENCH_COMPARISON_REPORT_H_
 #define TANDEM_TOOLS_BENCH_COMPARISON_REPORT_H_
 
 #include <nlohmann/json.hpp>
-#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "tools/bench/comparison/result.h"
 #include "tools/bench/measure/median.h"
+#include "tools/bench/suite/table.h"
 
 namespace tandem {
-
-// A cell of a table: "0.471", "26.30".
-std::string Milliseconds(double ms);
 
 // Peer / ours, of a peer that has figures.
 Ratio RatioOf(const CaseResult& result, const SideResult& peer);
 
-// A line for each case and peer: times, their ratio and its spread. Above them
-// the processor, below them what each side multiplies with, and a line for each
-// peer that did not run.
-class SpeedTable {
+// Of the whole batch, of a side that has figures.
+double SamplesPerSecond(const CaseResult& result, const SideResult& side);
+
+// Whether a peer has no figures.
+bool HasFailures(const CaseResult& result);
+
+class CaseTables {
  public:
-  explicit SpeedTable(const std::vector<std::string>& further_columns);
+  // Columns of "cases" behind name, peer, ours ms, peer ms and the ratio with
+  // its least and greatest round: medians, and peer / ours.
+  explicit CaseTables(const std::vector<Column>& further);
 
-  // `further` makes a peer's cells of the further columns.
-  void Add(const CaseResult& result,
-           absl::FunctionRef<std::vector<std::string>(const SideResult& peer)>
-               further);
+  // A row for each peer that has figures, of which `further` makes those of the
+  // further columns.
+  void Add(
+      const CaseResult& result,
+      absl::FunctionRef<std::vector<nlohmann::json>(const SideResult& peer)>
+          further);
 
-  std::string Text() const;
+  // "cases"; "failures", of the other peers; "kernels", what each side
+  // multiplies with in which dtype, on which processor.
+  const std::vector<Table>& tables() const { return tables_; }
 
  private:
   void AddKernels(const CaseResult& result, const SideResult& side);
 
-  std::vector<std::vector<std::string>> rows_;
-  std::vector<std::string> kernels_;  // each once
-  std::string failures_;
+  std::vector<Table> tables_;
 };
-
-// Adds to report["cases"] {"name", "ours_ms", "peer_ms", "peer", "ratio",
-// "ratio_min", "ratio_max"} and what `further` makes, for each peer with
-// figures: medians, and peer / ours. For the others adds to report["failures"]
-// {"name", "peer", "reason"}.
-void AddToJson(
-    const CaseResult& result,
-    absl::FunctionRef<nlohmann::json(const SideResult& peer)> further,
-    nlohmann::json& report);
-
-// Whether a peer has no figures.
-bool HasFailures(const CaseResult& result);
 
 }  // namespace tandem
 

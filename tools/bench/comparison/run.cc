@@ -5,10 +5,9 @@
 #include <cstdio>
 #include <utility>
 
-#include "absl/status/status.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
-#include "tools/bench/comparison/contender.h"
 
 namespace tandem {
 namespace {
@@ -24,7 +23,8 @@ class CaseRun {
           const ComparisonOptions& options)
       : bench_(bench), options_(options), losses_(std::move(losses)) {}
 
-  absl::StatusOr<CaseResult> Run(const std::vector<Peer>& peers) {
+  absl::StatusOr<CaseResult> Run(const std::vector<Peer>& peers,
+                                 FurtherMeasurements further) {
     TANDEM_RETURN_IF_ERROR(WriteInputs(bench_, options_));
     TANDEM_RETURN_IF_ERROR(Start(
         {"tandem", Program::kTandem, bench_.ours, /*may_fail=*/false}, true));
@@ -32,7 +32,7 @@ class CaseRun {
       TANDEM_RETURN_IF_ERROR(Start(peer, /*teaches=*/false));
     }
     absl::FPrintF(stderr, "%s: losses agree; measuring\n", bench_.name);
-    TANDEM_RETURN_IF_ERROR(Measure());
+    TANDEM_RETURN_IF_ERROR(Measure(further));
     CaseResult result;
     result.bench = bench_;
     result.ours = contenders_.front().TakeResult();
@@ -56,15 +56,16 @@ class CaseRun {
                                                     : started;
   }
 
-  absl::Status Measure() {
+  absl::Status Measure(FurtherMeasurements further) {
     std::vector<Contender*> all;
     for (Contender& each : contenders_) all.push_back(&each);
     const int64_t steps = options_.StepsOf(bench_.workload);
     TANDEM_RETURN_IF_ERROR(
         TakeTurns(options_.rounds, all,
                   [&](Contender& each) { return each.MeasureStep(steps); }));
-    return TakeTurns(1, all,
-                     [](Contender& each) { return each.MeasureMemory(); });
+    TANDEM_RETURN_IF_ERROR(TakeTurns(
+        1, all, [](Contender& each) { return each.MeasureMemory(); }));
+    return further(all);
   }
 
   const Case& bench_;
@@ -75,11 +76,34 @@ class CaseRun {
 
 }  // namespace
 
+std::vector<Peer> PeersOfRecipes(const std::vector<std::string>& recipes,
+                                 Program program,
+                                 const std::vector<std::string>& may_fail) {
+  std::vector<Peer> peers;
+  for (const std::string& recipe : recipes) {
+    peers.push_back({recipe, program, WithRecipe({Setting()}, recipe),
+                     absl::c_linear_search(may_fail, recipe)});
+  }
+  return peers;
+}
+
+absl::StatusOr<CaseResult> RunCase(const Case& bench,
+                                   const std::vector<Peer>& peers,
+                                   KnownLosses losses,
+                                   const ComparisonOptions& options,
+                                   FurtherMeasurements further) {
+  TANDEM_ASSIGN_OR_RETURN(const ComparisonOptions own,
+                          InOwnFolder(options, bench.name));
+  return CaseRun(bench, std::move(losses), own).Run(peers, further);
+}
+
 absl::StatusOr<CaseResult> RunCase(const Case& bench,
                                    const std::vector<Peer>& peers,
                                    KnownLosses losses,
                                    const ComparisonOptions& options) {
-  return CaseRun(bench, std::move(losses), options).Run(peers);
+  return RunCase(
+      bench, peers, std::move(losses), options,
+      [](const std::vector<Contender*>&) { return absl::OkStatus(); });
 }
 
 }  // namespace tandem

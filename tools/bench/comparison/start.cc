@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/process/process_end.h"
@@ -95,6 +96,14 @@ absl::Status CheckOptions(const ComparisonOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckAtLeast("threads", options.threads, 1));
   TANDEM_RETURN_IF_ERROR(CheckAtLeast("rounds", options.rounds, 1));
   return CheckAtLeast("steps", static_cast<int>(options.steps), 0);
+}
+
+absl::StatusOr<ComparisonOptions> InOwnFolder(ComparisonOptions options,
+                                              const std::string& name) {
+  TANDEM_ASSIGN_OR_RETURN(
+      options.folder,
+      FolderFor(absl::StrReplaceAll(name, {{"/", "_"}}), options.folder));
+  return options;
 }
 
 absl::Status WriteInputs(const Case& bench, const ComparisonOptions& options) {

@@ -35,6 +35,11 @@ struct ComparisonOptions {
 // InvalidArgument names the flag: --threads, --rounds or --steps.
 absl::Status CheckOptions(const ComparisonOptions& options);
 
+// The same with a folder of its own for what is called so: ranks that meet
+// through a file want a new one.
+absl::StatusOr<ComparisonOptions> InOwnFolder(ComparisonOptions options,
+                                              const std::string& name);
+
 // Whose ranks a contender has.
 enum class Program {
   kTandem,     // tools/bench/rank, in the case's layout

@@ -1,26 +1,19 @@
 #include "tools/bench/ddp/startup.h"
 
-#include <poll.h>
-
 #include <chrono>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
-#include "core/process/subprocess.h"
 #include "tools/bench/measure/median.h"
-#include "tools/bench/process/line_reader.h"
+#include "tools/bench/process/job.h"
 #include "tools/bench/process/runfile.h"
 
 namespace tandem {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int kRepeats = 5;
 constexpr std::chrono::minutes kTimeout(2);
@@ -32,26 +25,9 @@ absl::StatusOr<double> TimeUntil(const std::vector<std::string>& command,
                                  const ComparisonOptions& options) {
   Environment environment = Environment::OfProcess();
   environment.Set("OMP_NUM_THREADS", absl::StrCat(options.threads));
-  SubprocessOptions process;
-  process.program = command.front();
-  process.argv = command;
-  process.environment = environment.ToStrings();
-  process.out = SubprocessOptions::Stream::kPipe;
-  const auto start = Clock::now();
-  TANDEM_ASSIGN_OR_RETURN(Subprocess job, Subprocess::Start(process));
-  LineReader out(job.out_fd());
-  double found = 0;
-  while (out.fd() >= 0 && Clock::now() - start < kTimeout) {
-    pollfd ready = {out.fd(), POLLIN, 0};
-    poll(&ready, 1, /*timeout=*/1000);
-    out.Pump();
-    const std::chrono::duration<double, std::milli> passed =
-        Clock::now() - start;
-    while (const auto line = out.Next()) {
-      if (found == 0 && absl::StrContains(*line, mark)) found = passed.count();
-    }
-  }
-  if (found > 0 && job.Wait(kTimeout) == 0) return found;
+  TANDEM_ASSIGN_OR_RETURN(const JobEnd end,
+                          RunJob(command, environment, kTimeout, mark));
+  if (end.seconds_to_mark > 0) return 1e3 * end.seconds_to_mark;
   return absl::InternalError(
       absl::StrCat(command.back(), " did not come to its first step"));
 }

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_format.h"
-
 namespace tandem {
 
 double Median(std::vector<double> values) {
@@ -20,8 +18,8 @@ double MedianOrZero(const std::vector<double>& values) {
   return values.empty() ? 0 : Median(values);
 }
 
-std::string Range(const Ratio& ratio) {
-  return absl::StrFormat("%.2f to %.2f", ratio.min, ratio.max);
+double MegabytesPerSecond(int64_t bytes, const std::vector<double>& ms) {
+  return static_cast<double>(bytes) / 1e3 / Median(ms);
 }
 
 Ratio RatioOf(const std::vector<double>& peers,

@@ -3,7 +3,7 @@
 #ifndef TANDEM_TOOLS_BENCH_MEASURE_MEDIAN_H_
 #define TANDEM_TOOLS_BENCH_MEASURE_MEDIAN_H_
 
-#include <string>
+#include <cstdint>
 #include <vector>
 
 namespace tandem {
@@ -13,6 +13,9 @@ double Median(std::vector<double> values);
 // The same, and 0 of nothing.
 double MedianOrZero(const std::vector<double>& values);
 
+// Of as many bytes each time; the median.
+double MegabytesPerSecond(int64_t bytes, const std::vector<double>& ms);
+
 // Of medians, and the least and the greatest of single pairs. `ratio` lies
 // between the two.
 struct Ratio {
@@ -20,9 +23,6 @@ struct Ratio {
   double min = 0;
   double max = 0;
 };
-
-// "0.98 to 1.05".
-std::string Range(const Ratio& ratio);
 
 // peers[i] / ours[i]: above 1 ours is faster. Requires equally many, at least
 // one, all positive.

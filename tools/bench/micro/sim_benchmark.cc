@@ -40,7 +40,7 @@ void ProductOf256(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(torch::mm(a, a));
 }
 
-// Eight linear layers of 64, as bench_ddp's mlp_small.
+// Eight linear layers of 64, as in mlp_small of //tools:bench.
 void SmallStep(benchmark::State& state) {
   torch::nn::Sequential layers;
   for (int i = 0; i < 8; ++i) {

@@ -111,7 +111,7 @@ class Ddp(Averaging):
 
 
 class Eager(Ddp):
-    """The same with its usual broadcasts, as tandem has them in tools/bench_ddp."""
+    """The same with its usual broadcasts, as tandem has them in the suite ddp."""
 
     syncs_buffers = True
 

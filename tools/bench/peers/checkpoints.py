@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""torch.distributed.checkpoint in tools/bench_checkpoint, which starts it.
+"""torch.distributed.checkpoint in the suite checkpoint of //tools:bench, which starts it.
 
 Reads a line from the FIFO that --commands names, a JSON list of a command and its arguments, and answers with a line of
 JSON. One rank, one thread: as good as it gets without processes of its own.

@@ -1,4 +1,4 @@
-"""How tools/bench_tokenize and tools/bench_checkpoint talk to a peer of one rank."""
+"""How the suites tokenizer and checkpoint talk to a peer of one rank."""
 
 import argparse
 import json

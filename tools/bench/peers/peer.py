@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""One rank of PyTorch's in tools/bench_ddp, bench_pipeline, bench_hybrid or bench_gpu.
+"""One rank of PyTorch's in a comparison of //tools:bench.
 
-They start it. Takes the flags and the commands of tandem's own ranks
+That starts it. Takes the flags and the commands of tandem's own ranks
 (tools/bench/rank/server.h): reads a line from the FIFO that --commands names,
 trains, answers with a line of JSON. In between it sleeps in read(). Rank = replica *
 ranks of a replica + place in its pipeline; a replica of one rank trains the model in

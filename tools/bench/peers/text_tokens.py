@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Python's tokenizers, tiktoken and sentencepiece in tools/bench_tokenize, which starts it.
+"""Python's tokenizers, tiktoken and sentencepiece in the suite tokenizer, which starts it.
 
 Reads a line from the FIFO that --commands names, a JSON list of a command and its arguments, and answers with a line of
 JSON. Texts are those of --documents, a JSON string a line. What is timed gives lists of token numbers, all texts in a

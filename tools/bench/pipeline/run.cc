@@ -177,7 +177,11 @@ class ModelRun {
 absl::StatusOr<PipelineResults> RunPipelineModel(
     const std::vector<Case>& cases, const std::vector<std::string>& peers,
     const ComparisonOptions& options) {
-  ModelRun run(cases.front(), peers, options);
+  const Workload& workload = cases.front().workload;
+  TANDEM_ASSIGN_OR_RETURN(
+      const ComparisonOptions own,
+      InOwnFolder(options, absl::StrCat(workload.model, "_", workload.dtype)));
+  ModelRun run(cases.front(), peers, own);
   TANDEM_RETURN_IF_ERROR(run.Start());
   PipelineResults results;
   for (const Case& bench : cases) {

@@ -15,6 +15,8 @@ namespace tandem {
 
 struct JobEnd {
   double seconds = 0;  // from the program's start
+  // Until a line of `out` had the mark in it; 0: none had.
+  double seconds_to_mark = 0;
   std::string out;
   std::string err;
 };
@@ -24,7 +26,8 @@ struct JobEnd {
 // `timeout`: it is killed then.
 absl::StatusOr<JobEnd> RunJob(const std::vector<std::string>& command,
                               const Environment& environment,
-                              std::chrono::milliseconds timeout);
+                              std::chrono::milliseconds timeout,
+                              const std::string& mark = "");
 
 }  // namespace tandem
 

@@ -23,7 +23,7 @@ absl::StatusOr<std::string> Runfile(const std::string& path) {
   return absl::NotFoundError(absl::StrCat(
       path,
       " is not among the program's runfiles: start it by `bazel run "
-      "//tools:bench_ddp`"));
+      "//tools:bench`"));
 }
 
 }  // namespace tandem

@@ -9,7 +9,7 @@
 
 namespace tandem {
 
-// The path of a file of this workspace ("tools/bench/ddp_rank") among the
+// The path of a file of this workspace ("tools/bench/rank/rank") among the
 // program's runfiles, however the program was started. NotFound if it is not
 // there.
 absl::StatusOr<std::string> Runfile(const std::string& path);

@@ -1,5 +1,5 @@
-// One of tandem's ranks in tools/bench_ddp, bench_pipeline, bench_hybrid or
-// bench_gpu, which start it. See server.h.
+// One of tandem's ranks in a comparison of //tools:bench, which starts it. See
+// server.h.
 //
 // Flags stand apart from whatever includes glog, whose own flags have some of
 // the same names.

@@ -44,8 +44,7 @@ nlohmann::json JsonOf(const CalibratedTimes& times) {
 
 absl::StatusOr<std::unique_ptr<StageCalibration>> StageCalibration::Create(
     const LayerSpecs& specs, const Schedule& schedule, const Cuts& cuts,
-    int weight_gradient_batch, const Batch& batch,
-    std::vector<DeviceThread*> places) {
+    const Batch& batch, std::vector<DeviceThread*> places) {
   auto made = absl::WrapUnique(new StageCalibration(schedule));
   PipelineLayout layout;
   for (const DeviceThread* place : places)
@@ -53,7 +52,6 @@ absl::StatusOr<std::unique_ptr<StageCalibration>> StageCalibration::Create(
   PipelineModelOptions model;
   model.cuts = cuts;
   model.splits_backward = SplitsBackward(schedule);
-  model.weight_gradient_batch = weight_gradient_batch;
   TANDEM_ASSIGN_OR_RETURN(
       made->stages_, MakeStages(specs, schedule, layout, model, CrossEntropy));
   TANDEM_RETURN_IF_ERROR(made->MakeInputs(batch));
@@ -73,8 +71,7 @@ absl::StatusOr<std::unique_ptr<StageCalibration>> StageCalibration::OnCores(
         own.back()->Run([core] { return BindToCore(core); }));
   }
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<StageCalibration> made,
-                          Create(specs, schedule, cuts,
-                                 /*weight_gradient_batch=*/1, batch, places));
+                          Create(specs, schedule, cuts, batch, places));
   made->own_places_ = std::move(own);
   return made;
 }

@@ -36,13 +36,12 @@ nlohmann::json JsonOf(const CalibratedTimes& times);
 class StageCalibration {
  public:
   // A place for each device of the schedule; they must outlive this. The
-  // optimizer is SGD with momentum.
+  // optimizer is SGD with momentum. Every microbatch's weight gradients are
+  // computed by themselves.
   static absl::StatusOr<std::unique_ptr<StageCalibration>> Create(
       const LayerSpecs& specs, const Schedule& schedule, const Cuts& cuts,
-      int weight_gradient_batch, const Batch& batch,
-      std::vector<DeviceThread*> places);
-  // The same on threads of its own, each bound to a core; -1: to none. Every
-  // microbatch's weight gradients are computed by themselves.
+      const Batch& batch, std::vector<DeviceThread*> places);
+  // The same on threads of its own, each bound to a core; -1: to none.
   static absl::StatusOr<std::unique_ptr<StageCalibration>> OnCores(
       const LayerSpecs& specs, const Schedule& schedule, const Cuts& cuts,
       const Batch& batch, const std::vector<int>& cores);

@@ -2,41 +2,47 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <string>
-
-#include "absl/flags/declare.h"
-#include "absl/flags/flag.h"
-
-ABSL_DECLARE_FLAG(std::string, python);
-ABSL_DECLARE_FLAG(int, threads);
-ABSL_DECLARE_FLAG(int, steps);
-ABSL_DECLARE_FLAG(std::string, json);
 
 namespace tandem::flags_test {
 namespace {
 
 TEST(ComparisonFlags, BecomeOptions) {
-  absl::SetFlag(&FLAGS_python, "/no/such/python");
-  absl::SetFlag(&FLAGS_threads, 2);
-  absl::SetFlag(&FLAGS_steps, 5);
-  const auto options = OptionsFromFlags(/*rounds=*/3);
+  BenchFlags flags;
+  flags.python = "/no/such/python";
+  flags.threads = 2;
+  flags.steps = 5;
+  const auto options = OptionsFromFlags(flags, /*usual_rounds=*/3, "here");
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_EQ(options->threads, 2);
   EXPECT_EQ(options->steps, 5);
   EXPECT_EQ(options->rounds, 3);
+  EXPECT_EQ(options->folder, "here");
   EXPECT_EQ(options->python.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(OptionsFromFlags(/*rounds=*/0).status(),
+  flags.rounds = 4;
+  EXPECT_EQ(OptionsFromFlags(flags, 3, "here")->rounds, 4);
+  flags.rounds = 0;
+  EXPECT_EQ(OptionsFromFlags(flags, 3, "here").status(),
             absl::InvalidArgumentError("--rounds=0: expected at least 1"));
 }
 
-TEST(ComparisonFlags, SayWhereFiguresGo) {
-  EXPECT_TRUE(WriteFigures({{"a", 1}}).ok());  // nowhere
-  const std::string path = testing::TempDir() + "/figures.json";
-  absl::SetFlag(&FLAGS_json, path);
-  ASSERT_TRUE(WriteFigures({{"a", 1}}).ok());
-  std::ifstream file(path);
-  EXPECT_EQ(nlohmann::json::parse(file), nlohmann::json({{"a", 1}}));
+TEST(ComparisonFlags, ChooseCasesInDtypes) {
+  Case one;
+  one.name = one.workload.model = "a";
+  Case other = one;
+  other.name = other.workload.model = "b";
+  BenchFlags flags;
+  EXPECT_EQ(CasesFromFlags({one, other}, flags)->size(), 2u);
+  flags.cases = {"b"};
+  flags.dtypes = {"fp32", "bf16"};
+  const auto cases = CasesFromFlags({one, other}, flags);
+  ASSERT_TRUE(cases.ok()) << cases.status();
+  ASSERT_EQ(cases->size(), 2u);
+  EXPECT_EQ((*cases)[0].name, "b");
+  EXPECT_EQ((*cases)[1].name, "b:bf16");
+  flags.cases = {"c"};
+  EXPECT_EQ(CasesFromFlags({one}, flags).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

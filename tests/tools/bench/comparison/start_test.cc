@@ -8,8 +8,6 @@
 namespace tandem::start_test {
 namespace {
 
-using testing::HasSubstr;
-
 TEST(ComparisonOptions, AreCheckedByTheFlagsNames) {
   ComparisonOptions options;
   EXPECT_TRUE(CheckOptions(options).ok());
@@ -31,6 +29,18 @@ TEST(ComparisonOptions, TakeTheCasesStepsUnlessTheySayMore) {
   EXPECT_EQ(options.StepsOf(workload), 8);
   options.steps = 3;
   EXPECT_EQ(options.StepsOf(workload), 3);
+}
+
+TEST(InOwnFolder, IsOneForEachName) {
+  ComparisonOptions options;
+  options.rounds = 3;
+  options.folder = testing::TempDir();
+  const auto own = InOwnFolder(options, "gpt/2x1");
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ(own->rounds, 3);
+  EXPECT_EQ(own->folder, options.folder + "/gpt_2x1");
+  options.folder = "/no/such";
+  EXPECT_FALSE(InOwnFolder(options, "gpt").ok());
 }
 
 TEST(StartContender, SaysWhyThereIsNoPython) {

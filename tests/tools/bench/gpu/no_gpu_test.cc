@@ -1,4 +1,4 @@
-// --device=cuda where there is no GPU: one line, before anything is started.
+// The program: one line for what it cannot do, before anything is started.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,11 +15,12 @@ using ::testing::HasSubstr;
 TEST(BenchGpuTest, SaysInOneLineThatThereIsNoGpu) {
   ProgramOptions options;
   options.environment["CUDA_VISIBLE_DEVICES"] = "";
-  const ProgramResult result = RunProgram("tools/bench_gpu", {}, options);
+  const ProgramResult result =
+      RunProgram("tools/bench/bench", {"--suite=gpu"}, options);
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1)
       << result.err;
-  EXPECT_EQ(result.err.rfind("bench_gpu: --device=cuda: this ", 0), 0u)
+  EXPECT_EQ(result.err.rfind("bench: --device=cuda: this ", 0), 0u)
       << result.err;
 #ifdef TANDEM_CUDA
   EXPECT_THAT(result.err, HasSubstr("needs 1 device, and none were found: "));
@@ -27,6 +28,26 @@ TEST(BenchGpuTest, SaysInOneLineThatThereIsNoGpu) {
   EXPECT_THAT(result.err, HasSubstr("built without CUDA; build it with "
                                     "--config=cuda (docs/cuda.md)"));
 #endif
+}
+
+TEST(BenchTest, SaysWhichSuitesThereAre) {
+  const ProgramResult result =
+      RunProgram("tools/bench/bench", {"--suite=all"}, ProgramOptions());
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.err,
+            "bench: --suite: 'all': expected one of ddp, pipeline, hybrid, "
+            "gpt, gpu, data_parallel, safety, replacement, checkpoint, "
+            "tokenizer\n");
+}
+
+TEST(BenchTest, RefusesAFlagOfAnotherSuite) {
+  const ProgramResult result =
+      RunProgram("tools/bench/bench", {"--suite=checkpoint", "--ranks=3"},
+                 ProgramOptions());
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.err,
+            "bench: --ranks=3 was given, but --suite=checkpoint does not take "
+            "it: leave it out\n");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,6 +29,18 @@ TEST(RunJobTest, GivesWhatBothStreamsHad) {
   EXPECT_EQ(end->out, "one\ntwo\n");
   EXPECT_EQ(end->err, "twice\n");
   EXPECT_GT(end->seconds, 0);
+}
+
+TEST(RunJobTest, SaysWhenAMarkCame) {
+  const Environment environment = Environment::OfProcess();
+  const std::vector<std::string> command = {
+      "/bin/sh", "-c", "echo before; echo step 1/3; sleep 0.3; echo step 2/3"};
+  const auto end = RunJob(command, environment, seconds(60), "step 1/");
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_GT(end->seconds_to_mark, 0);
+  EXPECT_LT(end->seconds_to_mark, end->seconds - 0.2);
+  EXPECT_EQ(RunJob(command, environment, seconds(60), "4/")->seconds_to_mark,
+            0);
 }
 
 TEST(RunJobTest, AnotherCodeIsAnErrorWithItsMessages) {

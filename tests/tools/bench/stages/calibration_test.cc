@@ -87,9 +87,8 @@ class StageCalibrationTest : public testing::Test {
     }
     const Schedule made = *MakeSchedule(schedule, shape);
     const auto count = static_cast<int64_t>(specs.size());
-    return StageCalibration::Create(specs, made,
-                                    *UniformCuts(count, made.stages),
-                                    /*weight_gradient_batch=*/1, batch, all);
+    return StageCalibration::Create(
+        specs, made, *UniformCuts(count, made.stages), batch, all);
   }
 
   std::vector<std::unique_ptr<DeviceThread>> places_;

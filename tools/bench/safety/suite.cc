@@ -1,0 +1,259 @@
+#include "tools/bench/safety/suite.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "core/base/environment.h"
+#include "core/base/status_macros.h"
+#include "tools/bench/case/train_flags.h"
+#include "tools/bench/case/workload.h"
+#include "tools/bench/measure/flight_cost.h"
+#include "tools/bench/measure/median.h"
+#include "tools/bench/process/job.h"
+#include "tools/bench/process/program.h"
+#include "tools/bench/process/progress.h"
+#include "tools/bench/process/runfile.h"
+
+namespace tandem {
+namespace {
+
+constexpr std::chrono::minutes kTimeout(30);
+constexpr int64_t kEvery = 100;
+
+struct Means {
+  enum class Cost { kStep, kEntries, kSave, kStall };
+  std::string name;
+  std::vector<std::string> flags;
+  Cost cost = Cost::kStep;
+  int64_t every = 1;
+};
+
+constexpr char kNoRecorder[] = "--flight_entries=0";
+
+std::vector<Means> AllMeans(const SafetyBench& bench) {
+  const std::string every = absl::StrCat(" each ", kEvery, " steps");
+  const std::string saves = absl::StrCat("--save_every=", bench.save_every);
+  return {
+      {"nothing, once more", {kNoRecorder}},
+      {"flight recorder (always on)", {}, Means::Cost::kEntries},
+      {"--skip_nonfinite", {kNoRecorder, "--skip_nonfinite"}},
+      {absl::StrCat("--check_replicas_every=", kEvery),
+       {kNoRecorder, "--check_replicas_every=1"},
+       Means::Cost::kStep,
+       kEvery},
+      {absl::StrCat("--async_save", every),
+       {kNoRecorder, saves, "--async_save"},
+       Means::Cost::kStall,
+       kEvery},
+      {absl::StrCat("a save that is waited for,", every),
+       {kNoRecorder, saves},
+       Means::Cost::kSave,
+       kEvery},
+      {"--check_finite", {kNoRecorder, "--check_finite"}},
+  };
+}
+
+struct JobTimes {
+  double step_ms = 0;   // median
+  double save_ms = 0;   // of each of its saves, mean
+  double stall_ms = 0;  // of each that was written behind, median
+  double entries = 0;   // of the flight recorder, in a step
+};
+
+// The number behind `mark` in each line that has it.
+std::vector<double> NumbersBehind(absl::string_view mark,
+                                  absl::string_view text) {
+  std::vector<double> numbers;
+  for (size_t at = text.find(mark); at != absl::string_view::npos;
+       at = text.find(mark, at)) {
+    at += mark.size();
+    double number = 0;
+    const absl::string_view rest = text.substr(at);
+    if (absl::SimpleAtod(rest.substr(0, rest.find(' ')), &number)) {
+      numbers.push_back(number);
+    }
+  }
+  return numbers;
+}
+
+absl::StatusOr<nlohmann::json> SummaryIn(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  while (std::getline(file, line)) {
+    nlohmann::json event =
+        nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (event.is_object() && event.value("event", "") == "summary") {
+      return event;
+    }
+  }
+  return absl::InternalError(absl::StrCat(path, " has no summary"));
+}
+
+// As many jobs as a model has in a round.
+int JobsOf(const std::vector<Means>& all) {
+  int jobs = 0;
+  for (const Means& means : all) {
+    jobs += means.cost == Means::Cost::kStep ? 2 : 1;
+  }
+  return jobs;
+}
+
+absl::StatusOr<JobTimes> TimesOf(const SafetyBench& bench,
+                                 std::vector<std::string> command,
+                                 const Means& means) {
+  const std::string& folder = bench.folder;
+  const std::string metrics = absl::StrCat(folder, "/metrics.jsonl");
+  command.push_back(absl::StrCat("--metrics_file=", metrics));
+  if (means.cost == Means::Cost::kStep) {
+    command.push_back("--save_dir=");
+  } else {
+    const std::string saves = absl::StrCat(folder, "/saves");
+    std::error_code ignored;
+    std::filesystem::remove_all(saves, ignored);
+    command.push_back(absl::StrCat("--save_dir=", saves));
+    command.push_back("--keep_last=1");
+  }
+  command.insert(command.end(), means.flags.begin(), means.flags.end());
+  TANDEM_ASSIGN_OR_RETURN(const JobEnd end,
+                          RunJob(command, Environment::OfProcess(), kTimeout));
+  TANDEM_ASSIGN_OR_RETURN(const nlohmann::json summary, SummaryIn(metrics));
+  JobTimes times;
+  times.step_ms = summary.at("step_ms_median").get<double>();
+  if (const auto count = summary.at("saves").get<int64_t>(); count > 0) {
+    times.save_ms =
+        summary.at("save_stall_ms").get<double>() / static_cast<double>(count);
+  }
+  times.entries = summary.at("flight_entries").get<double>() /
+                  static_cast<double>(bench.steps);
+  times.stall_ms =
+      MedianOrZero(NumbersBehind("the loop stood still for ", end.out));
+  return times;
+}
+
+double CostOf(const Means& means, const JobTimes& times, double plain_ms) {
+  switch (means.cost) {
+    case Means::Cost::kStep:
+      return times.step_ms - plain_ms;
+    case Means::Cost::kEntries:
+      return times.entries * NanosecondsOfFlightEntry(/*threads=*/2) / 1e6;
+    case Means::Cost::kSave:
+      return times.save_ms;
+    case Means::Cost::kStall:
+      return times.stall_ms;
+  }
+  return 0;
+}
+
+absl::Status MeasureModel(const SafetyBench& bench, const std::string& train,
+                          const Workload& workload, BenchProgress& progress,
+                          std::vector<SafetyResult>& results) {
+  std::vector<std::string> command =
+      TrainFlags(workload, bench.ranks, bench.steps);
+  command.insert(command.begin(), train);
+  const std::vector<Means> all = AllMeans(bench);
+  const size_t first = results.size();
+  for (const Means& means : all) {
+    results.push_back({workload.model, means.name, means.every, {}, {}});
+  }
+  for (int round = 0; round < bench.rounds; ++round) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      // Before each difference one of its own: a machine does not stay as fast
+      // as it was.
+      double plain_ms = 0;
+      if (all[i].cost == Means::Cost::kStep) {
+        progress.Begin(absl::StrCat(workload.model, ", nothing"));
+        TANDEM_ASSIGN_OR_RETURN(const JobTimes plain,
+                                TimesOf(bench, command, {"", {kNoRecorder}}));
+        plain_ms = plain.step_ms;
+      }
+      progress.Begin(absl::StrCat(workload.model, ", ", all[i].name));
+      TANDEM_ASSIGN_OR_RETURN(const JobTimes times,
+                              TimesOf(bench, command, all[i]));
+      if (plain_ms == 0) plain_ms = times.step_ms;
+      SafetyResult& result = results[first + i];
+      result.plain_ms.push_back(plain_ms);
+      result.cost_ms.push_back(CostOf(all[i], times, plain_ms));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<double> Shares(const SafetyResult& result) {
+  std::vector<double> shares;
+  for (size_t i = 0; i < result.cost_ms.size(); ++i) {
+    shares.push_back(100 * result.cost_ms[i] /
+                     static_cast<double>(result.every) / result.plain_ms[i]);
+  }
+  return shares;
+}
+
+absl::StatusOr<std::vector<SafetyResult>> MeasureSafety(
+    const SafetyBench& bench) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string train, Runfile("tools/train"));
+  std::vector<Workload> workloads;  // all are known before any is measured
+  for (const std::string& model : bench.models) {
+    TANDEM_ASSIGN_OR_RETURN(workloads.emplace_back(), WorkloadNamed(model));
+  }
+  BenchProgress progress(JobsOf(AllMeans(bench)) * bench.rounds *
+                         static_cast<int>(workloads.size()));
+  std::vector<SafetyResult> results;
+  for (const Workload& workload : workloads) {
+    TANDEM_RETURN_IF_ERROR(
+        MeasureModel(bench, train, workload, progress, results));
+  }
+  return results;
+}
+
+std::vector<Table> SafetyTables(const std::vector<SafetyResult>& results) {
+  Table costs = {"costs",
+                 {{"model"},
+                  {"step", "ms", 3},
+                  {"means"},
+                  {"cost", "ms", 3},
+                  {"every"},
+                  {"percent", "", 2},
+                  {"percent_min", "", 2},
+                  {"percent_max", "", 2}}};
+  for (const SafetyResult& each : results) {
+    const std::vector<double> shares = Shares(each);
+    const auto [min, max] = std::minmax_element(shares.begin(), shares.end());
+    costs.Add({each.model, Median(each.plain_ms), each.means,
+               Median(each.cost_ms), each.every, Median(shares), *min, *max});
+  }
+  return {costs};
+}
+
+absl::StatusOr<SuiteReport> RunSafetySuite(const BenchFlags& flags,
+                                           const std::string& folder) {
+  SafetyBench bench;
+  if (!flags.cases.empty()) bench.models = flags.cases;
+  bench.ranks = flags.ranks.value_or(bench.ranks);
+  bench.steps = flags.steps.value_or(bench.steps);
+  bench.save_every = flags.save_every;
+  bench.rounds = flags.rounds.value_or(bench.rounds);
+  bench.folder = folder;
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("ranks", bench.ranks, 2));
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("save_every", bench.save_every, 1));
+  TANDEM_RETURN_IF_ERROR(
+      CheckAtLeast("steps", bench.steps, bench.save_every + 1));
+  TANDEM_RETURN_IF_ERROR(CheckAtLeast("rounds", bench.rounds, 1));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<SafetyResult> results,
+                          MeasureSafety(bench));
+  SuiteReport report;
+  report.tables = SafetyTables(results);
+  return report;
+}
+
+}  // namespace tandem
