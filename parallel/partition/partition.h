@@ -15,6 +15,7 @@
 #include "parallel/balance/cut.h"
 #include "parallel/partition/model_profile.h"
 #include "parallel/schedule/activation_checkpointing.h"
+#include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedule.h"
 
 namespace tandem {
