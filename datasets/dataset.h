@@ -7,11 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "core/model/batch.h"
 
 namespace tandem {
+
+// Data set split: the parts of a data set.
+enum class Split { kTrain, kTest };
 
 // Which tensors of a batch are wanted: in a pipeline the first stage's rank
 // needs the inputs, the last one's the targets, and those between neither.
@@ -53,6 +58,18 @@ class Dataset {
     return Get(indices, BatchParts());
   }
 };
+
+// An error that names the first of `indices` outside [0, size).
+inline absl::Status CheckIndices(absl::Span<const int64_t> indices,
+                                 int64_t size) {
+  for (int64_t index : indices) {
+    if (index < 0 || index >= size) {
+      return absl::OutOfRangeError(absl::StrCat(
+          "sample ", index, " was asked for; the data set has ", size));
+    }
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace tandem
 

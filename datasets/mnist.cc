@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/digest/crc32.h"
-#include "datasets/check_indices.h"
+#include "datasets/dataset.h"
 #include "datasets/idx.h"
 #include "tools/cpp/runfiles/runfiles.h"
 

@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "datasets/dataset.h"
-#include "datasets/split.h"
 
 namespace tandem {
 

@@ -12,7 +12,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "datasets/dataset.h"
-#include "datasets/split.h"
 
 namespace tandem {
 

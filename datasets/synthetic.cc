@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
-#include "datasets/check_indices.h"
+#include "datasets/dataset.h"
 
 namespace tandem {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "absl/status/statusor.h"
 #include "datasets/dataset.h"
-#include "datasets/split.h"
 
 namespace tandem {
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/dtype_names.h"
 #include "core/base/status_macros.h"
-#include "datasets/check_indices.h"
+#include "datasets/dataset.h"
 
 namespace tandem {
 namespace {

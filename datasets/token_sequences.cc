@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/model/documents.h"
-#include "datasets/check_indices.h"
+#include "datasets/dataset.h"
 #include "datasets/tokens/documents.h"
 #include "datasets/tokens/token_file.h"
 

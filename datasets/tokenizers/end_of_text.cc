@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/json_error.h"
 #include "datasets/tokenizers/byte_pair/json_fields.h"
-#include "datasets/tokenizers/read_file.h"
 #include "datasets/tokenizers/tokenizer_files.h"
 
 namespace tandem {

@@ -8,9 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "datasets/tokenizers/bytes_tokenizer.h"
 #include "datasets/tokenizers/gpt2_files.h"
-#include "datasets/tokenizers/read_file.h"
 #include "datasets/tokenizers/sentence_piece/model_check.h"
 #include "datasets/tokenizers/sentence_piece_tokenizer.h"
 #include "datasets/tokenizers/tiktoken_ranks.h"
@@ -19,6 +17,48 @@
 
 namespace tandem {
 namespace {
+
+constexpr uint32_t kEndOfText = 256;
+
+class BytesTokenizer : public Tokenizer {
+ public:
+  absl::StatusOr<std::vector<uint32_t>> Encode(
+      absl::string_view text, SpecialTokensInText) const override {
+    std::vector<uint32_t> tokens;
+    tokens.reserve(text.size());
+    for (const char byte : text) {
+      tokens.push_back(static_cast<unsigned char>(byte));
+    }
+    return tokens;
+  }
+
+  std::string Decode(absl::Span<const uint32_t> tokens) const override {
+    std::string text;
+    text.reserve(tokens.size());
+    for (const uint32_t token : tokens) {
+      if (token < kEndOfText) text.push_back(static_cast<char>(token));
+    }
+    return text;
+  }
+
+  int64_t vocabulary_size() const override { return kEndOfText + 1; }
+  std::optional<uint32_t> end_of_text() const override { return kEndOfText; }
+  const std::vector<SpecialToken>& special_tokens() const override {
+    return special_tokens_;
+  }
+  const std::vector<uint32_t>& prefix() const override { return nothing_; }
+  const std::vector<uint32_t>& suffix() const override { return nothing_; }
+
+ private:
+  const std::vector<SpecialToken> special_tokens_ = {{"", kEndOfText}};
+  const std::vector<uint32_t> nothing_ = {};
+};
+
+// Token 0 to 255 is the byte of that number, 256 the end of a text, which no
+// text means and which decodes to nothing. Any bytes come back as they were.
+std::unique_ptr<Tokenizer> MakeBytesTokenizer() {
+  return std::make_unique<BytesTokenizer>();
+}
 
 using TokenizerOrError = absl::StatusOr<std::unique_ptr<Tokenizer>>;
 

@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/files/atomic_file.h"
-#include "datasets/tokenizers/read_file.h"
 #include "datasets/tokenizers/tokenizer_files.h"
 
 namespace tandem {

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "core/base/status_macros.h"
-#include "datasets/tokenizers/read_file.h"
 #include "datasets/tokenizers/sentence_piece/model_check.h"
+#include "datasets/tokenizers/tokenizer_files.h"
 
 // Of the library, in a header that comes with its sources alone.
 namespace sentencepiece::logging {

@@ -1,12 +1,25 @@
 #include "datasets/tokenizers/tokenizer_files.h"
 
+#include <sys/stat.h>
+
+#include <cstdint>
 #include <filesystem>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
-#include "datasets/tokenizers/read_file.h"
+#include "core/files/regular_file.h"
 
 namespace tandem {
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+  return ReadShortFile(path, kMostBytes);
+}
+
+bool IsRegularFile(const std::string& path) {
+  struct stat status;
+  return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
 
 std::string FolderThatExplains(const std::string& path) {
   const std::filesystem::path file(path);

@@ -5,7 +5,15 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
+
 namespace tandem {
+
+// The errors of the file system, with the path; InvalidArgument for what is no
+// regular file or has more than 256 MiB, which no tokenizer has.
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+bool IsRegularFile(const std::string& path);
 
 // All that OpenTokenizer looks for: tokenizer.txt has the name of one that
 // needs no file.

@@ -17,7 +17,7 @@
 #include "datasets/tokenizers/byte_pair/vocabulary.h"
 #include "datasets/tokenizers/byte_pair_tokenizer.h"
 #include "datasets/tokenizers/end_of_text.h"
-#include "datasets/tokenizers/read_file.h"
+#include "datasets/tokenizers/tokenizer_files.h"
 
 namespace tandem {
 namespace {

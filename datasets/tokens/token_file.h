@@ -14,6 +14,16 @@
 
 namespace tandem {
 
+// As Megatron-LM's index of the file `path` says, which is called .idx instead
+// of .bin; 0 where there is none. InvalidArgument for numbers that are neither
+// uint16 nor int32.
+absl::StatusOr<int> TokenBytesByIndex(const std::string& path);
+
+// Whether numbers of 2 bytes are halves of wider ones: of each pair the second
+// is 0, or of no more than the few values that the upper half of a token's
+// number has, and the first is not. Of fewer than 64 pairs nobody can tell: no.
+bool AreHalves(absl::Span<const uint16_t> numbers);
+
 // In tandem's own format (docs/token_files.md, token_format.h) or one of those
 // that others write, all little-endian:
 //

@@ -1,5 +1,3 @@
-// Also tests datasets/gunzip.h.
-
 #include "datasets/idx.h"
 
 #include <sys/resource.h>
@@ -14,7 +12,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "datasets/gunzip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/core/testing/log_lines.h"

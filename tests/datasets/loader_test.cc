@@ -1,5 +1,4 @@
-// Also tests datasets/prefetcher.h. Where a job stands and how it goes on:
-// loader_resume_test.cc.
+// Where a job stands and how it goes on: loader_resume_test.cc.
 
 #include "datasets/loader.h"
 

@@ -18,7 +18,7 @@ namespace tandem {
 namespace {
 
 // Beyond the last character that has a decomposition or a class.
-constexpr uint32_t kEnd = 0x30000;
+constexpr uint32_t kEndOfCodes = 0x30000;
 
 // Hangul's syllables (Unicode 14, chapter 3.12): a leading consonant, a vowel,
 // and maybe a trailing consonant.
@@ -32,9 +32,9 @@ constexpr uint32_t kTrailingCount = 28;
 constexpr uint32_t kSyllableCount =
     kLeadingCount * kVowelCount * kTrailingCount;
 
-class Numbers {
+class PackedNumbers {
  public:
-  explicit Numbers(const char* base64) {
+  explicit PackedNumbers(const char* base64) {
     CHECK(absl::Base64Unescape(base64, &bytes_));
   }
 
@@ -54,14 +54,14 @@ class Numbers {
   size_t at_ = 0;
 };
 
-uint64_t PairOf(uint32_t first, uint32_t second) {
+uint64_t CodePair(uint32_t first, uint32_t second) {
   return uint64_t{first} << 32 | second;
 }
 
 // What Unicode says of characters.
 class Characters {
  public:
-  Characters() : moves_(kEnd) {
+  Characters() : moves_(kEndOfCodes) {
     ReadDecompositions();
     ReadClasses();
     for (uint32_t i = 0; i < kVowelCount; ++i) moves_[kVowels + i] = true;
@@ -70,7 +70,7 @@ class Characters {
 
   // Whether NFC may put it together with what stands before it, move it past
   // that, or replace it.
-  bool Moves(uint32_t code) const { return code < kEnd && moves_[code]; }
+  bool Moves(uint32_t code) const { return code < kEndOfCodes && moves_[code]; }
 
   int ClassOf(uint32_t code) const {
     const auto found = classes_.find(code);
@@ -106,7 +106,7 @@ class Characters {
         trailing > 0 && trailing < kTrailingCount) {
       return first + trailing;
     }
-    const auto found = compositions_.find(PairOf(first, second));
+    const auto found = compositions_.find(CodePair(first, second));
     if (found == compositions_.end()) return std::nullopt;
     return found->second;
   }
@@ -114,7 +114,7 @@ class Characters {
  private:
   void ReadDecompositions() {
     uint32_t code = 0;
-    for (Numbers numbers(kNfcDecompositions); !numbers.empty();) {
+    for (PackedNumbers numbers(kNfcDecompositions); !numbers.empty();) {
       code += numbers.Next();
       const uint32_t first = numbers.Next();
       const uint32_t rest = numbers.Next();
@@ -123,7 +123,7 @@ class Characters {
       if (rest % 2 == 0) {
         moves_[code] = true;
       } else {
-        compositions_[PairOf(first, second)] = code;
+        compositions_[CodePair(first, second)] = code;
         moves_[second] = true;
       }
     }
@@ -131,7 +131,7 @@ class Characters {
 
   void ReadClasses() {
     uint32_t code = 0;
-    for (Numbers numbers(kNfcClasses); !numbers.empty();) {
+    for (PackedNumbers numbers(kNfcClasses); !numbers.empty();) {
       code += numbers.Next();
       const uint32_t last = code + numbers.Next();
       const auto its = static_cast<uint8_t>(numbers.Next());

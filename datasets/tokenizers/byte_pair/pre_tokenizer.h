@@ -6,10 +6,19 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "datasets/tokenizers/byte_pair/splitter.h"
 
 namespace tandem {
+
+// InvalidArgument, which names it and what to write instead, for what both take
+// and understand otherwise, so that a text would be cut otherwise without a
+// word: x{1,3}+ (again and again, and not possessive), x{3}? and x{,3}, ^ and $
+// (of each line), \b, \w, \p without braces, a [ within brackets, and options
+// but (?i:...).
+absl::Status CheckReadAlike(absl::string_view pattern);
 
 struct PreTokenizer {
   std::vector<Splitter> splitters;  // one after the other

@@ -1,4 +1,3 @@
-#include "datasets/tokens/number_width.h"
 
 #include <sys/stat.h>
 

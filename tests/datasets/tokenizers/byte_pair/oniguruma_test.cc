@@ -1,10 +1,9 @@
-#include "datasets/tokenizers/byte_pair/oniguruma.h"
-
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "datasets/tokenizers/byte_pair/pre_tokenizer.h"
 #include "datasets/tokenizers/byte_pair/splitter.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
