@@ -2,12 +2,14 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/stack.h>
 
 #include <utility>
 #include <vector>
 
 #include "core/loss/deferred_score.h"
+#include "core/loss/loss_terms.h"
 
 namespace tandem {
 namespace {
@@ -56,6 +58,21 @@ LossResult Loss(const at::Tensor& outputs, const at::Tensor& targets,
 }
 
 }  // namespace
+
+LossFunction WithZLoss(LossFunction loss, double coefficient) {
+  const LossNames names = loss.names();
+  const LossFunction::Weight weight = loss.weight();
+  return LossFunction(
+      names,
+      [loss = std::move(loss), coefficient](const LossArguments& arguments) {
+        AddAuxiliaryLoss("z_loss", at::logsumexp(arguments.outputs, -1)
+                                       .square()
+                                       .mean()
+                                       .mul(coefficient));
+        return loss(arguments);
+      },
+      weight);
+}
 
 LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets) {
   return Loss(outputs, targets, std::nullopt);

@@ -12,7 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/model/layer_list.h"
-#include "models/decoding/decoding_scope.h"
+#include "models/decoding/kv_cache.h"
 
 namespace tandem {
 namespace {
@@ -50,7 +50,7 @@ absl::StatusOr<at::Tensor> Generator::Continue(
   if (cache_->past() != past + count) {
     return absl::InvalidArgumentError(
         "no layer of the model asks for the KV cache "
-        "(models/decoding/decoding_scope.h): it cannot go on from a prompt");
+        "(models/decoding/kv_cache.h): it cannot go on from a prompt");
   }
   TANDEM_RETURN_IF_ERROR(CheckLogits(logits, count));
   return logits.select(0, 0).select(0, count - 1).clone();

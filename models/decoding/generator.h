@@ -32,7 +32,7 @@ class Generator {
  public:
   // Reads `prompt`. `layers`, in evaluation mode and on `device`, take int64
   // [1, tokens] and give logits [1, tokens, vocabulary]; those that mix or
-  // number tokens ask for the KV cache (models/decoding/decoding_scope.h). With
+  // number tokens ask for the KV cache (models/decoding/kv_cache.h). With
   // the prompt, texts have up to `capacity` tokens: the model's context or
   // fewer.
   //

@@ -1,9 +1,13 @@
 #include "models/decoding/kv_cache.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
 #include <c10/util/Exception.h>
 
 #include <array>
+#include <exception>
+#include <optional>
 
 namespace tandem {
 namespace {
@@ -38,6 +42,17 @@ at::Tensor Put(const at::Tensor& some, int64_t past, at::Tensor& memory) {
   const int64_t tokens = some.size(kTokens);
   memory.narrow(kTokens, past, tokens).copy_(some);
   return memory.narrow(kTokens, 0, past + tokens);
+}
+
+thread_local KvCache* current = nullptr;
+
+// [tokens, past + tokens]: whether the query of a row sees the key of a column.
+// None where all see all.
+std::optional<at::Tensor> SeenKeys(const at::Tensor& queries, int64_t past) {
+  const int64_t tokens = queries.size(2);
+  if (tokens == 1) return std::nullopt;
+  return at::ones({tokens, past + tokens}, queries.options().dtype(at::kBool))
+      .tril(past);
 }
 
 }  // namespace
@@ -102,6 +117,35 @@ void KvCache::BeginPass() {
 void KvCache::EndPass(bool succeeded) {
   if (succeeded) past_ += tokens_;
   is_in_pass_ = false;
+}
+
+DecodingScope::DecodingScope(KvCache* cache)
+    : cache_(cache),
+      outer_(current),
+      exceptions_(std::uncaught_exceptions()),
+      no_grad_(false) {
+  cache_->BeginPass();
+  current = cache_;
+}
+
+DecodingScope::~DecodingScope() {
+  current = outer_;
+  cache_->EndPass(/*succeeded=*/std::uncaught_exceptions() == exceptions_);
+}
+
+KvCache* DecodingScope::Current() { return current; }
+
+int64_t DecodingScope::Past() {
+  return current == nullptr ? 0 : current->past();
+}
+
+at::Tensor CachedAttention(const at::Tensor& queries, const at::Tensor& keys,
+                           const at::Tensor& values, KvCache& cache) {
+  const KeysAndValues all = cache.Append(keys, values);
+  return at::scaled_dot_product_attention(
+      queries, all.keys, all.values, SeenKeys(queries, cache.past()),
+      /*dropout_p=*/0, /*is_causal=*/false, /*scale=*/std::nullopt,
+      /*enable_gqa=*/queries.size(1) != keys.size(1));
 }
 
 }  // namespace tandem

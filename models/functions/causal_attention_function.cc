@@ -3,10 +3,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/softmax.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -19,11 +22,9 @@
 #include <mutex>
 #include <string>
 #include <tuple>
-#include <vector>
 
 #include "core/device/host_memory.h"
 #include "core/fused/causal_attention.h"
-#include "models/functions/attention_heads.h"
 #include "models/functions/fused_operands.h"
 
 namespace tandem {
@@ -101,7 +102,72 @@ class CausalAttentionBackwardNode : public torch::autograd::Node {
   const int64_t heads_;
 };
 
+// Of the documents of all samples, one sample behind the other.
+std::vector<int64_t> LengthsOf(const at::Tensor& begins) {
+  const at::Tensor rows = begins.contiguous();
+  const auto* next = rows.const_data_ptr<int64_t>();
+  std::vector<int64_t> lengths;
+  for (int64_t sample = 0; sample < rows.size(0); ++sample) {
+    for (int64_t i = 0; i < rows.size(1); ++i, ++next) {
+      if (i == 0 || next[0] != next[-1]) lengths.push_back(0);
+      ++lengths.back();
+    }
+  }
+  return lengths;
+}
+
+// One split and one join: narrowing each by itself would add up gradients of
+// the whole batch's size, one a document.
+at::Tensor EachAlone(const at::Tensor& qkv, int64_t heads,
+                     const at::Tensor& begins) {
+  std::vector<at::Tensor> documents =
+      qkv.flatten(0, 1).split_with_sizes(LengthsOf(begins));
+  for (at::Tensor& document : documents) {
+    document = CausalAttentionFunction(document.unsqueeze(0), heads).squeeze(0);
+  }
+  if (documents.empty()) return CausalAttentionFunction(qkv, heads);
+  return at::cat(documents).unflatten(0, {qkv.size(0), qkv.size(1)});
+}
+
+// Whether LibTorch has a kernel that neither repeats keys and values nor needs
+// memory for tokens^2: FlashAttention on CUDA.
+bool TakesGroups(const at::Tensor& queries) {
+  return !RunsCpuKernels(queries.device().type()) &&
+         (queries.scalar_type() == at::kHalf ||
+          queries.scalar_type() == at::kBFloat16);
+}
+
+// [n, tokens, kv_heads, d] -> [n, tokens, heads * d]
+at::Tensor ForEachHead(const at::Tensor& x, int64_t heads) {
+  const int64_t kv_heads = x.size(2);
+  return x.unsqueeze(3)
+      .expand({x.size(0), x.size(1), kv_heads, heads / kv_heads, x.size(3)})
+      .reshape({x.size(0), x.size(1), heads * x.size(3)});
+}
+
+at::Tensor ByLibTorch(const at::Tensor& queries, const at::Tensor& keys,
+                      const at::Tensor& values) {
+  return at::scaled_dot_product_attention(
+             queries.transpose(1, 2), keys.transpose(1, 2),
+             values.transpose(1, 2), /*attn_mask=*/{}, /*dropout_p=*/0,
+             /*is_causal=*/true, /*scale=*/{}, /*enable_gqa=*/true)
+      .transpose(1, 2)
+      .flatten(2);
+}
+
 }  // namespace
+
+std::vector<at::Tensor> HeadsOf(const at::Tensor& qkv, int64_t heads) {
+  std::vector<at::Tensor> parts = qkv.chunk(3, /*dim=*/-1);
+  for (at::Tensor& part : parts) {
+    part = part.unflatten(2, {heads, part.size(2) / heads}).transpose(1, 2);
+  }
+  return parts;
+}
+
+at::Tensor JoinHeads(const at::Tensor& heads) {
+  return heads.transpose(1, 2).flatten(2);
+}
 
 at::Tensor CausalAttentionFunction(const at::Tensor& qkv, int64_t heads) {
   if (IsToBeWidened(qkv)) {
@@ -124,6 +190,50 @@ at::Tensor CausalAttentionFunction(const at::Tensor& qkv, int64_t heads) {
   torch::autograd::set_history(y, node);
   node->Keep(y);
   return y;
+}
+
+at::Tensor SeenKeys(const at::Tensor& begins) {
+  const int64_t tokens = begins.size(1);
+  const at::Tensor places = at::arange(tokens, begins.options());
+  const at::Tensor earlier =
+      places.view({1, 1, tokens}).le(places.view({1, tokens, 1}));
+  return places.view({1, 1, tokens})
+      .ge(begins.unsqueeze(2))
+      .logical_and(earlier)
+      .unsqueeze(1);
+}
+
+at::Tensor MaskedAttention(const at::Tensor& qkv, int64_t heads,
+                           const at::Tensor& begins) {
+  const std::vector<at::Tensor> parts = HeadsOf(qkv, heads);
+  return JoinHeads(at::scaled_dot_product_attention(
+      parts[0], parts[1], parts[2], SeenKeys(begins)));
+}
+
+at::Tensor DocumentAttentionFunction(const at::Tensor& qkv, int64_t heads,
+                                     const at::Tensor& begins) {
+  if (!begins.defined()) return CausalAttentionFunction(qkv, heads);
+  TORCH_CHECK(begins.dim() == 2 && begins.scalar_type() == at::kLong &&
+                  begins.sizes() == qkv.sizes().slice(0, 2),
+              "attention of ", qkv.sizes(), " within documents that begin at ",
+              begins.sizes(), ": expected int64 [n, tokens]");
+  return qkv.is_cpu() ? EachAlone(qkv, heads, begins)
+                      : MaskedAttention(qkv, heads, begins);
+}
+
+at::Tensor GroupedAttentionFunction(const at::Tensor& queries,
+                                    const at::Tensor& keys,
+                                    const at::Tensor& values,
+                                    const at::Tensor& begins) {
+  if (TakesGroups(queries) && !begins.defined()) {
+    return ByLibTorch(queries, keys, values);
+  }
+  const int64_t heads = queries.size(2);
+  const at::Tensor side_by_side =
+      at::cat({queries.flatten(2), ForEachHead(keys, heads),
+               ForEachHead(values, heads)},
+              /*dim=*/2);
+  return DocumentAttentionFunction(side_by_side, heads, begins);
 }
 
 }  // namespace tandem

@@ -2,6 +2,8 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -21,12 +23,51 @@
 #include "models/functions/conv2d_function.h"
 #include "models/functions/joined_operands.h"
 #include "models/functions/matrix_product.h"
-#include "models/functions/patches.h"
 #include "models/functions/product_library.h"
 #include "models/functions/split_backward.h"
 
 namespace tandem {
 namespace {
+
+// Where a patch meets its image.
+struct Tap {
+  int64_t in_patch;  // row-major index in the kernel
+  int64_t in_image;  // in elements from the channel's first
+};
+
+// The taps of the patch at (y, x) that lie within the image.
+void FindTaps(const at::Tensor& images, const PatchShape& shape, int64_t y,
+              int64_t x, std::vector<Tap>& taps) {
+  taps.clear();
+  for (int64_t ky = 0; ky < shape.kernel; ++ky) {
+    const int64_t iy = y * shape.stride + ky - shape.padding;
+    if (iy < 0 || iy >= images.size(2)) continue;
+    for (int64_t kx = 0; kx < shape.kernel; ++kx) {
+      const int64_t ix = x * shape.stride + kx - shape.padding;
+      if (ix < 0 || ix >= images.size(3)) continue;
+      taps.push_back({ky * shape.kernel + kx,
+                      iy * images.stride(2) + ix * images.stride(3)});
+    }
+  }
+}
+
+// Calls visit(image, row, taps) for every patch. `taps` are the same for all
+// images, so these come innermost.
+template <typename Visit>
+void ForEachPatch(const at::Tensor& images, const PatchShape& shape,
+                  Visit visit) {
+  const int64_t height = shape.OutputSize(images.size(2));
+  const int64_t width = shape.OutputSize(images.size(3));
+  std::vector<Tap> taps;
+  for (int64_t y = 0; y < height; ++y) {
+    for (int64_t x = 0; x < width; ++x) {
+      FindTaps(images, shape, y, x, taps);
+      for (int64_t n = 0; n < images.size(0); ++n) {
+        visit(n, (n * height + y) * width + x, taps);
+      }
+    }
+  }
+}
 
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
@@ -141,6 +182,60 @@ bool IsForProducts(const at::Tensor& x, const at::Tensor& weight,
 }
 
 }  // namespace
+
+at::Tensor PatchRows(const at::Tensor& images, const PatchShape& shape) {
+  const int64_t channels = images.size(1);
+  const int64_t area = shape.kernel * shape.kernel;
+  const int64_t places =
+      shape.OutputSize(images.size(2)) * shape.OutputSize(images.size(3));
+  const int64_t width = channels * area;
+  // Places outside of the image stay zero.
+  const at::Tensor rows =
+      at::zeros({images.size(0) * places, width}, images.options());
+  const at::Tensor seen = HostView(images);
+  if (seen.is_meta()) return rows;  // an imagined device has no values
+  const at::Tensor written = HostView(rows);
+  const float* const from = seen.const_data_ptr<float>();
+  float* const to = written.mutable_data_ptr<float>();
+  ForEachPatch(images, shape,
+               [&](int64_t n, int64_t row, const std::vector<Tap>& taps) {
+                 const float* source = from + n * images.stride(0);
+                 float* target = to + row * width;
+                 for (int64_t c = 0; c < channels; ++c) {
+                   for (const Tap& tap : taps) {
+                     target[tap.in_patch] = source[tap.in_image];
+                   }
+                   source += images.stride(1);
+                   target += area;
+                 }
+               });
+  return rows;
+}
+
+at::Tensor SumPatchRows(const at::Tensor& rows, at::IntArrayRef sizes,
+                        const PatchShape& shape) {
+  const at::Tensor images = at::zeros(sizes, rows.options());
+  const int64_t channels = images.size(1);
+  const int64_t area = shape.kernel * shape.kernel;
+  const at::Tensor seen = HostView(rows);
+  if (seen.is_meta()) return images;
+  const at::Tensor written = HostView(images);
+  const float* const from = seen.const_data_ptr<float>();
+  float* const to = written.mutable_data_ptr<float>();
+  ForEachPatch(images, shape,
+               [&](int64_t n, int64_t row, const std::vector<Tap>& taps) {
+                 const float* source = from + row * channels * area;
+                 float* target = to + n * images.stride(0);
+                 for (int64_t c = 0; c < channels; ++c) {
+                   for (const Tap& tap : taps) {
+                     target[tap.in_image] += source[tap.in_patch];
+                   }
+                   source += area;
+                   target += images.stride(1);
+                 }
+               });
+  return images;
+}
 
 at::Tensor ConvolutionFunction(const at::Tensor& x, const at::Tensor& weight,
                                int64_t stride, int64_t padding) {

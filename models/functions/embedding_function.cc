@@ -13,27 +13,28 @@
 namespace tandem {
 namespace {
 
-at::Tensor WeightGradient(const at::Tensor& dy, const at::Tensor& indices,
-                          const at::Tensor& weight) {
+at::Tensor EmbeddingGradient(const at::Tensor& dy, const at::Tensor& indices,
+                             const at::Tensor& weight) {
   return at::embedding_dense_backward(dy, indices, weight.size(0),
                                       /*padding_idx=*/-1,
                                       /*scale_grad_by_freq=*/false);
 }
 
 // One table of gradients for all microbatches. Operands: {dy, indices}.
-std::vector<at::Tensor> JoinedGradients(
+std::vector<at::Tensor> JoinedEmbeddingGradients(
     const std::vector<at::Tensor>& weights,
     absl::Span<const DeferredGradients::Operands> microbatches,
     absl::Span<const int64_t>) {
   const auto operands = JoinOperands(microbatches);
-  return {WeightGradient(operands[0], operands[1], weights[0])};
+  return {EmbeddingGradient(operands[0], operands[1], weights[0])};
 }
 
-OperatorGradients Gradients(const at::Tensor& dy, const at::Tensor& indices,
-                            const at::Tensor& weight,
-                            const WantedGradients& wanted) {
+OperatorGradients EmbeddingGradients(const at::Tensor& dy,
+                                     const at::Tensor& indices,
+                                     const at::Tensor& weight,
+                                     const WantedGradients& wanted) {
   OperatorGradients gradients;
-  if (wanted[1]) gradients[1] = WeightGradient(dy, indices, weight);
+  if (wanted[1]) gradients[1] = EmbeddingGradient(dy, indices, weight);
   return gradients;
 }
 
@@ -48,8 +49,8 @@ at::Tensor InItsDtype(const at::Tensor& indices, const at::Tensor& weight) {
   }
   SplitOperator operation;
   operation.name = "SplitEmbeddingBackward";
-  operation.backward = Gradients;
-  operation.joined = JoinedGradients;
+  operation.backward = EmbeddingGradients;
+  operation.joined = JoinedEmbeddingGradients;
   return WithSplitBackward(y, indices, weight, /*bias=*/{}, operation);
 }
 

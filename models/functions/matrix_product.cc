@@ -1,19 +1,143 @@
 #include "models/functions/matrix_product.h"
 
+#include <ATen/Context.h>
+#include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string_view>
+
 #include "core/device/host_memory.h"
-#include "models/functions/onednn_product.h"
+#include "core/fused/row_major_gemm.h"
 #include "models/functions/product_library.h"
-#include "models/functions/wide_product.h"
+
+namespace at {
+namespace native {
+// Of libtorch_cpu; its header (ATen/native/mkldnn/Matmul.h) is not installed.
+void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result,
+                   float beta, float alpha);
+}  // namespace native
+}  // namespace at
 
 namespace tandem {
 namespace {
+
+using Scalars = c10::List<std::optional<at::Scalar>>;
+// x [m, k], weight [n, k] -> x weight^T + bias. What TorchInductor calls.
+using LinearPointwise = at::Tensor(const at::Tensor& x,
+                                   const at::Tensor& weight,
+                                   const std::optional<at::Tensor>& bias,
+                                   std::string_view after, Scalars scalars,
+                                   std::optional<std::string_view> algorithm);
+
+using LinearHandle = c10::TypedOperatorHandle<LinearPointwise>;
+
+std::optional<LinearHandle> FindLinear() {
+  if (!at::globalContext().hasMKLDNN()) return std::nullopt;
+  const auto found = c10::Dispatcher::singleton().findSchema(
+      {"mkldnn::_linear_pointwise", ""});
+  if (!found.has_value()) return std::nullopt;
+  return found->typed<LinearPointwise>();
+}
+
+const std::optional<LinearHandle>& Linear() {
+  static const auto* const linear =
+      new std::optional<LinearHandle>(FindLinear());
+  return *linear;
+}
+
+// What a processor cannot do LibTorch and oneDNN say, each by its own
+// exception.
+template <typename F>
+bool Works(F product) {
+  try {
+    const at::Tensor one = at::ones({1, 1});
+    product(one);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+bool WorksInBf16() {
+  return Linear().has_value() && Works([](const at::Tensor& one) {
+           const at::Tensor low = one.to(at::kBFloat16);
+           OneDnnProduct(low, low, low.view({1}));
+           at::native::mkldnn_matmul(low, low, at::empty_like(low),
+                                     /*beta=*/0, /*alpha=*/1);
+         });
+}
+
+// mkldnn_matmul refuses processors that cannot do bf16, whatever the dtype.
+bool WorksInPlace() {
+  return Works([](const at::Tensor& one) {
+    at::native::mkldnn_matmul(one, one, at::empty_like(one), /*beta=*/0,
+                              /*alpha=*/1);
+  });
+}
+
+// Whether it multiplies matrices of this dtype, float or bf16, here: the
+// processor has what it needs.
+bool HasOneDnnProduct(at::ScalarType dtype) {
+  if (dtype == at::kFloat) return Linear().has_value();
+  static const bool has_bf16 = WorksInBf16();
+  return dtype == at::kBFloat16 && has_bf16;
+}
+
+// a [m, k] times b [k, n], plus bias [n] unless it is undefined: all of one
+// dtype that it has, on a device that runs the CPU's kernels, with any strides.
+at::Tensor OneDnnProduct(const at::Tensor& a, const at::Tensor& b,
+                         const at::Tensor& bias) {
+  return Linear()->call(a, b.t(),
+                        bias.defined() ? std::optional(bias) : std::nullopt,
+                        "none", Scalars(), "");
+}
+
+// Writes it to `product` [m, n], of their dtype.
+void PutOneDnnProduct(const at::Tensor& product, const at::Tensor& a,
+                      const at::Tensor& b) {
+  static const bool puts = WorksInPlace();
+  if (puts) {
+    at::native::mkldnn_matmul(a, b, product, /*beta=*/0, /*alpha=*/1);
+  } else {
+    product.copy_(OneDnnProduct(a, b, /*bias=*/{}));
+  }
+}
+
+using Bf16 = c10::BFloat16;
+
+bool HasRows(const at::Tensor& matrix) {
+  return (matrix.stride(1) == 1 || matrix.size(1) == 1) &&
+         matrix.stride(0) >= matrix.size(1);
+}
+
+// Of a single row the stride may be anything.
+GemmOperand<Bf16> OperandOf(const at::Tensor& matrix) {
+  return {matrix.const_data_ptr<Bf16>(),
+          std::max(matrix.stride(0), matrix.size(1))};
+}
+
+// Calls `use` with the matrix as a product takes it: one stride is 1, the other
+// at least a row's length.
+template <typename Use>
+void WithOperand(const at::Tensor& matrix, const Use& use) {
+  if (HasRows(matrix)) return use(OperandOf(matrix));
+  const at::Tensor transposed = matrix.t();
+  if (!HasRows(transposed)) return use(OperandOf(matrix.contiguous()));
+  GemmOperand<Bf16> operand = OperandOf(transposed);
+  operand.is_transposed = true;
+  use(operand);
+}
 
 bool Records(const at::Tensor& tensor) {
   return at::GradMode::is_enabled() && tensor.requires_grad();
@@ -113,6 +237,23 @@ at::Tensor PutInNew(at::ScalarType dtype, const at::Tensor& a,
 }
 
 }  // namespace
+
+bool HasWideProduct() { return HasGemm(at::kBFloat16); }
+
+void PutWideProduct(const at::Tensor& product, const at::Tensor& a,
+                    const at::Tensor& b) {
+  if (product.numel() == 0) return;
+  if (a.size(1) == 0) {
+    product.zero_();
+    return;
+  }
+  WithOperand(a, [&](const GemmOperand<Bf16>& left) {
+    WithOperand(b, [&](const GemmOperand<Bf16>& right) {
+      Gemm<Bf16>({a.size(0), a.size(1), b.size(1)}, /*alpha=*/1, left, right,
+                 /*beta=*/0, product.data_ptr<float>(), b.size(1));
+    });
+  });
+}
 
 at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b,
                          const at::Tensor& bias) {

@@ -1,4 +1,7 @@
 // Matrix product, by the faster of LibTorch's two libraries.
+//
+// Matrix product of bf16 matrices in float: accumulated in float, and not
+// rounded to bf16 at the end (what gradients of fp32 master weights want).
 
 #ifndef TANDEM_MODELS_FUNCTIONS_MATRIX_PRODUCT_H_
 #define TANDEM_MODELS_FUNCTIONS_MATRIX_PRODUCT_H_
@@ -6,6 +9,15 @@
 #include <ATen/core/Tensor.h>
 
 namespace tandem {
+
+// Whether this processor is one on which MKL has it: Intel's, with instructions
+// for bf16. Always the same answer in one process.
+bool HasWideProduct();
+
+// Writes a [m, k] times b [k, n] to `product` [m, n], float and contiguous. a
+// and b are bf16 in the host's memory, of any strides.
+void PutWideProduct(const at::Tensor& product, const at::Tensor& a,
+                    const at::Tensor& b);
 
 // a [m, k] times b [k, n], plus bias [n] to every row unless it is undefined:
 // at::mm and at::addmm, whose errors it has.
@@ -20,7 +32,7 @@ at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b,
                          const at::Tensor& bias = {});
 
 // The same in `dtype`: a's, or float where a is bf16 or fp16. Of bf16 on
-// Intel's processors (wide_product.h) it is not rounded in between, elsewhere
+// Intel's processors (PutWideProduct) it is not rounded in between, elsewhere
 // it is MatrixProduct(a, b) made wider. Differentiable.
 at::Tensor MatrixProductIn(at::ScalarType dtype, const at::Tensor& a,
                            const at::Tensor& b);

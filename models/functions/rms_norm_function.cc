@@ -20,8 +20,8 @@ at::Tensor InverseRms(const at::Tensor& x, double eps) {
   return x.square().mean(/*dim=*/-1, /*keepdim=*/true).add(eps).rsqrt();
 }
 
-at::Tensor WeightGradient(const at::Tensor& dy, const at::Tensor& normalised,
-                          const at::Tensor& weight) {
+at::Tensor ScaleGradient(const at::Tensor& dy, const at::Tensor& normalised,
+                         const at::Tensor& weight) {
   return (dy * normalised)
       .reshape({-1, dy.size(-1)})
       .sum(/*dim=*/0)
@@ -46,7 +46,7 @@ SplitOperator RmsNormOperator(const at::Tensor& kept, double eps) {
       gradients[0] = ((d - normalised * along) * inverse).to(x.scalar_type());
     }
     if (wanted[1]) {
-      gradients[1] = WeightGradient(Wide(dy), normalised, weight);
+      gradients[1] = ScaleGradient(Wide(dy), normalised, weight);
     }
     return gradients;
   };

@@ -18,6 +18,12 @@
 
 namespace tandem {
 
+// The greatest sizes that a config.json may ask for: beyond any model there is,
+// and small enough that no product of two of them overflows.
+constexpr int64_t kMostLayers = 10000;
+constexpr int64_t kMostWidth = int64_t{1} << 24;   // and heads
+constexpr int64_t kMostTokens = int64_t{1} << 28;  // context, vocabulary
+
 // One JSON object. A key that is absent and one that is null are the same, as
 // in transformers. Readers give a value in any case; the first error is kept.
 // Not thread-safe.

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "models/hugging_face/config_limits.h"
+#include "models/hugging_face/config_fields.h"
 
 namespace tandem {
 namespace {

@@ -1,6 +1,9 @@
 #include "models/hugging_face/model_config.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
@@ -46,6 +49,18 @@ absl::StatusOr<ModelConfig> Read(ConfigFields& fields) {
 }
 
 }  // namespace
+
+std::string HintOfHubCache(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::string newest;  // by its name: any will do for a hint
+  std::error_code error;
+  for (fs::directory_iterator each(fs::path(folder) / "snapshots", error), end;
+       !error && each != end; each.increment(error)) {
+    if (!fs::exists(each->path() / kConfigFile, error)) continue;
+    newest = std::max(newest, each->path().string());
+  }
+  return newest.empty() ? "" : absl::StrCat(" (did you mean ", newest, "?)");
+}
 
 absl::StatusOr<ModelConfig> ReadModelConfig(absl::string_view text) {
   TANDEM_ASSIGN_OR_RETURN(ConfigFields fields, ConfigFields::Parse(text));

@@ -1,5 +1,8 @@
 // Model configuration: Hugging Face's config.json of a causal language model,
 // read into a model that is known here, and written.
+//
+// Cache of Hugging Face's hub: the folders models--OWNER--NAME, whose snapshots
+// are what looks like a downloaded model.
 
 #ifndef TANDEM_MODELS_HUGGING_FACE_MODEL_CONFIG_H_
 #define TANDEM_MODELS_HUGGING_FACE_MODEL_CONFIG_H_
@@ -17,6 +20,10 @@
 #include "models/transformer/llama.h"
 
 namespace tandem {
+
+// " (did you mean FOLDER/snapshots/HASH?)" where `folder` is of the cache and
+// has a snapshot with a config.json; else "".
+std::string HintOfHubCache(const std::string& folder);
 
 // By "model_type": gpt2, llama.
 using TransformerOptions = std::variant<GptOptions, LlamaOptions>;

@@ -1,23 +1,25 @@
 #include "models/layers/gpt_block.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "models/decoding/cached_attention.h"
-#include "models/decoding/decoding_scope.h"
-#include "models/functions/attention_heads.h"
+#include "models/decoding/kv_cache.h"
 #include "models/functions/bias_gelu_function.h"
-#include "models/functions/document_attention_function.h"
+#include "models/functions/causal_attention_function.h"
 #include "models/functions/embedding_function.h"
 #include "models/functions/linear_function.h"
 #include "models/layers/dropout.h"
-#include "models/layers/dropped_attention.h"
 #include "models/layers/layer_norm.h"
 #include "models/layers/packed_layer.h"
 
@@ -164,6 +166,21 @@ class PositionEmbedding : public nn::Module {
 };
 
 }  // namespace
+
+at::Tensor DroppedAttention(const at::Tensor& qkv, int64_t heads,
+                            const at::Tensor& begins, double p,
+                            absl::string_view name) {
+  const std::vector<at::Tensor> parts = HeadsOf(qkv, heads);
+  const at::Tensor seen =
+      SeenKeys(begins.defined() ? begins
+                                : at::zeros({1, qkv.size(1)},
+                                            qkv.options().dtype(at::kLong)));
+  const at::Tensor scores = at::matmul(parts[0], parts[1].transpose(2, 3)) /
+                            std::sqrt(static_cast<double>(parts[0].size(3)));
+  const at::Tensor probabilities = at::softmax(
+      scores.masked_fill(~seen, -std::numeric_limits<double>::infinity()), -1);
+  return JoinHeads(at::matmul(SampleDropout(probabilities, p, name), parts[2]));
+}
 
 InitialRule GptInitialValues(int64_t blocks) {
   return [blocks](const InitialParameter& parameter) {

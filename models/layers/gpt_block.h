@@ -1,15 +1,28 @@
 // GPT-2 blocks: the layers that only GPT-2 has.
+//
+// Causal self-attention with dropout of its probabilities (GPT-2's attn_pdrop).
 
 #ifndef TANDEM_MODELS_LAYERS_GPT_BLOCK_H_
 #define TANDEM_MODELS_LAYERS_GPT_BLOCK_H_
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "core/model/layer.h"
 #include "models/layers/initialize.h"
 
 namespace tandem {
+
+// DocumentAttentionFunction(qkv, heads, begins), where each probability is 0
+// with probability p, else multiplied by 1 / (1 - p): by SampleDropout
+// (dropout.h) of that name. No kernel does so with draws that are a function of
+// the sample, so all [n, heads, tokens, tokens] of them are in memory.
+at::Tensor DroppedAttention(const at::Tensor& qkv, int64_t heads,
+                            const at::Tensor& begins, double p,
+                            absl::string_view name);
 
 // GPT-2's initial values for a model of so many blocks (see gpt.h).
 InitialRule GptInitialValues(int64_t blocks);

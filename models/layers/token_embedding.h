@@ -1,4 +1,6 @@
 // Token embedding as a layer.
+//
+// Tied linear layer: its weight is another layer's.
 
 #ifndef TANDEM_MODELS_LAYERS_TOKEN_EMBEDDING_H_
 #define TANDEM_MODELS_LAYERS_TOKEN_EMBEDDING_H_
@@ -10,6 +12,13 @@
 #include "models/layers/initialize.h"
 
 namespace tandem {
+
+// x [..., in] -> x weight^T [..., out]; no bias. `weight` [out, in] is
+// parameter `tied_to`, by its full name, of the earlier layer `owner`. Made
+// without that layer it has a weight of its own with the same initial values.
+// Making it throws c10::Error where `owner` has no such parameter.
+LayerSpec TiedLinearLayer(const std::string& name, const LayerSpec& owner,
+                          const std::string& tied_to);
 
 // nn.Embedding, for token numbers.
 // int64 [n, tokens] -> [n, tokens, width]

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "models/functions/attention_heads.h"
 #include "models/functions/bias_gelu_function.h"
+#include "models/functions/causal_attention_function.h"
 #include "models/functions/linear_function.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/layer_norm.h"

@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-constexpr char kWeight[] = "weight";
+constexpr char kWeightName[] = "weight";
 constexpr char kTakes[] = "a vocabulary in parts divides a layer's weight";
 
 at::Tensor RowsOf(const at::Tensor& weight, const VocabRange& range) {
@@ -59,7 +59,7 @@ class HeadPart : public torch::nn::Module {
  public:
   HeadPart(const at::Tensor& weight, VocabParallelHeadOptions options)
       : options_(std::move(options)),
-        weight_(register_parameter(kWeight, weight)) {}
+        weight_(register_parameter(kWeightName, weight)) {}
 
   at::Tensor forward(const at::Tensor& x, Skips& skips) const {
     const at::Tensor& targets = skips.at(options_.targets);
@@ -111,7 +111,7 @@ std::vector<VocabRange> VocabRanges(int64_t rows, int64_t parts) {
 }
 
 std::string VocabPartOfEmbedding(size_t part) {
-  return absl::StrCat(kWeight, "_", part);
+  return absl::StrCat(kWeightName, "_", part);
 }
 
 LayerSpec VocabParallelEmbedding(const LayerSpec& whole,
@@ -124,7 +124,7 @@ LayerSpec VocabParallelEmbedding(const LayerSpec& whole,
                    return module->forward(tokens);
                  }};
   };
-  const auto traits = whole.traits.find(kWeight);
+  const auto traits = whole.traits.find(kWeightName);
   spec.traits.clear();
   for (size_t i = 0; traits != whole.traits.end() && i < ranges.size(); ++i) {
     spec.traits[VocabPartOfEmbedding(i)] = traits->second;
@@ -148,7 +148,7 @@ LayerSpec VocabParallelHead(const LayerSpec& whole,
     };
     return spec;
   }
-  spec.links.ties = {{kWeight, options.tied_to}};
+  spec.links.ties = {{kWeightName, options.tied_to}};
   spec.make_tied = [options, make = whole.make_tied](
                        uint64_t seed, const NamedTensors& shared) {
     return HeadLayer(

@@ -10,7 +10,6 @@
 #include <tuple>
 #include <vector>
 
-#include "models/modules/tree_dicts.h"
 #include "models/modules/tree_values.h"
 
 namespace tandem {

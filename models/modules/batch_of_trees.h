@@ -12,7 +12,6 @@
 #include "absl/status/statusor.h"
 #include "core/loss/loss.h"
 #include "core/model/batch.h"
-#include "models/modules/tree_dicts.h"
 #include "models/modules/tree_form.h"
 #include "models/modules/tree_values.h"
 

@@ -6,7 +6,6 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -16,7 +15,6 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/random/default_generator.h"
-#include "models/modules/buffers_before.h"
 #include "models/modules/tree_form.h"
 
 namespace tandem {

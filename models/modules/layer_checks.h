@@ -4,9 +4,11 @@
 #ifndef TANDEM_MODELS_MODULES_LAYER_CHECKS_H_
 #define TANDEM_MODELS_MODULES_LAYER_CHECKS_H_
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <torch/nn/module.h>
 
+#include <cstddef>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,6 +17,25 @@
 #include "models/modules/module_paths.h"
 
 namespace tandem {
+
+// Puts a module's buffers back, at its end, to what they are at its beginning.
+// Without gradients.
+class BuffersBefore {
+ public:
+  explicit BuffersBefore(const torch::nn::Module& module)
+      : buffers_(module.buffers()) {
+    for (const at::Tensor& each : buffers_) values_.push_back(each.clone());
+  }
+  ~BuffersBefore() {
+    for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(values_[i]);
+  }
+  BuffersBefore(const BuffersBefore&) = delete;
+  BuffersBefore& operator=(const BuffersBefore&) = delete;
+
+ private:
+  std::vector<at::Tensor> buffers_;
+  std::vector<at::Tensor> values_;
+};
 
 // The seed of what modules draw on an example.
 constexpr uint64_t kSeedOfExample = 0;

@@ -18,10 +18,9 @@
 #include "core/model/layer_border.h"
 #include "core/random/default_generator.h"
 #include "models/modules/any_module_call.h"
-#include "models/modules/buffers_before.h"
 #include "models/modules/layer_checks.h"
 #include "models/modules/module_paths.h"
-#include "models/modules/tree_names.h"
+#include "models/modules/tree_form.h"
 
 namespace tandem {
 namespace {

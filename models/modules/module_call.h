@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "models/modules/tree_dicts.h"
 #include "models/modules/tree_values.h"
 
 namespace tandem {

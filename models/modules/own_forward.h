@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "models/modules/module_call.h"
-#include "models/modules/tree_dicts.h"
 #include "models/modules/tree_values.h"
 
 namespace tandem {

@@ -2,7 +2,6 @@
 
 #include <glog/logging.h>
 
-#include <cstddef>
 #include <utility>
 
 #include "absl/status/status.h"

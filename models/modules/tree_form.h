@@ -1,5 +1,7 @@
 // Tree form: the structure of tuples, lists and dicts of tensors, without the
 // tensors (torch.utils._pytree's TreeSpec).
+//
+// Names of the tensors of trees, as layers, batches and losses know them.
 
 #ifndef TANDEM_MODELS_MODULES_TREE_FORM_H_
 #define TANDEM_MODELS_MODULES_TREE_FORM_H_
@@ -7,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -41,6 +44,22 @@ class TreeForm {
   std::vector<bool> defined_;       // by tensor of the skeleton
   std::vector<std::string> paths_;  // of the defined ones
 };
+
+inline constexpr char kInputTree[] = "input";
+inline constexpr char kOutputTree[] = "output";
+inline constexpr char kTargetTree[] = "target";
+
+// Names of the tensors behind the first one, which has none: it is what goes
+// from layer to layer, a batch's `inputs` or `targets`, a loss's `outputs`.
+// "output[1]", "output['mask']".
+inline std::vector<std::string> FurtherNames(const TreeForm& form,
+                                             const std::string& tree) {
+  std::vector<std::string> names;
+  for (size_t i = 1; i < form.paths().size(); ++i) {
+    names.push_back(tree + form.paths()[i]);
+  }
+  return names;
+}
 
 }  // namespace tandem
 

@@ -7,19 +7,25 @@
 //   std::vector                                 a list
 //   c10::IValue                                 itself
 //
-// of any depth; dicts are in tree_dicts.h. For a struct of one's own specialise
+// of any depth, and dicts (below). For a struct of one's own specialise
 // TreeValue in the namespace tandem.
+//
+// Dicts as trees: std::map<std::string, T>, c10::Dict and
+// torch::OrderedDict of std::string and Tensor.
 
 #ifndef TANDEM_MODELS_MODULES_TREE_VALUES_H_
 #define TANDEM_MODELS_MODULES_TREE_VALUES_H_
 
+#include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
 #include <c10/util/Exception.h>
+#include <torch/ordered_dict.h>
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -140,6 +146,80 @@ struct TreeValue<std::vector<T>> {
           FromTree<T>(each, path + "[" + std::to_string(value.size()) + "]"));
     }
     return value;
+  }
+};
+
+namespace tree_values_internal {
+
+inline c10::impl::GenericDict EmptyDict() {
+  return c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get());
+}
+
+// Calls visit(key, value, path) for each item of a dict with strings as keys.
+template <typename Visit>
+void ForEachItem(const c10::IValue& tree, const std::string& path,
+                 const Visit& visit) {
+  Check(tree.isGenericDict(), tree, path, "a dict");
+  for (const auto& item : tree.toGenericDict()) {
+    Check(item.key().isString(), item.key(), path + "'s key", "a string");
+    const std::string& key = item.key().toStringRef();
+    visit(key, item.value(), path + "['" + key + "']");
+  }
+}
+
+// In a dict of LibTorch's.
+template <typename Dict>
+Dict TensorsOf(const c10::IValue& tree, const std::string& path) {
+  Dict value;
+  ForEachItem(tree, path,
+              [&](const std::string& key, const c10::IValue& item,
+                  const std::string& where) {
+                value.insert(key, FromTree<at::Tensor>(item, where));
+              });
+  return value;
+}
+
+}  // namespace tree_values_internal
+
+template <typename T>
+struct TreeValue<std::map<std::string, T>> {
+  static c10::IValue To(const std::map<std::string, T>& value) {
+    auto dict = tree_values_internal::EmptyDict();
+    for (const auto& each : value) dict.insert(each.first, TreeOf(each.second));
+    return dict;
+  }
+  static std::map<std::string, T> From(const c10::IValue& tree,
+                                       const std::string& path) {
+    std::map<std::string, T> value;
+    tree_values_internal::ForEachItem(
+        tree, path,
+        [&](const std::string& key, const c10::IValue& item,
+            const std::string& where) {
+          value[key] = FromTree<T>(item, where);
+        });
+    return value;
+  }
+};
+
+template <>
+struct TreeValue<c10::Dict<std::string, at::Tensor>> {
+  using Dict = c10::Dict<std::string, at::Tensor>;
+  static c10::IValue To(const Dict& value) { return value; }
+  static Dict From(const c10::IValue& tree, const std::string& path) {
+    return tree_values_internal::TensorsOf<Dict>(tree, path);
+  }
+};
+
+template <>
+struct TreeValue<torch::OrderedDict<std::string, at::Tensor>> {
+  using Dict = torch::OrderedDict<std::string, at::Tensor>;
+  static c10::IValue To(const Dict& value) {
+    auto dict = tree_values_internal::EmptyDict();
+    for (const auto& each : value) dict.insert(each.key(), each.value());
+    return dict;
+  }
+  static Dict From(const c10::IValue& tree, const std::string& path) {
+    return tree_values_internal::TensorsOf<Dict>(tree, path);
   }
 };
 

@@ -9,7 +9,6 @@
 #include "models/layers/basic_layers.h"
 #include "models/layers/llama/llama_block.h"
 #include "models/layers/llama/rms_norm.h"
-#include "models/layers/tied_linear.h"
 #include "models/layers/token_embedding.h"
 
 namespace tandem {

@@ -11,6 +11,8 @@
 // b probabilities are kept twice, (4 + e) bytes. Of a Llama block with an MLP
 // of width f: s b (4 h + 4 q + 3 f) e, where q is the width of all heads, h as
 // a rule.
+//
+// Parameter count of a transformer, by arithmetic: nothing is made.
 
 #ifndef TANDEM_MODELS_TRANSFORMER_TRAINING_MEMORY_H_
 #define TANDEM_MODELS_TRANSFORMER_TRAINING_MEMORY_H_
@@ -19,8 +21,25 @@
 
 #include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
+#include "models/transformer/vit.h"
 
 namespace tandem {
+
+// Elements of all parameters, a tied one once, as PyTorch's
+// sum(p.numel() for p in model.parameters()).
+int64_t ParameterCount(const GptOptions& options);
+int64_t ParameterCount(const LlamaOptions& options);
+int64_t ParameterCount(const VitOptions& options);
+
+// Parameters of one block: of products, with their biases, and of norms.
+struct BlockParameters {
+  int64_t products = 0;
+  int64_t norms = 0;
+
+  int64_t all() const { return products + norms; }
+};
+BlockParameters ParametersOfBlock(const GptOptions& options);
+BlockParameters ParametersOfBlock(const LlamaOptions& options);
 
 // In bytes.
 struct TrainingMemory {

@@ -1,4 +1,3 @@
-#include "models/z_loss.h"
 
 #include <ATen/Tensor.h>
 #include <ATen/ops/tensor.h>

@@ -18,7 +18,6 @@
 #include "core/model/make_layers.h"
 #include "core/weights/load_plan.h"
 #include "core/weights/stored_weights.h"
-#include "models/hugging_face/hub_cache.h"
 #include "models/hugging_face/model_config.h"
 #include "models/hugging_face/state_names.h"
 #include "parallel/ddp/model_state.h"

@@ -6,9 +6,8 @@
 #include <memory>
 
 #include "absl/strings/match.h"
-#include "models/decoding/cached_attention.h"
-#include "models/decoding/decoding_scope.h"
-#include "models/functions/grouped_attention_function.h"
+#include "models/decoding/kv_cache.h"
+#include "models/functions/causal_attention_function.h"
 #include "models/functions/swiglu_function.h"
 #include "models/layers/linear.h"
 #include "models/layers/llama/rms_norm.h"

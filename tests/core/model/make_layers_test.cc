@@ -13,7 +13,7 @@
 #include "models/layers/basic_layers.h"
 #include "models/layers/initialize.h"
 #include "models/layers/module_layer.h"
-#include "models/layers/tied_linear.h"
+#include "models/layers/token_embedding.h"
 
 namespace tandem::make_layers_test {
 namespace {

@@ -1,4 +1,3 @@
-#include "models/decoding/cached_attention.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -9,7 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "models/decoding/decoding_scope.h"
+#include "models/decoding/kv_cache.h"
 
 namespace tandem::cached_attention_test {
 namespace {

@@ -1,5 +1,3 @@
-#include "models/decoding/decoding_scope.h"
-
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
@@ -10,6 +8,7 @@
 
 #include "core/model/layer_list.h"
 #include "gtest/gtest.h"
+#include "models/decoding/kv_cache.h"
 #include "models/transformer/gpt.h"
 
 namespace tandem::decoding_scope_test {

@@ -11,7 +11,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "models/decoding/decoding_scope.h"
 
 namespace tandem::kv_cache_test {
 namespace {

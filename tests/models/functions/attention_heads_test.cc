@@ -1,12 +1,12 @@
 // Heads of attention: which elements are whose, and back.
 
-#include "models/functions/attention_heads.h"
-
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
+
+#include "models/functions/causal_attention_function.h"
 
 namespace tandem {
 namespace {

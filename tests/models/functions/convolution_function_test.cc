@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "models/functions/matrix_product.h"
-#include "models/functions/patches.h"
 
 namespace tandem::convolution_function_test {
 namespace {

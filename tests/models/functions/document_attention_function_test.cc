@@ -1,4 +1,3 @@
-#include "models/functions/document_attention_function.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
@@ -12,7 +11,6 @@
 #include <vector>
 
 #include "models/functions/causal_attention_function.h"
-#include "models/functions/grouped_attention_function.h"
 
 namespace tandem::document_attention_function_test {
 namespace {

@@ -30,7 +30,6 @@
 #include "models/functions/linear_function.h"
 #include "models/functions/matrix_product.h"
 #include "models/functions/norm_function.h"
-#include "models/functions/wide_product.h"
 #include "tests/models/rounding.h"
 
 namespace tandem::mixed_precision_test {

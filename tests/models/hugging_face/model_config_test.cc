@@ -18,7 +18,6 @@
 #include "core/model/layer_list.h"
 #include "core/weights/load_plan.h"
 #include "core/weights/stored_weights.h"
-#include "models/hugging_face/hub_cache.h"
 #include "models/hugging_face/state_names.h"
 
 namespace tandem {

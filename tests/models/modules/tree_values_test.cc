@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "models/modules/tree_dicts.h"
-
 namespace tandem::tree_values_test {
 namespace {
 

@@ -24,8 +24,8 @@
 #include "core/model/documents.h"
 #include "core/model/layer_list.h"
 #include "core/random/sample_scope.h"
-#include "models/functions/document_attention_function.h"
-#include "models/layers/dropped_attention.h"
+#include "models/functions/causal_attention_function.h"
+#include "models/layers/gpt_block.h"
 #include "models/transformer/gpt.h"
 #include "tests/models/state_shapes.h"
 

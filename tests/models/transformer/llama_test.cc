@@ -16,7 +16,6 @@
 #include "core/model/weight_gradient_sink.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "models/decoding/decoding_scope.h"
 #include "models/decoding/kv_cache.h"
 #include "tests/models/rounding.h"
 

@@ -8,7 +8,7 @@
 #include "core/model/layer_list.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "models/transformer/parameter_count.h"
+#include "models/transformer/training_memory.h"
 
 namespace tandem::sizes_test {
 namespace {

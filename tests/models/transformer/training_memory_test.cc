@@ -28,7 +28,6 @@
 #include "core/sim/testing.h"
 #include "models/chunked_loss.h"
 #include "models/classification_loss.h"
-#include "models/transformer/parameter_count.h"
 #include "models/transformer/sizes.h"
 #include "parallel/balance/cut.h"
 #include "parallel/schedule/validator.h"

@@ -20,7 +20,7 @@
 #include "models/classification_loss.h"
 #include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
-#include "models/transformer/parameter_count.h"
+#include "models/transformer/training_memory.h"
 #include "models/transformer/vit.h"
 #include "tests/models/formula_values.h"
 

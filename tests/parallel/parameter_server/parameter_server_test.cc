@@ -20,7 +20,6 @@
 #include "core/instrument/fault_point.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
-#include "models/z_loss.h"
 #include "tests/parallel/parameter_server/served_lab.h"
 
 namespace tandem::parameter_server_test {

@@ -28,7 +28,6 @@
 #include "core/testing/device_types.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
-#include "models/z_loss.h"
 #include "parallel/strategy/replicated.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 

@@ -24,7 +24,7 @@
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
-#include "models/layers/tied_linear.h"
+#include "models/layers/token_embedding.h"
 #include "models/mlp.h"
 #include "models/resnet.h"
 #include "models/toy.h"

@@ -22,7 +22,6 @@
 #include "core/sim/testing.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
-#include "models/z_loss.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"

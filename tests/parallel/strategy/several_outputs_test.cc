@@ -21,7 +21,6 @@
 #include "core/sim/testing.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
-#include "models/z_loss.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/pipeline/loss_weights.h"

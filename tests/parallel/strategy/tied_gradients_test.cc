@@ -21,7 +21,7 @@
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
-#include "models/layers/tied_linear.h"
+#include "models/layers/token_embedding.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/pipeline/model.h"
 #include "parallel/schedule/schedules.h"

@@ -19,7 +19,6 @@
 #include "core/comm/communicator.h"
 #include "core/comm/group_buffer.h"
 #include "models/functions/matrix_product.h"
-#include "models/functions/wide_product.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/measure/usage.h"
 #include "tools/bench/rank/group.h"

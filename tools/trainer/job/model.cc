@@ -19,7 +19,6 @@
 #include "models/hugging_face/model_config.h"
 #include "models/registry.h"
 #include "models/vocab_parallel.h"
-#include "models/z_loss.h"
 
 namespace tandem {
 namespace {

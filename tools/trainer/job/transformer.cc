@@ -13,7 +13,7 @@
 #include "core/checkpoint/folder/step_folders.h"
 #include "core/files/regular_file.h"
 #include "datasets/tokens/token_file.h"
-#include "models/hugging_face/hub_cache.h"
+#include "models/hugging_face/model_config.h"
 
 namespace tandem {
 namespace {

@@ -16,7 +16,7 @@
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
-#include "models/layers/tied_linear.h"
+#include "models/layers/token_embedding.h"
 #include "parallel/schedule/schedules.h"
 
 namespace tandem::partition_test {
