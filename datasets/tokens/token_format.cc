@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-constexpr absl::string_view kMagic = "TANDEMTK";
+constexpr absl::string_view kTokenMagic = "TANDEMTK";
 constexpr uint32_t kVersion = 1;
 constexpr uint64_t kNoToken = ~uint64_t{0};
 // So that no sum of sizes overflows.
@@ -56,7 +56,7 @@ int64_t TokenHeader::file_bytes() const {
 
 std::string WriteTokenHeader(const TokenHeader& header) {
   Fields fields = {};
-  std::memcpy(fields.magic, kMagic.data(), kMagic.size());
+  std::memcpy(fields.magic, kTokenMagic.data(), kTokenMagic.size());
   fields.version = kVersion;
   fields.token_bytes = static_cast<uint32_t>(header.token_bytes);
   fields.vocabulary = static_cast<uint64_t>(header.vocabulary);
@@ -68,7 +68,7 @@ std::string WriteTokenHeader(const TokenHeader& header) {
 }
 
 bool IsTokenHeader(absl::string_view bytes) {
-  return absl::StartsWith(bytes, kMagic);
+  return absl::StartsWith(bytes, kTokenMagic);
 }
 
 absl::StatusOr<TokenHeader> ReadTokenHeader(absl::string_view bytes,

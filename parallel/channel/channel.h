@@ -1,6 +1,6 @@
 // Channel: takes messages, one for each microbatch, from a sender to a
 // receiver. Neighbouring stages are joined by two, activations go one way and
-// gradients the other; local_channel.h and remote_channel.h make them.
+// gradients the other; copy_channel.h and remote_channel.h make them.
 
 #ifndef TANDEM_PARALLEL_CHANNEL_CHANNEL_H_
 #define TANDEM_PARALLEL_CHANNEL_CHANNEL_H_

@@ -17,7 +17,6 @@
 #include "core/device/memory_category.h"
 #include "parallel/channel/message_layout.h"
 #include "parallel/channel/remote_channel_end.h"
-#include "parallel/channel/step_form.h"
 
 namespace tandem {
 namespace {

@@ -27,7 +27,7 @@ namespace tandem {
 // Errors are the communicator's, and InvalidArgument when activations have
 // other shapes than earlier ones of the step with as large a microbatch, and
 // when the two sides' steps are not of the same samples in the same
-// microbatches, which the first message of a step tells (step_form.h).
+// microbatches, which the first message of a step tells (StepForm).
 // Closing an end aborts the communicator: another step is not possible then.
 struct RemoteChannelOptions {
   Communicator* group = nullptr;  // must outlive the ends

@@ -1,4 +1,6 @@
 // Communication hook: what replaces the all-reduce of a bucket of gradients.
+//
+// All-reduced mean over all ranks, as PyTorch's communication hooks form it.
 
 #ifndef TANDEM_PARALLEL_COMM_HOOKS_COMMUNICATION_HOOK_H_
 #define TANDEM_PARALLEL_COMM_HOOKS_COMMUNICATION_HOOK_H_
@@ -12,8 +14,20 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/comm/communicator.h"
+#include "core/comm/pending_collective.h"
 
 namespace tandem {
+
+// Starts an all-reduce that makes `tensor` (floating point, contiguous) the
+// mean over the ranks of `group`: every element is divided by the number of
+// ranks, in the tensor's own dtype, and then summed. Errors of
+// Communicator::StartAllReduceSum.
+//
+// A factor 1/n rounds differently from a division unless n is a power of two;
+// then the factor is used, which needs no pass of its own.
+absl::StatusOr<PendingCollective> StartAllReduceMean(at::Tensor tensor,
+                                                     Communicator& group);
 
 class Communicator;
 

@@ -20,7 +20,6 @@
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/comm/pending_collective.h"
-#include "parallel/comm_hooks/all_reduce_mean.h"
 #include "parallel/comm_hooks/bucket_memory.h"
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/comm_hooks/compression_hooks.h"

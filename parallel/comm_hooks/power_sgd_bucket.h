@@ -1,4 +1,6 @@
 // PowerSGD bucket: one bucket of gradients, laid out for PowerSGD.
+//
+// PowerSGD's arithmetic on one gradient.
 
 #ifndef TANDEM_PARALLEL_COMM_HOOKS_POWER_SGD_BUCKET_H_
 #define TANDEM_PARALLEL_COMM_HOOKS_POWER_SGD_BUCKET_H_
@@ -6,15 +8,51 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
 #include "parallel/comm_hooks/communication_hook.h"
-#include "parallel/comm_hooks/low_rank_gradient.h"
 #include "parallel/comm_hooks/power_sgd.h"
 
 namespace tandem {
+
+// A gradient that is compressed. All tensors have its dtype and device.
+struct LowRankGradient {
+  std::string name;
+  at::Tensor gradient;  // [rows, columns], in the bucket's buffer
+  at::Tensor p;         // [rows, rank], in PowerSgdBucket::ps
+  at::Tensor q;         // [columns, rank], in PowerSgdBucket::qs
+  // What compression lost in the last step; from ComputeP to Decompress, with
+  // the gradient added. [rows, columns], and the same as the parameter has it.
+  // Undefined without error feedback.
+  at::Tensor error;
+  at::Tensor error_view;
+
+  // M, what is compressed.
+  const at::Tensor& matrix() const {
+    return error.defined() ? error : gradient;
+  }
+};
+
+// Makes Q random: the same numbers on every rank, others for each parameter and
+// iteration, so that what one projection misses another sees.
+void RandomizeQ(const LowRankGradient& each, const PowerSgdOptions& options,
+                int64_t iter);
+
+// P = MQ, with Q made orthonormal (and random before that, without warm start).
+void ComputeP(const LowRankGradient& each, const PowerSgdOptions& options,
+              int64_t iter);
+
+// Q = M'P. Requires P summed over the ranks; makes it orthonormal.
+void ComputeQ(const LowRankGradient& each, const PowerSgdOptions& options);
+
+// The gradient becomes PQ', what that lacks of M the error. Requires Q averaged
+// over the ranks. If Q is not finite, on all ranks then, the gradient is NaN,
+// and Q and the error start afresh.
+void Decompress(const LowRankGradient& each, const PowerSgdOptions& options,
+                int64_t iter);
 
 struct PowerSgdBucket {
   std::vector<LowRankGradient> low_rank;

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/comm/pending_collective.h"
-#include "parallel/comm_hooks/all_reduce_mean.h"
+#include "parallel/comm_hooks/communication_hook.h"
 
 namespace tandem {
 

@@ -24,7 +24,7 @@ struct ParameterServerOptions : UpdateOptions {
   // servers do, so that they are the ranks that speak for it, and write files.
   int servers = 1;
   // How many steps a worker may be ahead of the slowest; 0: synchronous; -1: no
-  // bound (worker_progress.h).
+  // bound (WorkerProgress).
   int64_t max_staleness = 0;
 };
 

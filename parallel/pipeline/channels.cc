@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "parallel/channel/local_channel.h"
+#include "parallel/channel/copy_channel.h"
 #include "parallel/channel/remote_channel.h"
 
 namespace tandem {

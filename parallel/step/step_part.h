@@ -17,12 +17,49 @@
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
 #include "core/checkpoint/stored_tensors.h"
+#include "core/loss/deferred_score.h"
 #include "parallel/optim/parameter_update.h"
+#include "parallel/pipeline/timeline.h"
 #include "parallel/pipeline/training_step.h"
-#include "parallel/step/pending_step.h"
 #include "parallel/step/step_score.h"
 
 namespace tandem {
+
+struct PendingStep {
+  // A loss, or a named sum, that one microbatch of this rank added.
+  struct Part {
+    std::string name;
+    int64_t microbatch = 0;  // among those of all replicas
+    double factor = 0;       // its share of the step's samples; of a sum 1
+    at::Tensor loss = {};    // on its stage's device
+    bool is_sum = false;
+  };
+
+  struct Times {
+    PipelineMoments moments;
+    int64_t samples = 0;    // of this replica
+    bool is_whole = false;  // has all of the schedule's microbatches
+  };
+
+  // Of all gradients.
+  struct Norm {
+    std::optional<double> known;  // to all ranks; else what this rank has:
+    // Places of parameters among the model's, and of each the sum of its
+    // gradient's squares, in the order of all the tensors' elements.
+    std::vector<int64_t> places;
+    std::vector<at::Tensor> squares;
+  };
+
+  int64_t number = 0;                 // from 1
+  bool alike = true;                  // are replicas, after it?
+  std::vector<DeferredScore> scores;  // by microbatch; where the last stage is
+  std::vector<Part> parts;
+  // DeviceLossScale's verdict; undefined: there is none, or it is known.
+  at::Tensor found_inf;
+  std::optional<ScaledStep> scaled;
+  Times times;
+  std::optional<Norm> norm;  // nothing: it is not measured
+};
 
 class LossScale;
 

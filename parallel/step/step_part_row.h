@@ -1,19 +1,30 @@
 // Row of a training step's part: its name, what ranks compare of its options,
 // which of them are refused, what it excludes, and how it is made.
+//
+// Option text: values of options as ranks compare them.
 
 #ifndef TANDEM_PARALLEL_STEP_STEP_PART_ROW_H_
 #define TANDEM_PARALLEL_STEP_STEP_PART_ROW_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "core/agreement/agreement.h"
 #include "parallel/step/mesh_strategy_options.h"
 #include "parallel/step/step_part.h"
 
 namespace tandem {
+
+inline std::string SwitchText(bool on) { return on ? "true" : "false"; }
+
+// Every digit: what differs in the last one trains another model.
+inline std::string NumberText(double value) {
+  return absl::StrFormat("%.17g", value);
+}
 
 struct MeshModel;
 

@@ -8,18 +8,28 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/group_agreement.h"
 #include "core/model/layer_list.h"
+#include "core/model/parameter_traits.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/pipeline/model.h"
+#include "parallel/step/parts/step_parts.h"
+#include "parallel/strategy/stage/trait_checks.h"
 
 namespace tandem {
 namespace {
+
+std::string LayersOf(const LayerSpecs& specs) {
+  return absl::StrJoin(specs, ", ", [](std::string* out, const auto& layer) {
+    absl::StrAppend(out, layer.name, " (", layer.type, ")");
+  });
+}
 
 constexpr char kTrained[] = "trained";
 constexpr char kFrozen[] = "frozen";
@@ -110,6 +120,29 @@ absl::Status CheckPlaces(const DistributedDataParallelOptions& ddp,
 }
 
 }  // namespace
+
+NamedValues MeshStrategyValues(const LayerSpecs& specs,
+                               const LossFunction& loss,
+                               const MeshStrategyOptions& options) {
+  NamedValues values;
+  DescribeStepParts(options, values);
+  values["layers"] = LayersOf(specs);
+  values["parameters' traits"] = absl::StrJoin(
+      NamedTraits(specs), "; ", [](std::string* out, const auto& each) {
+        absl::StrAppend(out, each.first, " ", Describe(each.second));
+      });
+  values["loss's outputs"] = absl::StrJoin(loss.names().outputs, ",");
+  values["loss's targets"] = absl::StrJoin(loss.names().targets, ",");
+  return values;
+}
+
+absl::Status CheckSameOptions(const LayerSpecs& specs, const LossFunction& loss,
+                              const MeshStrategyOptions& options,
+                              Communicator* world) {
+  if (world == nullptr || world->size() == 1) return absl::OkStatus();
+  return AgreeInGroup(MeshStrategyValues(specs, loss, options),
+                      "models and options", *world);
+}
 
 absl::Status CheckNames(MeshModel& model) {
   std::vector<std::string> all = {LinesOf(model.executor->stages())};

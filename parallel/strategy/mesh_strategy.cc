@@ -26,7 +26,6 @@
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/ordered_sums.h"
 #include "parallel/step/parts/step_parts.h"
-#include "parallel/strategy/mesh_agreement.h"
 #include "parallel/strategy/mesh_checks.h"
 #include "parallel/strategy/mesh_training.h"
 #include "parallel/strategy/stage/trained_stage.h"

@@ -50,7 +50,7 @@ class PipelineExecutor;
 // further ones included; others may leave them undefined.
 //
 // Schedule, cuts, seed and the other options must be the same on all ranks:
-// Create compares them (mesh_agreement.h). Of a loss it is the names of what it
+// Create compares them (mesh_checks.h). Of a loss it is the names of what it
 // takes, of make_hook whether it is set: what they compute, a loss's label
 // smoothing, say, is not compared.
 // Modules train that are in training mode when the strategy is made; others

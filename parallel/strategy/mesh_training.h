@@ -17,13 +17,37 @@
 #include "core/model/batch.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/mesh_strategy_options.h"
-#include "parallel/step/pending_step.h"
 #include "parallel/step/step_part.h"
 #include "parallel/step/step_score.h"
 #include "parallel/strategy/mesh_evaluation.h"
-#include "parallel/strategy/step_halves.h"
 
 namespace tandem {
+
+// FailedPrecondition for halves that do not follow each other (see
+// Strategy::ComputeGradients). Not thread-safe.
+class StepHalves {
+ public:
+  absl::Status CheckFirst() const {
+    if (!has_gradients_) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        "the gradients of the step before are still there: Update or "
+        "SkipUpdate comes first");
+  }
+
+  void EndFirst() { has_gradients_ = true; }
+
+  absl::Status BeginSecond() {
+    if (!has_gradients_) {
+      return absl::FailedPreconditionError(
+          "there are no gradients: ComputeGradients comes first");
+    }
+    has_gradients_ = false;
+    return absl::OkStatus();
+  }
+
+ private:
+  bool has_gradients_ = false;
+};
 
 // A step is planned, computed and finished, and read later: see StepPart, whose
 // points these are. Techniques are parts (parallel/step/parts).

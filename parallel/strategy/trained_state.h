@@ -12,9 +12,21 @@
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
 #include "core/checkpoint/folder/state_part.h"
-#include "parallel/strategy/whole_state.h"
 
 namespace tandem {
+
+struct StateParts {
+  bool parameters = true;
+  bool buffers = true;
+  bool optimizer = false;
+};
+
+// See Strategy::GatherState.
+struct WholeState {
+  NamedTensors parameters;
+  NamedTensors buffers;
+  NamedTensors optimizer;
+};
 
 class Communicator;
 class StoredTensors;

@@ -2,8 +2,7 @@
 //
 //   struct Net : torch::nn::Module {
 //     torch::nn::Conv2d conv{nullptr};
-//     tandem::SyncableBatchNorm2d norm{nullptr};  // BatchNorm2d until
-//     converted
+//     tandem::SyncableBatchNorm2d norm{nullptr};  // BatchNorm2d at first
 //   };
 //   auto net = std::make_shared<Net>();
 //   TANDEM_RETURN_IF_ERROR(ConvertSyncBatchNorm(*net, world).status());
@@ -17,6 +16,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/cloneable.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/options/batchnorm.h>
 #include <torch/nn/pimpl.h>
 
 #include <cstddef>
@@ -27,9 +27,41 @@
 
 #include "core/comm/communicator.h"
 #include "core/model/shared_statistics.h"
-#include "parallel/sync_batch_norm/normalise_together.h"
 
 namespace tandem {
+
+// As BatchNorm calls them; handles, so that writing to one writes to the
+// module's.
+struct NormTensors {
+  at::Tensor weight, bias;
+  at::Tensor running_mean, running_var, num_batches_tracked;
+};
+
+constexpr int64_t kAnyDimensions = 0;
+
+// LibTorch's error unless x is [n, channels, ...] with so many more dimensions
+// (of 1: none will do); kAnyDimensions: any.
+void CheckDimensions(const at::Tensor& x, int64_t dimensions);
+
+// In training, by the group's statistics, which the running ones take in unless
+// the microbatch is computed again. LibTorch's error in a MicrobatchScope that
+// defers or records statistics, which models/layers/batch_norm_2d.h can.
+at::Tensor NormaliseTogether(const at::Tensor& x, const NormTensors& tensors,
+                             const torch::nn::BatchNormOptions& options,
+                             const SharesStatistics& layer,
+                             StatisticsGroup& group);
+
+// torch.nn.BatchNorm, whatever the dimensions.
+at::Tensor NormaliseAlone(const at::Tensor& x, const NormTensors& tensors,
+                          const torch::nn::BatchNormOptions& options,
+                          bool training);
+
+void TakeIn(const SharedStatistics& statistics,
+            const torch::nn::BatchNormOptions& options, NormTensors tensors);
+
+// [0, channels], where the module is.
+at::Tensor NoSamplesFor(const NormTensors& tensors,
+                        const torch::nn::BatchNormOptions& options);
 
 // Normalises x [n, channels, ...] in training by the mean and the biased
 // variance over the samples of all ranks of a group (n may be 0 here and there,

@@ -20,8 +20,8 @@
 #include "parallel/ddp/parameter_averaging.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/step/mesh_model.h"
-#include "parallel/step/option_text.h"
 #include "parallel/step/parts/rows.h"
+#include "parallel/step/step_part_row.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {

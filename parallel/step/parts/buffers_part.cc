@@ -6,9 +6,9 @@
 #include "core/base/status_macros.h"
 #include "parallel/pipeline/stage/stage.h"
 #include "parallel/step/mesh_model.h"
-#include "parallel/step/option_text.h"
 #include "parallel/step/ordered_sums.h"
 #include "parallel/step/parts/rows.h"
+#include "parallel/step/step_part_row.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {

@@ -28,8 +28,8 @@
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/optim/update_options.h"
 #include "parallel/step/mesh_model.h"
-#include "parallel/step/option_text.h"
 #include "parallel/step/parts/rows.h"
+#include "parallel/step/step_part_row.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {

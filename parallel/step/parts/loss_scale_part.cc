@@ -18,8 +18,8 @@
 #include "core/precision/loss_scale.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"
-#include "parallel/step/option_text.h"
 #include "parallel/step/parts/rows.h"
+#include "parallel/step/step_part_row.h"
 
 namespace tandem {
 namespace {

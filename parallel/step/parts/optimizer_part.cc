@@ -11,8 +11,8 @@
 #include "parallel/optim/optimizer_options.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"
-#include "parallel/step/option_text.h"
 #include "parallel/step/parts/rows.h"
+#include "parallel/step/step_part_row.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {

@@ -11,8 +11,8 @@
 #include "core/precision/mixed_precision.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/ddp/options.h"
-#include "parallel/step/option_text.h"
 #include "parallel/step/parts/rows.h"
+#include "parallel/step/step_part_row.h"
 
 namespace tandem {
 namespace {

@@ -3,8 +3,8 @@
 // layout be seen in the result.
 
 #include "absl/strings/str_cat.h"
-#include "parallel/step/option_text.h"
 #include "parallel/step/parts/rows.h"
+#include "parallel/step/step_part_row.h"
 
 namespace tandem {
 namespace {

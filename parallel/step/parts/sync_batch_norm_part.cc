@@ -1,25 +1,151 @@
-// SyncBatchNorm: layers of a stage normalise together with those of its other
-// replicas, and a replica that has fewer microbatches takes part all the same.
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <torch/nn/module.h>
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/memory/memory.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
+#include "core/model/layer.h"
 #include "core/model/microbatch_scope.h"
+#include "core/model/shared_statistics.h"
 #include "parallel/pipeline/stage/stage.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"
-#include "parallel/step/option_text.h"
 #include "parallel/step/parts/rows.h"
+#include "parallel/step/step_part_row.h"
 #include "parallel/sync_batch_norm/convert.h"
-#include "parallel/sync_batch_norm/stage_statistics.h"
+#include "parallel/sync_batch_norm/synchronised_statistics.h"
+
+// SyncBatchNorm: layers of a stage normalise together with those of its other
+// replicas, and a replica that has fewer microbatches takes part all the same.
 
 namespace tandem {
 namespace {
+
+// Microbatch m of a replica is normalised together with microbatch m of the
+// others. In a step they run the same actions in the schedule's order; for one
+// whose microbatch a replica lacks it calls NoForward or NoBackward, which take
+// part with a count of 0, so that running statistics stay alike.
+//
+// For that the layers must run in the order in which they were registered, once
+// a microbatch, and each must have a gradient to give: LibTorch's error, of the
+// layer's forward, names what does not. For the stage's thread alone.
+class StageStatistics {
+ public:
+  // Converts the layers (convert.h); null where there is none to convert.
+  // `group` is the stage's replicas' and used for nothing else; it must outlive
+  // the layers. InvalidArgument as ConvertSyncBatchNorm.
+  static absl::StatusOr<std::unique_ptr<StageStatistics>> Create(
+      const LayerList& layers, Communicator& group);
+  ~StageStatistics();
+
+  int size() const;  // layers
+
+  // A step begins.
+  void Begin();
+  absl::Status NoForward(const Microbatch& microbatch);
+  absl::Status NoBackward(const Microbatch& microbatch);
+
+ private:
+  class Ordered;
+
+  StageStatistics();
+
+  std::shared_ptr<Ordered> shared_;
+};
+
+bool Trains(const SharesStatistics& layer) {
+  return dynamic_cast<const torch::nn::Module&>(layer).is_training();
+}
+
+// Statistics that see in which order layers ask.
+class StageStatistics::Ordered : public SynchronisedStatistics {
+ public:
+  Ordered(std::vector<SharesStatistics*> layers, Communicator& group)
+      : SynchronisedStatistics(group), layers_(std::move(layers)) {}
+
+  SharedStatistics Share(const at::Tensor& x,
+                         const SharesStatistics& layer) override {
+    const auto microbatch = MicrobatchScope::Current();
+    if (microbatch.has_value() && !microbatch->is_recomputed) {
+      CheckOrder(microbatch->index, layer);
+    }
+    return SynchronisedStatistics::Share(x, layer);
+  }
+
+  void Begin() { next_.clear(); }
+
+  const std::vector<SharesStatistics*>& layers() const { return layers_; }
+
+ private:
+  void CheckOrder(int microbatch, const SharesStatistics& layer) {
+    size_t& next = next_[microbatch];
+    while (next < layers_.size() && !Trains(*layers_[next])) ++next;
+    TORCH_CHECK_VALUE(
+        next < layers_.size() && layers_[next] == &layer,
+        "SyncBatchNorm's layers must each run once a microbatch, in the order "
+        "in which they were registered, so that replicas meet; in microbatch ",
+        microbatch, " this one came out of turn");
+    ++next;
+  }
+
+  const std::vector<SharesStatistics*> layers_;
+  std::map<int, size_t> next_;  // by microbatch
+};
+
+StageStatistics::StageStatistics() = default;
+StageStatistics::~StageStatistics() = default;
+
+absl::StatusOr<std::unique_ptr<StageStatistics>> StageStatistics::Create(
+    const LayerList& layers, Communicator& group) {
+  TANDEM_ASSIGN_OR_RETURN(std::vector<SharesStatistics*> modules,
+                          MakeSyncable(layers));
+  if (modules.empty()) return std::unique_ptr<StageStatistics>();
+  auto stage = absl::WrapUnique(new StageStatistics);
+  stage->shared_ = std::make_shared<Ordered>(modules, group);
+  for (SharesStatistics* each : modules) {
+    each->set_statistics_group(stage->shared_);
+  }
+  return stage;
+}
+
+int StageStatistics::size() const {
+  return static_cast<int>(shared_->layers().size());
+}
+
+void StageStatistics::Begin() { shared_->Begin(); }
+
+absl::Status StageStatistics::NoForward(const Microbatch& microbatch) {
+  return CatchTorch([&] {
+    const MicrobatchScope scope(microbatch);
+    for (SharesStatistics* layer : shared_->layers()) {
+      if (!Trains(*layer)) continue;
+      layer->TakeIn(shared_->Share(layer->NoSamples(), *layer));
+    }
+  });
+}
+
+// In the order of backward: the layers' reverse.
+absl::Status StageStatistics::NoBackward(const Microbatch& microbatch) {
+  return CatchTorch([&] {
+    const MicrobatchScope scope(microbatch);
+    const auto& layers = shared_->layers();
+    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+      if (Trains(**layer)) shared_->AddNothing((*layer)->NoSamples());
+    }
+  });
+}
 
 class SyncBatchNormPart : public StepPart {
  public:

@@ -21,7 +21,6 @@
 #include "parallel/pipeline/timeline.h"
 #include "parallel/report/bubble_report.h"
 #include "parallel/report/pipeline_times.h"
-#include "parallel/report/pipeline_trace.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"

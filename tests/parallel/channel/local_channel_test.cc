@@ -1,4 +1,3 @@
-#include "parallel/channel/local_channel.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>

@@ -1,5 +1,3 @@
-#include "parallel/channel/step_form.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "parallel/channel/message_layout.h"
 
 namespace tandem::step_form_test {
 namespace {

@@ -1,7 +1,5 @@
 // Sums of replicas' gradients.
 
-#include "parallel/data_parallel/replicate_backward.h"
-
 #include <ATen/Tensor.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
@@ -14,6 +12,7 @@
 #include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 #include "parallel/channel/copy_channel.h"
+#include "parallel/data_parallel/replicated_state.h"
 
 namespace tandem::replicate_backward_test {
 namespace {

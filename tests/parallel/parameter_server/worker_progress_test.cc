@@ -1,10 +1,10 @@
-#include "parallel/parameter_server/worker_progress.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <tuple>
 #include <vector>
+
+#include "parallel/parameter_server/server.h"
 
 namespace tandem::worker_progress_test {
 namespace {

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "parallel/report/pipeline_advice.h"
 #include "parallel/report/pipeline_times.h"
 #include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedules.h"

@@ -1,10 +1,10 @@
-#include "parallel/report/pipeline_trace.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <vector>
+
+#include "parallel/report/pipeline_times.h"
 
 namespace tandem::pipeline_trace_test {
 namespace {

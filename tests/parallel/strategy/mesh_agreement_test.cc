@@ -1,5 +1,3 @@
-#include "parallel/strategy/mesh_agreement.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +10,7 @@
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "parallel/schedule/schedules.h"
+#include "parallel/strategy/mesh_checks.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/strategy/lab_models.h"
 

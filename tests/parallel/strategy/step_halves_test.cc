@@ -1,7 +1,5 @@
 // A step in two halves is the step, and gradients can be changed in between.
 
-#include "parallel/strategy/step_halves.h"
-
 #include <ATen/Tensor.h>
 #include <ATen/ops/randint.h>
 #include <gmock/gmock.h>
@@ -17,6 +15,7 @@
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
 #include "models/classification_loss.h"
+#include "parallel/strategy/mesh_training.h"
 #include "parallel/strategy/replicated.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"

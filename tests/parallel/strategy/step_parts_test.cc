@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "models/classification_loss.h"
-#include "parallel/strategy/mesh_agreement.h"
+#include "parallel/strategy/mesh_checks.h"
 #include "tests/parallel/strategy/lab_models.h"
 
 namespace tandem::step_parts_test {

@@ -1,4 +1,4 @@
-#include "parallel/comm_hooks/all_reduce_mean.h"
+#include "parallel/comm_hooks/communication_hook.h"
 
 #include <ATen/core/grad_mode.h>
 
