@@ -15,7 +15,7 @@
 #include "core/program/command_line.h"
 #include "core/program/exit_code.h"
 #include "core/program/process.h"
-#include "tools/diagnosis/gather_facts.h"
+#include "tools/diagnosis/facts.h"
 #include "tools/diagnosis/report.h"
 
 ABSL_FLAG(std::string, device, "auto",

@@ -25,7 +25,6 @@
 #include "models/decoding/sampling.h"
 #include "tools/generation/end_tokens.h"
 #include "tools/generation/fitting_tokenizer.h"
-#include "tools/generation/placement.h"
 #include "tools/generation/trained_model.h"
 #include "tools/trainer/job/kept_tokenizer.h"
 #include "tools/trainer/settings/options.h"

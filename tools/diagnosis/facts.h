@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "core/device/available_memory.h"
 #include "core/device/cpu_quota.h"
@@ -15,6 +16,22 @@
 #include "core/device/task_limit.h"
 
 namespace tandem {
+
+enum class Severity {
+  kFine,     // nothing to do
+  kSlow,     // a job runs, slower or shorter than it could
+  kStopped,  // the job that is asked about does not run
+};
+
+// A finding of `doctor`: what is so, what it means for a job, and the fix.
+struct Finding {
+  Severity severity = Severity::kFine;
+  std::string subject;  // "driver", "shared memory": a word or two
+  std::string what;     // a sentence without its full stop
+  std::string fix;      // what to do; empty where all is fine
+};
+
+using Findings = std::vector<Finding>;
 
 constexpr uint64_t kNoLimit = UINT64_MAX;  // of a resource
 
@@ -68,6 +85,10 @@ struct PlannedJob {
   int ranks = 1;  // on each machine
   int machines = 1;
 };
+
+// Asks the driver, the kernel and LibTorch. Changes nothing, and makes no CUDA
+// context. Takes up to seconds where a driver is there and not in use.
+Facts GatherFacts();
 
 }  // namespace tandem
 

@@ -4,7 +4,6 @@
 #define TANDEM_TOOLS_DIAGNOSIS_GPU_CHECKS_H_
 
 #include "tools/diagnosis/facts.h"
-#include "tools/diagnosis/finding.h"
 
 namespace tandem {
 

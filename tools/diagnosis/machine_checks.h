@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "tools/diagnosis/facts.h"
-#include "tools/diagnosis/finding.h"
 
 namespace tandem {
 

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "tools/diagnosis/facts.h"
-#include "tools/diagnosis/finding.h"
 
 namespace tandem {
 

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "tools/hang_diagnosis/camps.h"
 #include "tools/hang_diagnosis/mismatches.h"
 #include "tools/hang_diagnosis/waits.h"
 

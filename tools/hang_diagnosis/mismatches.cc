@@ -4,10 +4,8 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
-#include <vector>
-
-#include "tools/hang_diagnosis/camps.h"
 
 namespace tandem {
 namespace {
@@ -155,6 +153,19 @@ std::optional<Verdict> FindOtherMessage(const JobHistory& history) {
 }
 
 }  // namespace
+
+size_t RightCamp(const JobHistory& history, const std::vector<Camp>& camps) {
+  const auto merit = [&](const Camp& camp) {
+    return std::make_tuple(
+        history.HasDoneBefore(camp.ranks.front(), *camp.entries.front()),
+        camp.ranks.size(), -camp.ranks.front());
+  };
+  const auto best = std::max_element(camps.begin(), camps.end(),
+                                     [&](const Camp& one, const Camp& other) {
+                                       return merit(one) < merit(other);
+                                     });
+  return static_cast<size_t>(best - camps.begin());
+}
 
 std::optional<Verdict> FindMismatch(const JobHistory& history) {
   const std::optional<Mismatch> mismatch = FirstMismatch(history);

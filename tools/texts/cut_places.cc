@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-constexpr size_t kKinds = 5;
+constexpr size_t kPlaceKinds = 5;
 
 bool IsLineEnd(char byte) { return byte == '\n' || byte == '\r'; }
 
@@ -37,7 +37,7 @@ std::optional<size_t> KindOf(char before, char after) {
 
 std::vector<size_t> CutPlaces(absl::string_view text, size_t least, size_t most,
                               size_t count) {
-  std::array<std::vector<size_t>, kKinds> kinds;
+  std::array<std::vector<size_t>, kPlaceKinds> kinds;
   for (size_t at = std::max<size_t>(least, 1);
        at <= most && at < text.size() && kinds.front().size() < count; ++at) {
     const std::optional<size_t> kind = KindOf(text[at - 1], text[at]);

@@ -14,7 +14,7 @@
 #include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "tools/texts/cut_places.h"
-#include "tools/texts/text_check.h"
+#include "tools/texts/text_files.h"
 
 namespace tandem {
 namespace {

@@ -8,9 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace tandem {
+
+// InvalidArgument, which says what the file `path` is and what to do, for one
+// that begins as compressed files do (gzip, zstd, xz, bzip2, zip, LZ4, 7z), as
+// Parquet, or in UTF-16, and for one with a byte 0 among these first ones: it
+// would be trained on as it is.
+absl::Status CheckIsText(const std::string& path, absl::string_view beginning);
 
 struct TextFile {
   std::string path;

@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "tools/diagnosis/finding.h"
+#include "tools/diagnosis/facts.h"
 
 namespace tandem {
 

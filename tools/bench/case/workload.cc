@@ -103,6 +103,9 @@ const std::vector<Workload>& Workloads() {
   return *all;
 }
 
+// Classes are drawn: at the workload's own rate a long epoch may diverge.
+constexpr double kShareOfLearningRate = 0.1;
+
 }  // namespace
 
 absl::StatusOr<Workload> WorkloadNamed(const std::string& model) {
@@ -134,6 +137,28 @@ Workload WithSgd(Workload workload, double learning_rate,
   workload.learning_rate = learning_rate;
   workload.compared_steps = compared_steps;
   return workload;
+}
+
+std::vector<std::string> TrainFlags(const Workload& workload, int ranks,
+                                    int64_t steps) {
+  const int64_t batch = workload.batch_size * ranks;
+  std::vector<std::string> flags = {
+      absl::StrCat("--nproc_per_node=", ranks),
+      absl::StrCat("--model=", workload.model),
+      absl::StrCat("--dataset=",
+                   workload.tokens ? "synthetic_tokens" : "synthetic"),
+      absl::StrCat("--synthetic_shape=",
+                   absl::StrJoin(workload.input_shape, ",")),
+      absl::StrCat("--synthetic_samples=", batch * steps),
+      absl::StrCat("--batch_size=", batch),
+      absl::StrCat("--optimizer=", workload.optimizer),
+      absl::StrCat("--learning_rate=",
+                   workload.learning_rate * kShareOfLearningRate),
+  };
+  if (!workload.tokens) {
+    flags.push_back(absl::StrCat("--synthetic_classes=", workload.classes));
+  }
+  return flags;
 }
 
 }  // namespace tandem

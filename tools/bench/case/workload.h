@@ -43,6 +43,11 @@ Workload WithTokens(Workload workload, int64_t tokens);
 Workload WithSgd(Workload workload, double learning_rate,
                  int64_t compared_steps);
 
+// One epoch of `steps` steps under DDP, each of the workload's batch on every
+// rank, on samples that are made up.
+std::vector<std::string> TrainFlags(const Workload& workload, int ranks,
+                                    int64_t steps);
+
 }  // namespace tandem
 
 #endif  // TANDEM_TOOLS_BENCH_CASE_WORKLOAD_H_

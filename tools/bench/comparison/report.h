@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "tools/bench/comparison/result.h"
+#include "tools/bench/comparison/contender.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/suite/table.h"
 

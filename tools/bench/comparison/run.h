@@ -12,7 +12,6 @@
 #include "tools/bench/case/setting.h"
 #include "tools/bench/comparison/contender.h"
 #include "tools/bench/comparison/losses.h"
-#include "tools/bench/comparison/result.h"
 #include "tools/bench/comparison/start.h"
 
 namespace tandem {

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -132,6 +131,26 @@ Contender StartContender(const std::string& name, Program program,
   if (!side.ok()) return Contender(name, side.status());
   const Layout layout = LayoutOf(program, bench.layout);
   return Contender(name, *std::move(side), layout.replicas);
+}
+
+absl::StatusOr<ComparisonOptions> OptionsFromFlags(const BenchFlags& flags,
+                                                   int usual_rounds,
+                                                   const std::string& folder) {
+  ComparisonOptions options;
+  options.threads = flags.threads;
+  options.rounds = flags.rounds.value_or(usual_rounds);
+  options.steps = flags.steps.value_or(0);
+  options.folder = folder;
+  TANDEM_RETURN_IF_ERROR(CheckOptions(options));
+  options.python = PythonOfFlag(flags.python);
+  return options;
+}
+
+absl::StatusOr<std::vector<Case>> CasesFromFlags(const std::vector<Case>& all,
+                                                 const BenchFlags& flags) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Case> cases,
+                          CasesNamed(all, flags.cases));
+  return InDtypes(cases, flags.dtypes);
 }
 
 }  // namespace tandem

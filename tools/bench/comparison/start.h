@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tools/bench/case/case.h"
 #include "tools/bench/comparison/contender.h"
+#include "tools/bench/suite/flags.h"
 
 namespace tandem {
 
@@ -53,6 +55,18 @@ absl::Status WriteInputs(const Case& bench, const ComparisonOptions& options);
 // One that cannot be started says why in its status().
 Contender StartContender(const std::string& name, Program program,
                          const Case& bench, const ComparisonOptions& options);
+
+// --python, --threads, --rounds (else `usual_rounds`) and --steps.
+// InvalidArgument as CheckOptions. Looks for the Python, and keeps why there is
+// none.
+absl::StatusOr<ComparisonOptions> OptionsFromFlags(const BenchFlags& flags,
+                                                   int usual_rounds,
+                                                   const std::string& folder);
+
+// Of these cases those of --cases, in each of --dtypes. InvalidArgument for
+// unknown ones.
+absl::StatusOr<std::vector<Case>> CasesFromFlags(const std::vector<Case>& all,
+                                                 const BenchFlags& flags);
 
 }  // namespace tandem
 

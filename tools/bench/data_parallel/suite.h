@@ -9,7 +9,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tools/bench/data_parallel/nets.h"
 #include "tools/bench/data_parallel/ways.h"
 #include "tools/bench/suite/suite.h"
 

@@ -1,4 +1,7 @@
 // The suite "ddp": tandem's distributed data parallel beside PyTorch's.
+//
+// Start-up times: how long until a job of several ranks has done its first
+// step.
 
 #ifndef TANDEM_TOOLS_BENCH_DDP_SUITE_H_
 #define TANDEM_TOOLS_BENCH_DDP_SUITE_H_
@@ -9,11 +12,23 @@
 
 #include "absl/status/statusor.h"
 #include "tools/bench/case/case.h"
-#include "tools/bench/comparison/result.h"
-#include "tools/bench/ddp/startup.h"
+#include "tools/bench/comparison/contender.h"
+#include "tools/bench/comparison/start.h"
 #include "tools/bench/suite/suite.h"
 
 namespace tandem {
+
+struct StartupResult {
+  double ours_ms = 0;  // medians
+  double peer_ms = 0;
+};
+
+// From the start of `train --nproc_per_node=RANKS` to the line that reports the
+// first step, and the same of torchrun with peers/first_step.py: mlp_small, not
+// bound to cores, in turns.
+// Internal where one does not come that far.
+absl::StatusOr<StartupResult> MeasureStartup(int ranks,
+                                             const ComparisonOptions& options);
 
 // mlp_small, mlp_wide, resnet18, gpt_tiny, in replicas of one rank: a batch of
 // the workload for each rank.

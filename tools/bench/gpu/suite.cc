@@ -8,8 +8,8 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/device.h"
-#include "tools/bench/comparison/flags.h"
 #include "tools/bench/comparison/report.h"
+#include "tools/bench/comparison/start.h"
 #include "tools/bench/process/program.h"
 
 namespace tandem {

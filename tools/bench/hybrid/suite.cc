@@ -15,7 +15,6 @@
 #include "core/base/status_macros.h"
 #include "parallel/schedule/schedules.h"
 #include "tools/bench/comparison/contender.h"
-#include "tools/bench/comparison/flags.h"
 #include "tools/bench/comparison/report.h"
 #include "tools/bench/comparison/start.h"
 #include "tools/bench/hybrid/cases.h"

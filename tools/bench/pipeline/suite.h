@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/bench/comparison/result.h"
+#include "tools/bench/comparison/contender.h"
 #include "tools/bench/pipeline/run.h"
 #include "tools/bench/suite/suite.h"
 

@@ -1,28 +1,58 @@
 #include "tools/bench/process/program.h"
 
 #include <signal.h>
+#include <torch/headeronly/version.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/files/atomic_file.h"
 #include "core/files/user_path.h"
 #include "core/process/end_by_signal.h"
 #include "core/process/signal_thread.h"
+#include "core/process/subprocess.h"
 #include "core/program/command_line.h"
 #include "core/program/exit_code.h"
-#include "tools/bench/process/python.h"
+#include "tools/bench/process/line_reader.h"
 
 namespace tandem {
 namespace {
+
+constexpr std::chrono::minutes kTimeout(2);
+constexpr char kAdvice[] =
+    "The benchmark runs Python's PyTorch beside tandem. To have one:\n"
+    "  python3 -m venv ~/torch-venv\n"
+    "  ~/torch-venv/bin/pip install torch==" TORCH_VERSION
+    " numpy\n"
+    "and give --python=$HOME/torch-venv/bin/python, or set "
+    "TANDEM_PEER_PYTHON.";
+
+// What `python` says its torch's version is; empty if it has none.
+absl::StatusOr<std::string> TorchVersion(const std::string& python,
+                                         const Environment& environment) {
+  SubprocessOptions options;
+  options.program = "/usr/bin/env";
+  options.argv = {"env", python, "-c",
+                  "import torch, numpy; print(torch.__version__)"};
+  options.environment = environment.ToStrings();
+  options.out = SubprocessOptions::Stream::kPipe;
+  options.err = SubprocessOptions::Stream::kPipe;
+  TANDEM_ASSIGN_OR_RETURN(Subprocess process, Subprocess::Start(options));
+  process.Wait(kTimeout);
+  LineReader out(process.out_fd());
+  out.Pump();
+  return out.Next().value_or("");
+}
 
 // Of the process: whoever takes it removes the folder.
 std::atomic<const std::string*> scratch_of_process{nullptr};
@@ -100,6 +130,22 @@ absl::Status Run(
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> FindPython(const std::string& given,
+                                       const Environment& environment) {
+  const std::string python =
+      !given.empty()
+          ? given
+          : environment.Get("TANDEM_PEER_PYTHON").value_or("python3");
+  TANDEM_ASSIGN_OR_RETURN(const std::string version,
+                          TorchVersion(python, environment));
+  if (absl::StartsWith(version, TORCH_VERSION)) return python;
+  const std::string found =
+      version.empty()
+          ? "does not import torch and numpy"
+          : absl::StrCat("has torch ", version, ", not ", TORCH_VERSION);
+  return absl::NotFoundError(absl::StrCat(python, " ", found, ". ", kAdvice));
+}
 
 absl::Status CheckAtLeast(const std::string& flag, int value, int least) {
   if (value >= least) return absl::OkStatus();

@@ -1,4 +1,6 @@
 // Benchmark programs: checks of their flags, files, beginning and end.
+//
+// The Python whose PyTorch tandem is compared with.
 
 #ifndef TANDEM_TOOLS_BENCH_PROCESS_PROGRAM_H_
 #define TANDEM_TOOLS_BENCH_PROCESS_PROGRAM_H_
@@ -10,8 +12,15 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/environment.h"
 
 namespace tandem {
+
+// A Python that imports torch of the version that tandem is built with: `given`
+// if it is not empty, else $TANDEM_PEER_PYTHON, else python3. A path, or a name
+// that is found in PATH. NotFound, with what to do, if it does not.
+absl::StatusOr<std::string> FindPython(const std::string& given,
+                                       const Environment& environment);
 
 // InvalidArgument, with the flag's name, for a value below `least`.
 absl::Status CheckAtLeast(const std::string& flag, int value, int least);
@@ -22,7 +31,7 @@ absl::Status CheckAmong(const std::string& flag,
                         const std::vector<std::string>& known);
 
 // What --python=VALUE means: a path from where the user stands, a name, or
-// nothing (python.h).
+// nothing (FindPython).
 absl::StatusOr<std::string> PythonOfFlag(std::string value);
 
 // Makes the folder `name` in `parent`: a case's files are its own, since ranks

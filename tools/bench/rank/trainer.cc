@@ -12,12 +12,14 @@
 #include "core/model/layer_list.h"
 #include "models/classification_loss.h"
 #include "parallel/optim/make_optimizer.h"
+#include "parallel/partition/copy_cost.h"
+#include "parallel/partition/layer_profile.h"
+#include "parallel/pipeline/microbatches.h"
+#include "parallel/pipeline/model_parallel.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/schedule/sequential.h"
-#include "parallel/strategy/mesh_strategy.h"
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/rank/group.h"
-#include "tools/bench/stages/cut.h"
 
 namespace tandem {
 namespace {
@@ -57,6 +59,40 @@ absl::StatusOr<Cuts> CutsForAll(const Inputs& inputs, const LayerSpecs& specs,
 }
 
 }  // namespace
+
+absl::StatusOr<ModelProfile> ProfileMicrobatch(const LayerList& layers,
+                                               const Batch& batch,
+                                               const Schedule& schedule) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<Batch> parts,
+      SplitBatch(batch, EvenSizes(batch.size, schedule.microbatches)));
+  ProfileOptions options;
+  options.splits_backward = SplitsBackward(schedule);
+  options.further_inputs = parts.front().further_inputs;
+  options.loss = [&parts](const at::Tensor& output, const Skips&) {
+    return CrossEntropy(output, parts.front().targets).loss;
+  };
+  return ProfileLayers(layers, parts.front().inputs, options);
+}
+
+absl::StatusOr<SendingCost> MeasureSending() {
+  const c10::Device cpu(c10::kCPU);
+  return MeasureCopy(cpu, cpu);
+}
+
+absl::StatusOr<Cuts> CutByProfile(const LayerSpecs& specs,
+                                  const ModelProfile& profile,
+                                  const Schedule& schedule,
+                                  const SendingCost& sending) {
+  ModelOutline outline;
+  for (const LayerSpec& each : specs) {
+    outline.names.push_back(each.name);
+    outline.types.push_back(each.type);
+  }
+  outline.parameters = ParameterCounts(specs);
+  outline.profile = profile;
+  return PartitionModel({BalanceKind::kProfile}, outline, schedule, {sending});
+}
 
 absl::StatusOr<Schedule> ScheduleOf(const Setting& setting,
                                     const RankPlace& place) {

@@ -1,4 +1,7 @@
 // Tandem's trainer of one rank: its part of a workload, under one setting.
+//
+// Cuts by a profile of the layers, as the trainer's --balance=profile makes
+// them.
 
 #ifndef TANDEM_TOOLS_BENCH_RANK_TRAINER_H_
 #define TANDEM_TOOLS_BENCH_RANK_TRAINER_H_
@@ -13,13 +16,31 @@
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
 #include "core/instrument/trace.h"
+#include "core/model/batch.h"
+#include "core/model/layer.h"
 #include "parallel/balance/cut.h"
+#include "parallel/partition/model_profile.h"
+#include "parallel/partition/partition.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "tools/bench/case/setting.h"
 #include "tools/bench/rank/inputs.h"
 
 namespace tandem {
+
+// The profile of the first of the batch's microbatches, which is as large as
+// any, with backward in two parts where the schedule has it so.
+absl::StatusOr<ModelProfile> ProfileMicrobatch(const LayerList& layers,
+                                               const Batch& batch,
+                                               const Schedule& schedule);
+
+// Between devices of this host.
+absl::StatusOr<SendingCost> MeasureSending();
+
+absl::StatusOr<Cuts> CutByProfile(const LayerSpecs& specs,
+                                  const ModelProfile& profile,
+                                  const Schedule& schedule,
+                                  const SendingCost& sending);
 
 // Of one rank.
 struct RankPlace {

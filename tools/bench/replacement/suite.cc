@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
-#include "tools/bench/case/train_flags.h"
 #include "tools/bench/case/workload.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/process/job.h"

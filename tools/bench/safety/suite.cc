@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -15,9 +17,8 @@
 #include "absl/strings/string_view.h"
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
-#include "tools/bench/case/train_flags.h"
+#include "core/flight/recorder.h"
 #include "tools/bench/case/workload.h"
-#include "tools/bench/measure/flight_cost.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/process/job.h"
 #include "tools/bench/process/program.h"
@@ -26,6 +27,28 @@
 
 namespace tandem {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kEntries = 100000;
+
+// Scheduled, started, waited for and completed, as a bucket's all-reduce is.
+void NoteMany(FlightRecorder& recorder) {
+  const auto group =
+      std::make_shared<FlightGroup>("world", "world", std::vector<int>{0, 1});
+  const int64_t sizes[] = {1 << 20};
+  FlightOperation operation;
+  operation.name = "all-reduce";
+  operation.dtype = "Float";
+  operation.sizes = sizes;
+  for (int i = 1; i <= kEntries; ++i) {
+    const FlightPurposeScope purpose({"bucket", i});
+    const FlightRecorder::Id id = recorder.Schedule(group, operation, i);
+    recorder.Start(id);
+    recorder.Await(id);
+    recorder.Complete(id);
+  }
+}
 
 constexpr std::chrono::minutes kTimeout(30);
 constexpr int64_t kEvery = 100;
@@ -189,6 +212,18 @@ absl::Status MeasureModel(const SafetyBench& bench, const std::string& train,
 }
 
 }  // namespace
+
+double NanosecondsOfFlightEntry(int threads) {
+  FlightRecorder recorder;
+  const auto start = Clock::now();
+  std::vector<std::thread> running;
+  for (int i = 0; i < threads; ++i) {
+    running.emplace_back([&] { NoteMany(recorder); });
+  }
+  for (std::thread& each : running) each.join();
+  const std::chrono::duration<double, std::nano> took = Clock::now() - start;
+  return took.count() / kEntries;
+}
 
 std::vector<double> Shares(const SafetyResult& result) {
   std::vector<double> shares;

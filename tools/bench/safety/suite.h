@@ -1,4 +1,6 @@
 // The suite "safety": what safety costs a training.
+//
+// What an entry of the flight recorder costs.
 
 #ifndef TANDEM_TOOLS_BENCH_SAFETY_SUITE_H_
 #define TANDEM_TOOLS_BENCH_SAFETY_SUITE_H_
@@ -11,6 +13,10 @@
 #include "tools/bench/suite/suite.h"
 
 namespace tandem {
+
+// Nanoseconds from an entry's scheduling to its end, as a bucket's all-reduce
+// is noted, while `threads` do so at the same time: as each of them sees it.
+double NanosecondsOfFlightEntry(int threads);
 
 struct SafetyBench {
   // Of WorkloadNamed.

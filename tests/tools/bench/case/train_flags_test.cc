@@ -1,4 +1,3 @@
-#include "tools/bench/case/train_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

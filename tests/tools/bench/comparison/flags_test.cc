@@ -1,8 +1,8 @@
-#include "tools/bench/comparison/flags.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "tools/bench/comparison/start.h"
 
 namespace tandem::flags_test {
 namespace {

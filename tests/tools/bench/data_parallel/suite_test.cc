@@ -11,7 +11,6 @@
 #include "core/sim/testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tools/bench/data_parallel/nets.h"
 #include "tools/bench/data_parallel/ways.h"
 
 namespace tandem {

@@ -1,10 +1,10 @@
-#include "tools/bench/gpt/cases.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
+
+#include "tools/bench/gpt/suite.h"
 
 namespace tandem::cases_test {
 namespace {

@@ -1,5 +1,3 @@
-#include "tools/bench/gpt/formula.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 
 #include "models/transformer/sizes.h"
 #include "models/transformer/training_memory.h"
+#include "tools/bench/gpt/suite.h"
 
 namespace tandem::formula_test {
 namespace {

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tools/bench/gpt/cases.h"
-
 namespace tandem::suite_test {
 namespace {
 

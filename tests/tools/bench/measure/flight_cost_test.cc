@@ -1,6 +1,5 @@
-#include "tools/bench/measure/flight_cost.h"
-
 #include "gtest/gtest.h"
+#include "tools/bench/safety/suite.h"
 
 namespace tandem::flight_cost_test {
 namespace {

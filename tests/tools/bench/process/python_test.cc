@@ -1,5 +1,3 @@
-#include "tools/bench/process/python.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/headeronly/version.h>
@@ -9,6 +7,7 @@
 #include <string>
 
 #include "core/base/environment.h"
+#include "tools/bench/process/program.h"
 
 namespace tandem::python_test {
 namespace {

@@ -1,5 +1,3 @@
-#include "tools/bench/stages/cut.h"
-
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -13,6 +11,7 @@
 #include "parallel/partition/model_profile.h"
 #include "parallel/schedule/schedules.h"
 #include "tools/bench/rank/inputs.h"
+#include "tools/bench/rank/trainer.h"
 
 namespace tandem {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/diagnosis/gather_facts.h"
+#include "tools/diagnosis/facts.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <dlfcn.h>
