@@ -31,13 +31,13 @@ struct DatasetOptions {
   std::vector<int64_t> image_shape = {3, 224, 224};
   int64_t classes = 10;
 
-  // Of tokens: in a sample, and how many there are; 0 means 256 synthetic ones,
-  // or as many as the files say, else `unsaid_vocabulary`, else as many as
-  // their format has (token_sequences.h).
+  // Numbers of tokens: in a sample, and how many there are; 0 means 256
+  // synthetic ones, or as many as the files say, else `unsaid_vocabulary`, else
+  // as many as their format has (token_sequences.h).
   int64_t context = 128;
   int64_t vocabulary = 0;
   int64_t unsaid_vocabulary = 0;
-  // Of a text's tokens: token_sequences.h.
+  // Options of a text's tokens: token_sequences.h.
   bool document_masks = false;
   int64_t end_of_text = -1;
   int token_bytes = 0;

@@ -13,9 +13,10 @@
 
 namespace tandem {
 
-// Of `inputs` [n, ...], float32 values or int64 token numbers, and `targets`
-// [n, ...], int64 class numbers in [0, classes), on the CPU. They are kept, not
-// copied: do not write to them afterwards. InvalidArgument for others.
+// A data set of `inputs` [n, ...], float32 values or int64 token numbers, and
+// `targets` [n, ...], int64 class numbers in [0, classes), on the CPU. They are
+// kept, not copied: do not write to them afterwards. InvalidArgument for
+// others.
 absl::StatusOr<std::unique_ptr<Dataset>> MakeTensorDataset(
     const at::Tensor& inputs, const at::Tensor& targets, int64_t classes);
 

@@ -27,7 +27,7 @@ struct TokenSequencesOptions {
   // How many tokens there are where neither `vocabulary` nor the file says it;
   // 0: as many as its format usually has.
   int64_t unsaid_vocabulary = 0;
-  // Of each number, of files that do not say it (TokenFile::Open).
+  // Bytes of each number, for files that do not say it (TokenFile::Open).
   int token_bytes = 0;
 };
 

@@ -18,8 +18,9 @@ namespace tandem {
 
 struct ModelOptions {
   std::string name = "cnn";  // one of KnownModels()
-  // Of one sample, without the batch dimension: [channels, height, width], or
-  // [tokens] for the GPTs and Llamas, or [10] for the toys; an MLP takes any.
+  // Shape of one sample, without the batch dimension: [channels, height,
+  // width], or [tokens] for the GPTs and Llamas, or [10] for the toys; an MLP
+  // takes any.
   std::vector<int64_t> input_shape;
   int64_t classes = 0;  // for tokens, the size of the vocabulary
   bool tokens = false;  // inputs are token numbers (int64), else float32 values

@@ -17,8 +17,8 @@ namespace tandem {
 struct ResnetOptions {
   int64_t channels = 3;  // of the images
   int64_t classes = 1000;
-  // Of layer1; the others have twice, four and eight times as many channels.
-  // torchvision's is 64.
+  // Channels of layer1; the others have twice, four and eight times as many
+  // channels. torchvision's is 64.
   int64_t width = 64;
 };
 

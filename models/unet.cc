@@ -54,7 +54,7 @@ at::Tensor Down(const ConvRelu& convolution, const std::string& skip,
   return at::max_pool2d(y, {2, 2});
 }
 
-// As high and wide as the skip, which comes in as further channels.
+// Makes x as high and wide as the skip, which comes in as further channels.
 at::Tensor Up(const ConvRelu& convolution, const std::string& skip,
               const at::Tensor& x, Skips& skips) {
   const auto found = skips.extract(skip);

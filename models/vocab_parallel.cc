@@ -55,7 +55,7 @@ absl::StatusOr<LayerSpec*> Owner(LayerSpecs& specs) {
       ": a vocabulary in parts divides a token embedding alone with it"));
 }
 
-// That parameters of these names, in this order, make up one.
+// Notes that parameters of these names, in this order, make up one.
 void AddParts(const std::string& weight, const std::vector<std::string>& names,
               const std::vector<VocabRange>& ranges, RowParts& parts) {
   const int64_t all = ranges.back().first + ranges.back().rows;

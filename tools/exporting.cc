@@ -98,7 +98,7 @@ absl::StatusOr<std::vector<TensorInfo>> TensorsOf(
   return infos;
 }
 
-// Of the model's tensors those that save_pretrained writes.
+// The tensors of the model that save_pretrained writes.
 StoredTensors Written(const TransformerOptions& model,
                       const StoredTensors& tensors) {
   StoredTensors written;

@@ -16,7 +16,7 @@ struct ExportOptions {
   // A folder; or a file, "*.safetensors", for the parameters and buffers of any
   // model under their PyTorch names.
   std::string output;
-  // Of a folder: what the model is, for a checkpoint that does not say it: a
+  // For a folder: what the model is, for a checkpoint that does not say it: a
   // config.json or its folder, or a model's name. Empty: what the checkpoint
   // says.
   std::string config;

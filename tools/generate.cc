@@ -136,7 +136,7 @@ absl::StatusOr<GenerationOptions> OptionsFromFlags() {
   return options;
 }
 
-// As --tokenizer names it, else the model's own, else bytes.
+// The one that --tokenizer names, else the model's own, else bytes.
 std::string TokenizerFromFlags() {
   const std::string given = absl::GetFlag(FLAGS_tokenizer);
   if (given == "bytes") return given;
@@ -146,7 +146,7 @@ std::string TokenizerFromFlags() {
   return kept.empty() ? "bytes" : kept;
 }
 
-// That the model's tokens can be those of the tokenizer called `name`.
+// Checks that the model's tokens can be those of the tokenizer called `name`.
 absl::Status CheckFits(const std::string& name, const Tokenizer& tokenizer,
                        const TrainedModel& model) {
   const absl::Status fits = CheckTokenizerFits(

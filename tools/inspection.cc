@@ -99,7 +99,8 @@ absl::Status VerifyAll(const std::vector<const StoredTensors*>& kinds) {
   return absl::OkStatus();
 }
 
-// Of a folder, whose manifest has them in the order of their names.
+// The hash of a folder's weights, whose manifest has them in the order of their
+// names.
 absl::StatusOr<std::string> HashWeights(const StoredTensors& model) {
   std::vector<TensorInfo> infos;
   for (const StoredTensor& each : model) infos.push_back(each.info);

@@ -145,7 +145,7 @@ absl::StatusOr<ScheduleCosts> CostsFromFlags(int stages) {
   return costs;
 }
 
-// Of a step that takes no time nothing can be told in percent, or drawn.
+// Nothing can be told in percent, or drawn, about a step that takes no time.
 absl::Status CheckBusy(const SchedulePrediction& times) {
   if (times.step > times.bubble) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -128,7 +128,7 @@ class BytePairTokenizer : public Tokenizer {
     return absl::OkStatus();
   }
 
-  // That every byte has a token.
+  // Checks that every byte has a token.
   absl::Status CheckBytes(absl::string_view text) const {
     const std::string& without = parts_.vocabulary.without_token;
     if (without.empty()) return absl::OkStatus();

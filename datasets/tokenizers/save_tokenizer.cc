@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-// That say nothing which OpenTokenizer looks for.
+// Files that say nothing which OpenTokenizer looks for.
 constexpr const char* kForOthers[] = {"special_tokens_map.json",
                                       "chat_template.jinja"};
 

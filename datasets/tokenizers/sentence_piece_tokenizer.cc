@@ -13,7 +13,7 @@
 #include "datasets/tokenizers/sentence_piece/model_check.h"
 #include "datasets/tokenizers/tokenizer_files.h"
 
-// Of the library, in a header that comes with its sources alone.
+// Declared by the library, in a header that comes with its sources alone.
 namespace sentencepiece::logging {
 void SetMinLogLevel(int level);
 }  // namespace sentencepiece::logging
@@ -26,7 +26,7 @@ using Processor = sentencepiece::SentencePieceProcessor;
 // U+2581, which stands for a space in pieces.
 constexpr char kSpace[] = "\xe2\x96\x81";
 
-// Of a byte piece, "<0x41>".
+// The byte of a byte piece, "<0x41>".
 std::string ByteOf(const std::string& piece) {
   uint32_t byte = 0;
   if (piece.size() != 6 || !absl::SimpleHexAtoi(piece.substr(1, 4), &byte)) {
@@ -75,7 +75,7 @@ class SentencePieceTokenizer : public Tokenizer {
     return text;
   }
 
-  // Of most models, and where a text begins or ends many leave spaces out.
+  // True of most models, and where a text begins or ends many leave spaces out.
   bool beginning_differs() const override { return true; }
 
   int64_t vocabulary_size() const override {

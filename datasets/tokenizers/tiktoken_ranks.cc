@@ -49,7 +49,7 @@ std::vector<AddedToken> Special(uint32_t first,
   return tokens;
 }
 
-// As Llama 3.1's tokenizer.py has them.
+// The special tokens that Llama 3.1's tokenizer.py has.
 std::vector<AddedToken> Llama3Special() {
   std::vector<std::string> names = {"<|begin_of_text|>",
                                     "<|end_of_text|>",

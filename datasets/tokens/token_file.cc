@@ -32,14 +32,14 @@ constexpr char kInt32 = 4;
 constexpr char kUint16 = 8;
 
 constexpr size_t kFewestPairs = 64;
-// Of a vocabulary of a million tokens.
+// Upper half of a number of a vocabulary of a million tokens.
 constexpr uint16_t kMostUpperHalf = 15;
 // Beyond any that is that small.
 constexpr uint16_t kLeastLowerHalf = 4096;
 
 constexpr int64_t kHeaderBytes = 1024;
 
-// Of llm.c's formats.
+// One of llm.c's formats.
 struct Format {
   int32_t magic;
   int32_t version;
@@ -162,7 +162,7 @@ absl::Status TokenFile::ReadWithoutHeader(int64_t bytes, int token_bytes) {
   return token_bytes > 0 ? absl::OkStatus() : CheckWidth();
 }
 
-// Of the first numbers, which are as good as any.
+// Looks at the first numbers, which are as good as any.
 absl::Status TokenFile::CheckWidth() const {
   constexpr int64_t kNumbers = 8192;
   std::vector<uint16_t> numbers(static_cast<size_t>(std::min(size_, kNumbers)));

@@ -14,9 +14,9 @@
 
 namespace tandem {
 
-// As Megatron-LM's index of the file `path` says, which is called .idx instead
-// of .bin; 0 where there is none. InvalidArgument for numbers that are neither
-// uint16 nor int32.
+// Bytes of a token by Megatron-LM's index of the file `path`, which is called
+// .idx instead of .bin; 0 where there is none. InvalidArgument for numbers that
+// are neither uint16 nor int32.
 absl::StatusOr<int> TokenBytesByIndex(const std::string& path);
 
 // Whether numbers of 2 bytes are halves of wider ones: of each pair the second
@@ -49,8 +49,8 @@ class TokenFile {
 
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }  // tokens
-  // Of which numbers are to be expected: as the file says, else 50257 or
-  // 128256.
+  // The vocabulary whose numbers are to be expected: as the file says, else
+  // 50257 or 128256.
   int64_t usual_vocabulary() const;
   // Whether the file says it, and end_of_text() as well: it is in tandem's own
   // format.

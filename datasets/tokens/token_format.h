@@ -35,8 +35,8 @@ std::string WriteTokenHeader(const TokenHeader& header);
 // Whether a file of these first bytes is in this format.
 bool IsTokenHeader(absl::string_view bytes);
 
-// Of the first kBytes of a file of `file_bytes`. DataLoss, with what was found
-// and expected, for what does not fit the file or is of another version.
+// Reads the first kBytes of a file of `file_bytes`. DataLoss, with what was
+// found and expected, for what does not fit the file or is of another version.
 absl::StatusOr<TokenHeader> ReadTokenHeader(absl::string_view bytes,
                                             int64_t file_bytes);
 

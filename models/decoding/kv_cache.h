@@ -34,10 +34,10 @@ struct KeysAndValues {
   at::Tensor values;
 };
 
-// Of all attention layers of a model, or of a stage. Tokens come in passes, any
-// number of them in each; in a pass every attention layer appends its own once,
-// in the layers' order, which is the same in each pass. DecodingScope begins
-// and ends a pass.
+// Cache of all attention layers of a model, or of a stage. Tokens come in
+// passes, any number of them in each; in a pass every attention layer appends
+// its own once, in the layers' order, which is the same in each pass.
+// DecodingScope begins and ends a pass.
 //
 // Memory is taken when a layer first appends, for all `capacity` tokens at
 // once: n * kv_heads * capacity * head values, twice a layer. Used by one
@@ -51,7 +51,7 @@ class KvCache {
   // Tokens before the current pass: the position of the pass's first. Between
   // passes, all so far.
   int64_t past() const { return past_; }
-  // Of all layers' memory.
+  // Memory of all layers.
   size_t bytes() const;
 
   // Takes a pass's keys and values of the next attention layer and gives all of
@@ -93,8 +93,8 @@ class DecodingScope {
   DecodingScope(const DecodingScope&) = delete;
   DecodingScope& operator=(const DecodingScope&) = delete;
 
-  // Of the calling thread's innermost scope; null outside of all: sequences are
-  // given as a whole.
+  // The cache of the calling thread's innermost scope; null outside of all:
+  // sequences are given as a whole.
   static KvCache* Current();
   // Current()->past(), or 0 outside of all: the position of the first token
   // that a layer is given.

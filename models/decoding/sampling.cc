@@ -54,8 +54,8 @@ std::vector<double> Softmax(const std::vector<double>& logits) {
   return values;
 }
 
-// As transformers does it: from the least likely on, tokens are left out as
-// long as they are together 1 - top_p or less.
+// Follows transformers: from the least likely on, tokens are left out as long
+// as they are together 1 - top_p or less.
 void KeepTopP(double top_p, std::vector<double>& probabilities) {
   if (top_p >= 1) return;
   std::vector<size_t> order(probabilities.size());

@@ -55,8 +55,8 @@ at::Tensor ByProducts(const at::Tensor& qkv, int64_t heads) {
   return at::matmul(at::softmax(seen, -1), parts[2]).transpose(1, 2).flatten(2);
 }
 
-// Of 16 bits, where the fused kernel takes floats alone: those are several
-// times as fast as what LibTorch has for 16 bits there.
+// Whether 16 bits become floats, where the fused kernel takes those alone: it
+// is several times as fast as what LibTorch has for 16 bits there.
 bool IsToBeWidened(const at::Tensor& qkv) {
   const at::ScalarType dtype = qkv.scalar_type();
   return RunsCpuKernels(qkv.device().type()) &&
@@ -102,7 +102,7 @@ class CausalAttentionBackwardNode : public torch::autograd::Node {
   const int64_t heads_;
 };
 
-// Of the documents of all samples, one sample behind the other.
+// Lengths of the documents of all samples, one sample behind the other.
 std::vector<int64_t> LengthsOf(const at::Tensor& begins) {
   const at::Tensor rows = begins.contiguous();
   const auto* next = rows.const_data_ptr<int64_t>();

@@ -17,7 +17,7 @@ struct PatchShape {
   int64_t stride = 1;
   int64_t padding = 0;
 
-  // Of the output, for an image that is `size` high or wide.
+  // Size of the output, for an image that is `size` high or wide.
   int64_t OutputSize(int64_t size) const {
     return (size + 2 * padding - kernel) / stride + 1;
   }

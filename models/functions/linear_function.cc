@@ -45,15 +45,15 @@ struct Factors {
   at::Tensor a, b;
 };
 
-// Whose product the weight's gradient is.
+// Factors of the weight's gradient.
 Factors FactorsOf(const at::Tensor& dy, const at::Tensor& rows,
                   WeightLayout layout) {
   if (layout == WeightLayout::kOutIn) return {dy.t(), rows};
   return {rows.t(), dy};
 }
 
-// Of the weight's dtype, whatever that of dy and rows. Undefined, if it has
-// been put in its place.
+// The gradient has the weight's dtype, whatever that of dy and rows. Undefined,
+// if it has been put in its place.
 at::Tensor WeightGradient(const at::Tensor& weight, const at::Tensor& dy,
                           const at::Tensor& rows, WeightLayout layout) {
   const Factors factors = FactorsOf(dy, rows, layout);

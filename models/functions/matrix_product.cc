@@ -23,7 +23,8 @@
 
 namespace at {
 namespace native {
-// Of libtorch_cpu; its header (ATen/native/mkldnn/Matmul.h) is not installed.
+// Belongs to libtorch_cpu; its header (ATen/native/mkldnn/Matmul.h) is not
+// installed.
 void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result,
                    float beta, float alpha);
 }  // namespace native
@@ -121,7 +122,7 @@ bool HasRows(const at::Tensor& matrix) {
          matrix.stride(0) >= matrix.size(1);
 }
 
-// Of a single row the stride may be anything.
+// The stride of a single row may be anything.
 GemmOperand<Bf16> OperandOf(const at::Tensor& matrix) {
   return {matrix.const_data_ptr<Bf16>(),
           std::max(matrix.stride(0), matrix.size(1))};

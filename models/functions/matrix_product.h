@@ -22,9 +22,9 @@ void PutWideProduct(const at::Tensor& product, const at::Tensor& a,
 // a [m, k] times b [k, n], plus bias [n] to every row unless it is undefined:
 // at::mm and at::addmm, whose errors it has.
 //
-// Those call MKL, which on processors that are not Intel's does without
-// AVX-512. Large float32 products on the CPU therefore go to oneDNN, which asks
-// the processor alone what it can, or to whichever of the two is faster
+// They call MKL, which on processors that are not Intel's does without AVX-512.
+// Large float32 products on the CPU therefore go to oneDNN, which asks the
+// processor alone what it can, or to whichever of the two is faster
 // (product_library.h), and those of bf16 to oneDNN always; results differ by
 // rounding. Any strides are taken as they are. Differentiable (when gradients
 // are recorded, as at::mm alone is).

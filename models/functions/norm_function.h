@@ -24,8 +24,8 @@ struct BatchNormArguments {
   double eps = 1e-5;
 };
 
-// Of the batch that was normalised: the mean and 1 / sqrt(variance + eps), the
-// variance biased; [channels].
+// Statistics of the batch that was normalised: the mean and 1 / sqrt(variance +
+// eps), the variance biased; [channels].
 struct BatchStatistics {
   at::Tensor mean, inverse_deviation;
 };

@@ -17,7 +17,7 @@
 
 namespace tandem {
 
-// Of x, of the weight and of the bias.
+// Gradients of x, of the weight and of the bias.
 using WantedGradients = std::array<bool, 3>;
 using OperatorGradients = std::array<at::Tensor, 3>;
 
@@ -29,8 +29,8 @@ struct SplitOperator {
                                   const at::Tensor& weight,
                                   const WantedGradients& wanted)>
       backward;
-  // Those of weight and bias are by-products of that of x: they are computed
-  // with it, and only handed over later.
+  // Gradients of weight and bias are by-products of the one of x: they are
+  // computed with it, and only handed over later.
   bool weights_come_with_input = false;
   // If set, computes them for several microbatches: of {weight} or {weight,
   // bias}, from {dy, x}.

@@ -11,8 +11,8 @@
 namespace tandem {
 namespace {
 
-// Of the batch that is counted already. Without a momentum running statistics
-// are means over all batches.
+// Momentum for the batch that is counted already. Without a momentum running
+// statistics are means over all batches.
 double MomentumOf(const torch::nn::BatchNorm2dOptions& options,
                   const at::Tensor& num_batches_tracked) {
   const std::optional<double> momentum = options.momentum();

@@ -53,7 +53,8 @@ class BatchNorm2d : public torch::nn::BatchNorm2dImpl,
   at::Tensor NoSamples() const override;
 
  private:
-  // Of the microbatches that have come, by index: schedules may have any order.
+  // Parts of the microbatches that have come, by index: schedules may have any
+  // order.
   struct Parts {
     int count = 0;  // of all
     std::map<int, GatheredStatistics> of;

@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-// Of all that is dropped at one place of a model in one step.
+// Key of all that is dropped at one place of a model in one step.
 uint64_t KeyFor(const Samples& samples, absl::string_view name) {
   return SipHash(samples.seed, static_cast<uint64_t>(samples.step), name);
 }

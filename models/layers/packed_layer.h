@@ -20,8 +20,8 @@
 
 namespace tandem {
 
-// Of each token within its document: int64 [n, tokens], from the further input
-// kDocumentBegins.
+// Position of each token within its document: int64 [n, tokens], from the
+// further input kDocumentBegins.
 inline at::Tensor PositionsWithin(const at::Tensor& begins) {
   return at::arange(begins.size(1), begins.options()) - begins;
 }

@@ -33,7 +33,7 @@ struct Plan {
   std::shared_ptr<nn::Module> module;
   ModuleCall call;
   TreeForm takes, gives;
-  // Of the tensors behind the first one.
+  // Names of the tensors behind the first one.
   std::vector<std::string> taken, given;
 };
 
@@ -53,7 +53,7 @@ ModuleCall FindCall(const ModuleAtPath& each, const ModuleCalls& calls) {
   return whole != nullptr ? CallOfSequential(whole) : CallInSequential(each);
 }
 
-// Of one that nobody says how to call.
+// Error for a module that nobody says how to call.
 absl::Status NotCalled(const ModuleAtPath& each) {
   const bool holds = dynamic_cast<nn::ModuleListImpl*>(each.module.get()) ||
                      dynamic_cast<nn::ModuleDictImpl*>(each.module.get());
@@ -81,8 +81,8 @@ absl::StatusOr<std::vector<Plan>> Plans(
   return plans;
 }
 
-// Of the first layer, what it takes; of each, what it gives. What the last one
-// gives for the example.
+// Finds what the first layer takes and what each layer gives. Returns what the
+// last one gives for the example.
 absl::StatusOr<c10::IValue> LearnForms(const c10::IValue& example,
                                        std::vector<Plan>& plans) {
   const at::NoGradGuard no_grad;

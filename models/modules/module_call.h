@@ -104,7 +104,8 @@ ModuleCall CallOf(const std::shared_ptr<Module>& module,
   };
 }
 
-// Of a function's first parameter, and of its call with a module in its place.
+// Types of a function's first parameter, and of its call with a module in its
+// place.
 template <typename Function, typename Signature>
 struct OfFunction;
 template <typename Function, typename Result, typename Class,

@@ -25,7 +25,7 @@ std::string ChildrenOf(const torch::nn::Module& module) {
   return names.empty() ? "no children" : SomeOf(names);
 }
 
-// Those of its children that the name, or "*", is for.
+// The children that the name, or "*", is for.
 absl::StatusOr<Found> Children(const ModuleAtPath& of, const std::string& name,
                                const std::string& pattern) {
   Found found;
@@ -76,7 +76,7 @@ absl::Status CheckNotCalled(const ModuleAtPath& each) {
       "which would not be trained"));
 }
 
-// Of the modules around those that are named.
+// Checks the modules around the named ones.
 absl::Status CheckAround(const torch::nn::Module& module,
                          const std::string& path, const Named& named) {
   for (const auto& each : module.named_parameters(/*recurse=*/false)) {

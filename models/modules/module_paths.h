@@ -17,7 +17,7 @@ namespace tandem {
 struct ModuleAtPath {
   std::string path;  // "blocks.0", as in the names of its parameters
   std::shared_ptr<torch::nn::Module> module;
-  // That has registered it.
+  // The module that has registered it.
   std::shared_ptr<torch::nn::Module> parent;
 };
 

@@ -21,7 +21,7 @@ namespace tandem {
 // part of the form: a tree that has another one undefined has another form.
 class TreeForm {
  public:
-  // Of one tensor.
+  // The form of one tensor.
   TreeForm();
 
   // InvalidArgument for a tree without a defined tensor, and for what is

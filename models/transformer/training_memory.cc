@@ -25,7 +25,7 @@ BlockParameters EncoderBlock(int64_t width, int64_t ffn_width) {
 constexpr int64_t kFloat = 4;
 constexpr int64_t kIndex = 8;
 
-// Of one layer.
+// Memory of one layer.
 struct Part {
   int64_t parameters = 0;  // elements
   int64_t multiplied = 0;  // of them, those of products and their biases
@@ -47,8 +47,9 @@ class Sizes {
   int64_t Elements(int64_t a_token) const {
     return rows() * a_token * work_.element_bytes;
   }
-  // Of attention of a width: queries, keys, values and its result, which the
-  // next product keeps, too, and so once more where it is of another dtype.
+  // Elements of attention of a width: queries, keys, values and its result,
+  // which the next product keeps, too, and so once more where it is of another
+  // dtype.
   int64_t Attention(int64_t width, int64_t heads) const {
     const int64_t own = work_.attention_bytes;
     const bool differs = own != 0 && own != work_.element_bytes;

@@ -61,25 +61,26 @@ struct DeviceWork {
   int64_t end_layer = -1;
   int64_t samples = 1;  // of a microbatch
   int64_t tokens = 1;   // of a sample
-  // Whose activations are held at once: 1 on one device; under 1F1B p - i in
-  // stage i of p, at most all there are (PeakActivations of
+  // Microbatches whose activations are held at once: 1 on one device; under
+  // 1F1B p - i in stage i of p, at most all there are (PeakActivations of
   // parallel/schedule/schedule.h gives it for any schedule).
   int64_t microbatches_held = 1;
-  // Whose input has come from the stage before while those are held: 1 behind a
-  // pipeline's first stage, where there are more microbatches than it holds.
+  // Microbatches whose input has come from the stage before while those are
+  // held: 1 behind a pipeline's first stage, where there are more microbatches
+  // than it holds.
   int64_t inputs_ahead = 0;
   // Bytes of an activation's element: 4 for fp32, 2 for bf16 and fp16, where
   // parameters, gradients and the optimizer's state are of 4 all the same.
   int64_t element_bytes = 4;
-  // Of attention's own: 4 where it is computed in floats whatever else is, as
-  // on processors without products of bf16 (core/fused/causal_attention.h); 0:
-  // the same.
+  // Bytes of an element of attention's own: 4 where it is computed in floats
+  // whatever else is, as on processors without products of bf16
+  // (core/fused/causal_attention.h); 0: the same.
   int64_t attention_bytes = 0;
-  // Of a parameter: 8 for Adam and AdamW, 4 for SGD with momentum.
+  // Bytes of a parameter: 8 for Adam and AdamW, 4 for SGD with momentum.
   int64_t optimizer_bytes = 8;
   // How many replicas share the optimizer's state (ZeRO stage 1).
   int64_t optimizer_shares = 1;
-  // As --loss_chunk: without logits; 0: they are kept.
+  // See --loss_chunk: without logits; 0: they are kept.
   int64_t loss_chunk = 0;
 };
 

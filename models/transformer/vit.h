@@ -18,7 +18,7 @@
 
 namespace tandem {
 
-// Those of ViT-B/16, torchvision's vit_b_16.
+// Sizes of ViT-B/16, torchvision's vit_b_16.
 struct VitOptions {
   int64_t image_size = 224;  // a multiple of patch_size
   int64_t patch_size = 16;

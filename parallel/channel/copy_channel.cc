@@ -25,7 +25,7 @@ variable_list DifferentiableCopy(const DirectionPointer& there,
                                  const DirectionPointer& back,
                                  at::TensorList tensors);
 
-// Who goes on with the tensors may write to them: a user to an activation,
+// The next holder of the tensors may write to them: a user to an activation,
 // autograd to a gradient that it adds another to.
 PendingCopy StartAndRelease(const CopyDirection& direction,
                             at::TensorList tensors) {

@@ -163,7 +163,7 @@ class RemoteReceiver : public ChannelReceiver {
     return absl::OkStatus();
   }
 
-  // Those before it in the order of receives too, whose layouts come before.
+  // Receives the messages before it, too, whose layouts come before.
   absl::Status ReceiveUntil(int microbatch) {
     const std::vector<int>& order = end_.receives();
     while (coming_.count(microbatch) == 0 && next_ < order.size()) {

@@ -24,8 +24,8 @@ OwnStream NewStream(c10::Device device);
 
 // The stream on which the calling thread computes on the device.
 c10::Stream CurrentStream(c10::Device device);
-// Those of several devices, to be the current ones of another thread. The CPU,
-// which has none, is left out.
+// Streams of several devices, to be the current ones of another thread. The
+// CPU, which has none, is left out.
 std::vector<c10::Stream> CurrentStreams(
     const std::vector<c10::Device>& devices);
 

@@ -60,7 +60,8 @@ double MakeOrthonormal(double* vectors, int64_t k, int64_t n) {
   return left;
 }
 
-// Of rows in the host's memory. Returns the lengths of what was left of them.
+// Makes rows in the host's memory orthonormal. Returns the lengths of what was
+// left of them.
 at::Tensor MakeRowsOrthonormal(const at::Tensor& rows) {
   const at::Tensor lengths = at::empty({rows.size(0)}, at::kDouble);
   for (int64_t k = 0; k < rows.size(0); ++k) {

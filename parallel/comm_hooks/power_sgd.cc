@@ -87,8 +87,9 @@ class PowerSgdState : public std::enable_shared_from_this<PowerSgdState> {
   absl::Status LoadState(const NamedTensors& state);
 
  private:
-  // Of one parameter, from step to step: tensors of the bucket that it is in,
-  // or, before it was seen in one, those that were loaded. Undefined: none.
+  // What is kept of one parameter from step to step: tensors of the bucket that
+  // it is in, or, before it was seen in one, those that were loaded. Undefined:
+  // none.
   struct Kept {
     at::Tensor q;
     at::Tensor error;  // as the parameter has it

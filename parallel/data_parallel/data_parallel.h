@@ -172,9 +172,10 @@ class DataParallel {
     return options_.output_device.value_or(devices_[0]);
   }
 
-  // As they are between two forwards; none where there is one device.
+  // The replicas between two forwards; none where there is one device.
   const std::vector<Module>& replicas() const { return replicas_; }
-  // Of parameters and buffers, to replicas: for who measures.
+  // Bytes of parameters and buffers that were copied to replicas, for
+  // measurements.
   int64_t bytes_copied() const { return state_->bytes_copied(); }
 
  private:

@@ -25,8 +25,8 @@
 namespace tandem {
 namespace {
 
-// Of what the other replicas draw. It takes nothing from the generator: what
-// comes after is drawn as without them.
+// Seed of what the other replicas draw. It takes nothing from the generator:
+// what comes after is drawn as without them.
 uint64_t SeedOfDraws(c10::Device device) {
   if (device.is_cpu()) device = c10::kCPU;
   at::Generator generator = DefaultGeneratorScope::On(device);

@@ -107,7 +107,8 @@ class ReplicatedState {
   int64_t bytes_copied() const;
 
  private:
-  // Of a master and a replica's tensor, when the one was copied to the other.
+  // Versions of a master and a replica's tensor, when the one was copied to the
+  // other.
   using Versions = std::pair<uint32_t, uint32_t>;
 
   struct Entry {

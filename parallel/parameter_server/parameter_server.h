@@ -64,7 +64,7 @@ using MakeReplica =
 // out from then on, which servers log; its ranks' fate is not the job's. A
 // server that dies ends every worker's step with Unavailable, naming it.
 //
-// As a Strategy: workers' scores are those of their own batch; a server's
+// A Strategy in which workers' scores are those of their own batch; a server's
 // TrainStep is over when every living worker has done that step, and gives the
 // score of all of them. Synchronise waits for all living workers and gives them
 // the servers' values, and the first one's buffers. Servers take no batches,

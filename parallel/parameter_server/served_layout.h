@@ -36,7 +36,7 @@ struct ServedLayout {
   // Further names of a tied weight: what `trained[i]` is called besides, and i.
   std::vector<std::pair<std::string, size_t>> aliases;
 
-  // Of what is trained, by its first name, which optimizer's group it is in.
+  // Group of the optimizer for each trained parameter, by its first name.
   std::map<std::string, int64_t> Groups() const;
 
   // A line a tensor, and back. Internal for what Encode has not made.
@@ -85,7 +85,7 @@ void Unpack(const at::Tensor& bytes, const Slice& slice,
 class GradientMessage {
  public:
   static int64_t BytesFor(const Slice& slice);
-  // Of a message's memory, which it shares.
+  // A view of a message's memory, which it shares.
   GradientMessage(const Slice& slice, at::Tensor bytes)
       : slice_(&slice), bytes_(std::move(bytes)) {}
 

@@ -199,7 +199,7 @@ absl::StatusOr<StoredTensors> ServedSlice::PiecesOf(
     const auto tensor = known.find(parameter);
     const auto piece = mine.find(parameter);
     if (tensor != known.end() && piece == mine.end()) continue;  // another's
-    // Of the parameter as a whole, or of none: as it is.
+    // State of the parameter as a whole, or of none, stays as it is.
     if (tensor == known.end() || absl::EndsWith(each.info.name, ".step")) {
       pieces.Add(each);
       continue;

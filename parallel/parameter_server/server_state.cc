@@ -201,7 +201,7 @@ absl::StatusOr<StepScore> ParameterServer::AwaitStep(int64_t step) {
   absl::MutexLock lock(&mutex_);
   own_left_ = own_came_;
   Advance();
-  // Those who have ended in order need not be here any more.
+  // Workers that have ended in order need not be here any more.
   const auto done = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return (progress_.living() > 0 ? progress_.slowest()
                                    : progress_.fastest()) >= step;

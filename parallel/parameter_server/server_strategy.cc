@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-// Of these shapes, without memory.
+// Tensors of these shapes, without memory.
 NamedTensors Shapes(const ServedLayout& layout) {
   NamedTensors shapes;
   const auto add = [&](const std::string& name, const TensorInfo& info) {

@@ -55,7 +55,7 @@ class ServerStrategy : public Strategy {
     return TrainStep(Batch(), learning_rate).status();
   }
   absl::Status SkipUpdate() override { return Update(0); }
-  // Of all workers, in the last step.
+  // Losses of all workers, in the last step.
   std::map<std::string, double> AuxiliaryLosses() const override {
     return score_.auxiliary_losses;
   }

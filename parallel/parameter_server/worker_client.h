@@ -61,7 +61,7 @@ class WorkerClient {
   // first worker keeps.
   absl::Status Meet(const std::vector<at::Tensor>& values,
                     const std::vector<at::Tensor>& kept);
-  // Of all workers' scores.
+  // The sum of all workers' scores.
   absl::StatusOr<Score> Sum(const Score& score);
 
  private:

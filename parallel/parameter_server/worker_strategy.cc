@@ -44,7 +44,7 @@ ReplicaTensors TensorsOf(
       continue;
     }
     if (group) served.group = group(name);
-    // Of a weight of several names the greatest counts.
+    // The greatest place counts where a weight has several names.
     const auto add_alias = [&, name = name](size_t place) {
       tensors.layout.aliases.emplace_back(name, place);
       int64_t& greatest = tensors.layout.trained[place].group;

@@ -143,7 +143,8 @@ class Search {
   const int64_t layers_;
 };
 
-// Of `count` cuts between so many layers, kMostTried + 1 at most.
+// The number of ways for `count` cuts between so many layers, kMostTried + 1 at
+// most.
 int64_t Ways(int64_t layers, int64_t count) {
   int64_t ways = 1;
   for (int64_t i = 1; i <= count; ++i) {

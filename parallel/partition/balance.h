@@ -52,10 +52,11 @@ struct BalanceDevice {
 };
 
 struct BalanceOptions {
-  // Of a message from device to device: a whole step waits for it both ways.
+  // Cost of a message from device to device: a whole step waits for it both
+  // ways.
   double seconds_per_message = 0;
   double seconds_per_byte = 0;
-  // Of each device; 0: no limit.
+  // Memory of each device; 0: no limit.
   int64_t device_bytes = 0;
   // Each part is on one of them. Empty: each has a device of its own, and keeps
   // one microbatch.

@@ -31,7 +31,7 @@
 namespace tandem {
 namespace {
 
-// Of one layer, in the rounds that count.
+// Times of one layer, in the rounds that count.
 struct Times {
   std::vector<double> forward;
   std::vector<double> backward_input;

@@ -13,7 +13,7 @@
 
 namespace tandem {
 
-// Of one layer and one microbatch.
+// The profile of one layer and one microbatch.
 struct LayerProfile {
   std::string name;
   // Seconds, medians.

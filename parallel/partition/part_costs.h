@@ -19,8 +19,8 @@ class PartCosts {
   PartCosts(const std::vector<LayerCost>& layers,
             const BalanceOptions& options);
 
-  // Of layers begin .. end - 1, which are part number `part`: forward, backward
-  // and messages.
+  // Time of layers begin .. end - 1, which are part number `part`: forward,
+  // backward and messages.
   double Time(size_t begin, size_t end, size_t part) const;
   // The memory of a device with that part alone: the state, and what a step
   // keeps or an evaluation has, whichever is more.

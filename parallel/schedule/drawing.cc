@@ -45,7 +45,7 @@ const char* KindName(ActionKind kind) {
   return "";
 }
 
-// Those that the prediction has, in the order of a legend.
+// Kinds that the prediction has, in the order of a legend.
 std::vector<ActionKind> KindsOf(const SchedulePrediction& prediction) {
   std::vector<ActionKind> kinds;
   for (const ActionKind kind : kKinds) {
@@ -96,7 +96,7 @@ constexpr double kCharacter = 7;
 constexpr double kPaler = 0.55;
 constexpr char kWaiting[] = "#eeeeee";
 
-// Of the action's stage among those of its device.
+// The number of the action's stage among its device's.
 int ChunkOf(const std::vector<TimedAction>& device, int stage) {
   std::set<int> before;
   for (const TimedAction& each : device) {

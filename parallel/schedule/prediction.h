@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// Of one stage and one microbatch, in any unit of time. A whole backward takes
-// as long as both parts.
+// The cost of one stage and one microbatch, in any unit of time. A whole
+// backward takes as long as both parts.
 struct StageCost {
   double forward = 1;
   double backward_input = 1;
@@ -36,7 +36,8 @@ struct SchedulePrediction {
   double step = 0;  // the end of the last action
   // What part of the devices' time between 0 and `step` is not used.
   double idle = 0;
-  // As papers count: the step beyond what the busiest device computes.
+  // The bubble as papers count it: the step beyond what the busiest device
+  // computes.
   double bubble = 0;
   std::vector<double> busy;  // by device
 };

@@ -89,7 +89,8 @@ constexpr ActionKind kBackward = ActionKind::kBackward;
 constexpr ActionKind kInput = ActionKind::kBackwardInput;
 constexpr ActionKind kWeight = ActionKind::kBackwardWeight;
 
-// Of all stages. With more, whoever simulates a schedule would take gigabytes.
+// Forwards of all stages. With more, whoever simulates a schedule would take
+// gigabytes.
 constexpr int kMostForwards = 1 << 21;
 
 absl::Status CheckShape(absl::string_view name, const ScheduleShape& shape,
@@ -100,7 +101,7 @@ absl::Status CheckShape(absl::string_view name, const ScheduleShape& shape,
         " chunks and ", shape.microbatches,
         " microbatches were given, but there is at least one of each"));
   }
-  // As doubles, which hold the product of any three.
+  // Compared as doubles, which hold the product of any three.
   if (static_cast<double>(shape.devices) * shape.chunks * shape.microbatches >
       kMostForwards) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -217,7 +218,7 @@ absl::StatusOr<Schedule> InterleavedOneFOneB(const ScheduleShape& shape) {
       actions.push_back(
           {kBackward, chunk * shape.devices + device, at.microbatch});
     };
-    // Of 1F1B with one chunk: a forward less on each further device.
+    // 1F1B with one chunk has a forward less on each further device.
     const int usual = shape.chunks == 1
                           ? shape.devices - 1 - device
                           : 2 * (shape.devices - 1 - device) +

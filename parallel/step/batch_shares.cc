@@ -107,7 +107,7 @@ absl::StatusOr<std::vector<Batch>> BatchShares::Microbatches(
   return SplitBatch(batch, sizes);
 }
 
-// Of the step's microbatches, as many as the sizes give.
+// How many of the step's microbatches a replica has: as many as the sizes give.
 int64_t BatchShares::MicrobatchesOf(int replica) const {
   if (!options_.uneven_batches) return options_.schedule.microbatches;
   CHECK_GT(options_.microbatch_size, 0);

@@ -19,7 +19,7 @@
 
 namespace tandem {
 
-// Of one step after the other. Not thread-safe.
+// Shares of one step after the other. Not thread-safe.
 class BatchShares {
  public:
   // What it is given must outlive it, but for the loss.

@@ -34,11 +34,12 @@ class MeshGroups {
 
   // Null for one rank.
   Communicator* world() const { return world_; }
-  // Of this rank's pipeline; null for one rank.
+  // The group of this rank's pipeline; null for one rank.
   Communicator* pipe() const { return pipe_; }
   // Whether a stage is one of this rank's.
   bool holds(int stage) const { return stages_.count(stage) > 0; }
-  // Of a stage's replicas; null for one replica. Requires one of `stages`.
+  // The group of a stage's replicas; null for one replica. Requires one of
+  // `stages`.
   Communicator* data(int stage) const;
   // Another group of the stage's replicas, for the statistics of its layers:
   // their order is the schedule's, that of gradients another. Requires several
@@ -53,7 +54,7 @@ class MeshGroups {
 
   // Communicator's, of all of them.
   absl::Status Synchronize() const;
-  // Of those that average gradients, beside the ranks' own.
+  // Synchronizes the groups that average gradients, beside the ranks' own.
   absl::Status SynchronizeReplicas() const;
   // Nobody shall wait for this rank.
   void Abort(const absl::Status& reason);

@@ -31,8 +31,8 @@ enum class UnevenDivision {
 
 // How parameters are updated is said by the base; see MeshStrategy.
 struct MeshStrategyOptions : UpdateOptions {
-  // Of one replica, on as many devices as are its ranks x devices.size(). There
-  // are as many replicas as the ranks of the job make.
+  // The schedule of one replica, on as many devices as are its ranks x
+  // devices.size(). There are as many replicas as the ranks of the job make.
   Schedule schedule;
   // Into the schedule's stages (Cuts of parallel/balance/cut.h).
   std::vector<int64_t> cuts;
@@ -55,7 +55,7 @@ struct MeshStrategyOptions : UpdateOptions {
   PipelineOptions pipeline;
   // See core/model/weight_gradient_sink.h; 1: each microbatch's for itself.
   int weight_gradient_batch = 1;
-  // Of initial values, and of what layers draw.
+  // Seed of initial values, and of what layers draw.
   uint64_t seed = 0;
   // How replicas are kept alike. Parameters that wait for another
   // (delay_all_reduce_named_params) lie in its stage. Buffers are broadcast

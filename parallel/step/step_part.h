@@ -41,7 +41,7 @@ struct PendingStep {
     bool is_whole = false;  // has all of the schedule's microbatches
   };
 
-  // Of all gradients.
+  // The norm of all gradients.
   struct Norm {
     std::optional<double> known;  // to all ranks; else what this rank has:
     // Places of parameters among the model's, and of each the sum of its

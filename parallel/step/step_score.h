@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-// Of a step whose loss is scaled (Strategy::loss_scale), what became of it.
+// What became of a step whose loss is scaled (Strategy::loss_scale).
 struct ScaledStep {
   bool was_skipped = false;   // a gradient was not finite
   double loss_scale = 1;      // from the next step on

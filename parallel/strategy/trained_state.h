@@ -32,7 +32,7 @@ class Communicator;
 class StoredTensors;
 class TensorSink;
 
-// Of a strategy. Not thread-safe.
+// The state of a strategy. Not thread-safe.
 class TrainedState {
  public:
   virtual ~TrainedState() = default;
@@ -42,8 +42,8 @@ class TrainedState {
   virtual NamedTensors Parameters() const = 0;
   virtual NamedTensors Buffers() const = 0;
 
-  // Of these parameters those that all replicas have alike, between two steps:
-  // not those that each trains for itself (parameters_to_ignore, traits).
+  // The parameters that all replicas have alike between two steps: not the ones
+  // that each trains for itself (parameters_to_ignore, traits).
   virtual NamedTensors AlikeParameters() const { return Parameters(); }
 
   // By the full name of each trained parameter of this rank, the first of those

@@ -30,8 +30,8 @@
 
 namespace tandem {
 
-// As BatchNorm calls them; handles, so that writing to one writes to the
-// module's.
+// Tensors as BatchNorm calls them; handles, so that writing to one writes to
+// the module's.
 struct NormTensors {
   at::Tensor weight, bias;
   at::Tensor running_mean, running_var, num_batches_tracked;

@@ -57,7 +57,7 @@ at::Tensor RowOf(const at::Tensor& x) {
   return row;
 }
 
-// Of [ranks, 2 * channels + 1], from the first rank to the last.
+// Statistics of [ranks, 2 * channels + 1], from the first rank to the last.
 SharedStatistics Combined(const at::Tensor& rows) {
   const int64_t channels = rows.size(1) / 2;
   GatheredStatistics sum;

@@ -23,7 +23,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Of this process, in bytes.
+// Size of this process, in bytes.
 rlim_t AddressSpace() {
   std::ifstream file("/proc/self/statm");
   rlim_t pages = 0;
@@ -119,8 +119,8 @@ TEST(IdxTest, AMissingFileAndAFolderAreErrors) {
   EXPECT_THAT(std::string(folder.message()), HasSubstr("Is a directory"));
 }
 
-// As a disk or a network file system fails: no mistake of who named the file.
-// Nothing is mapped at address 0 of this process.
+// A disk or a network file system fails so: no mistake of the user who named
+// the file. Nothing is mapped at address 0 of this process.
 TEST(IdxTest, AReadThatFailsIsNoMistakeOfTheUsers) {
   const absl::Status status = ReadIdx("/proc/self/mem", 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;

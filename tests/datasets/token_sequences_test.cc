@@ -77,7 +77,7 @@ TEST(TokenSequencesTest, SizesAtTheEdge) {
   EXPECT_THAT(ErrorOf(FilesOf(0, 0, 1)), HasSubstr("has 0 tokens"));
 }
 
-// As //tools:tokenize --validation_fraction=0 writes it.
+// //tools:tokenize --validation_fraction=0 writes such a file.
 TEST(TokenSequencesTest, AnEmptyValBinIsATestSetOfNoSamples) {
   for (const int64_t context : {1, 3}) {
     TokenSequencesOptions options = FilesOf(7, 0, context);
@@ -135,7 +135,7 @@ TEST(TokenSequencesTest, ASmallerVocabularyIsCheckedTokenByToken) {
               HasSubstr("token 8 is 8, but the vocabulary has 8"));
 }
 
-// Of 0, 1, 2, ..., where each 4 and each 6 ends a document.
+// Tokens 0, 1, 2, ..., where each 4 and each 6 ends a document.
 TEST(TokenSequencesTest, DocumentsAreToldApart) {
   TokenSequencesOptions options = FilesOf(11, 5, 5);
   options.document_masks = true;

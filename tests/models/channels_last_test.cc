@@ -57,7 +57,7 @@ TEST_P(ChannelsLastTest, ValuesStayAndWeightsOfConvolutionsLieChannelsLast) {
 TEST_P(ChannelsLastTest, OutputsAndGradientsAreTheSameWithinRounding) {
   const LayerList usual = MakeLayers(Specs(), kSeed);
   const LayerList converted = MakeLayers(InChannelsLast(Specs()), kSeed);
-  // As training has them: views of flat buffers.
+  // Parameters as training has them: views of flat buffers.
   const FlatBuffers buffers = MakeFlatBuffers(NamedParameters(converted));
   const at::Tensor expected = Forward(usual, Images());
   const at::Tensor got = Forward(converted, Images());

@@ -70,8 +70,8 @@ TEST(CrossEntropyTest, EveryTokenIsAPrediction) {
   EXPECT_EQ(tokens.score.count, 15);
 }
 
-// As torch.autocast has it: a loss in fp16 has three digits, and cannot be
-// scaled by more than 65504.
+// Follows torch.autocast: a loss in fp16 has three digits, and cannot be scaled
+// by more than 65504.
 TEST(CrossEntropyTest, LossesOfSixteenBitsAreComputedInFloats) {
   const at::Tensor targets = at::arange(37, at::kLong) % 7;
   for (const auto dtype : {at::kHalf, at::kBFloat16}) {

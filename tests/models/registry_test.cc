@@ -116,7 +116,7 @@ TEST_P(EveryModelTest, AnotherSeedGivesOtherValues) {
   EXPECT_TRUE(differs);
 }
 
-// Of the transformers the tiny ones: the others are the same in large, and
+// The tiny ones of the transformers: the others are the same in large, and
 // transformers_parity_test has a small ViT.
 std::vector<std::string> SmallModels() {
   std::vector<std::string> names;

@@ -37,8 +37,8 @@ constexpr int kRoundings = 4608;
 constexpr double kGrowthInFloat = 4;
 constexpr double kGrowth = 1e5;
 
-// Of outputs and loss, and of the gradient's norm relative to its size: 9e-5 in
-// float32, 4e-9 in double.
+// Tolerance of outputs and loss, and of the gradient's norm relative to its
+// size: 9e-5 in float32, 4e-9 in double.
 double Tolerance(at::ScalarType dtype) {
   return RoundingTolerance(dtype, kRoundings, 1) *
          (dtype == at::kFloat ? kGrowthInFloat : kGrowth);

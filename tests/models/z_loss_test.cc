@@ -37,7 +37,7 @@ TEST(ZLossTest, IsAddedBesideTheLossInClosedForm) {
   EXPECT_NEAR(logits.grad()[1][1].item<double>(), 0.5 * second * 0.75, 1e-6);
 }
 
-// As an auxiliary loss, which parts of a batch weigh by their samples.
+// It is an auxiliary loss, which parts of a batch weigh by their samples.
 TEST(ZLossTest, IsAMeanOverIgnoredTargetsToo) {
   const at::Tensor logits =
       at::tensor({1.0, 1.0, 0.0, std::log(3.0)}).view({2, 2});

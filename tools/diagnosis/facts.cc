@@ -24,7 +24,8 @@
 namespace tandem {
 namespace {
 
-// Of a library that this program may be linked with: 0 where it is not.
+// The version of a library that this program may be linked with; 0 where it is
+// not.
 int VersionBy(const char* function) {
   auto* const ask =
       reinterpret_cast<int (*)(int*)>(dlsym(RTLD_DEFAULT, function));

@@ -49,7 +49,7 @@ absl::Status Demo(const ExampleRank& rank) {
   // Outputs come from the second device, and labels must be there too.
   const ExampleSamples samples = SamplesOf(rank);
 
-  // As around any model: there are no device_ids to give.
+  // The same as around any model: there are no device_ids to give.
   TANDEM_ASSIGN_OR_RETURN(auto ddp,
                           MakeDistributedDataParallel(model, rank.world));
   TANDEM_ASSIGN_OR_RETURN(auto optimizer,

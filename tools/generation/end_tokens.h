@@ -13,9 +13,10 @@
 
 namespace tandem {
 
-// Of `config`, its config.json, and `generation_config`, either of which may be
-// empty, and of `tokenizer`, which may be null: those below `vocabulary`, each
-// once. InvalidArgument, naming the file, for an "eos_token_id" that is none.
+// The end tokens of `config`, its config.json, and `generation_config`, either
+// of which may be empty, and of `tokenizer`, which may be null: the ones below
+// `vocabulary`, each once. InvalidArgument, naming the file, for an
+// "eos_token_id" that is none.
 absl::StatusOr<std::vector<int64_t>> AllEndTokens(
     const std::string& config, const std::string& generation_config,
     const Tokenizer* tokenizer, int64_t vocabulary);

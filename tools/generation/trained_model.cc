@@ -68,7 +68,7 @@ struct Language {
   std::string config;  // empty: the model was named
 };
 
-// Of the sizes that train was given.
+// A model of the sizes that train was given.
 absl::StatusOr<Language> OfConfig(const std::string& text) {
   TANDEM_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(text));
   TANDEM_ASSIGN_OR_RETURN(LayerSpecs specs, LayersOf(config.model));

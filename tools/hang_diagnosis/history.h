@@ -16,7 +16,7 @@ namespace tandem {
 struct GroupHistory {
   std::string name;
   std::vector<int> ranks;  // of the job
-  // Of each rank that tells of the group: collectives by number, and how many
+  // For each rank that tells of the group: collectives by number, and how many
   // it has started in all, of which its ring may have lost the first.
   std::map<int, std::map<int64_t, const FlightEntry*>> collectives;
   std::map<int, int64_t> scheduled;
@@ -33,7 +33,7 @@ class JobHistory {
   int world_size() const { return world_size_; }
   const std::map<int, FlightDump>& dumps() const { return dumps_; }  // by rank
   const std::map<std::string, GroupHistory>& groups() const { return groups_; }
-  // Of an entry of that rank's dump, which is no action.
+  // The group of an entry of that rank's dump, which is no action.
   const std::string& GroupIdOf(int rank, const FlightEntry& entry) const;
 
   // What rank `rank` has as its part of `entry` of rank `of`: its collective of

@@ -119,7 +119,7 @@ Verdict VerdictOf(const JobHistory& history, const Mismatch& mismatch) {
   return verdict;
 }
 
-// Of a message that a rank receives: what was sent, if its size is another.
+// For a message that a rank receives: what was sent, if its size is another.
 std::optional<Verdict> OtherMessage(const JobHistory& history, int rank,
                                     const FlightEntry& entry) {
   if (entry.kind != FlightKind::kReceive) return std::nullopt;

@@ -130,7 +130,7 @@ std::string ProfilingName(int rank, const FlightEntry& entry) {
   if (entry.kind == FlightKind::kReceive) {
     return absl::StrCat("nccl:recv ", me, "<-", 1 - me);
   }
-  // As ProcessGroupNCCL has it.
+  // ProcessGroupNCCL's name for it.
   if (entry.operation == "barrier") return "nccl:all_reduce_barrier";
   std::string name = entry.operation;
   std::replace(name.begin(), name.end(), '-', '_');

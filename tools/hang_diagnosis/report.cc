@@ -81,7 +81,7 @@ std::string WaitingClause(const Verdict& verdict) {
   return clause;
 }
 
-// Of who has not come.
+// The clause about ranks that have not come.
 std::string InsteadClause(const Verdict& verdict, const std::string& instead) {
   if (!verdict.instead.has_value()) return "";
   if (verdict.fault != Fault::kBehind && verdict.fault != Fault::kLate) {

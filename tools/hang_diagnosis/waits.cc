@@ -6,7 +6,7 @@
 namespace tandem {
 namespace {
 
-// Who takes part in the entry beside the rank.
+// Ranks that take part in the entry beside this one.
 std::vector<int> OthersOf(const JobHistory& history, int rank,
                           const FlightEntry& entry) {
   if (entry.kind != FlightKind::kCollective) return {entry.peer};
@@ -57,7 +57,7 @@ RankWait WaitBehind(const JobHistory& history, int rank,
   return {rank, &entry, {}};
 }
 
-// Of those that have come to it, who does nothing for it.
+// A wait for ranks that have come to it and do nothing for it.
 RankWait WaitForIdle(const JobHistory& history, int rank,
                      const FlightEntry& entry) {
   RankWait wait{rank, &entry, {}, /*has_started=*/true};

@@ -24,13 +24,13 @@ struct RankWait {
   }
 };
 
-// Of every operation that a thread waited for when its rank was dumped, and to
-// which other ranks had not come. Where all had come to a collective, it is the
-// next one of the group to which some had not: a backend may need their threads
-// for both. By rank, then in the order of their start.
+// Waits for every operation that a thread waited for when its rank was dumped,
+// and to which other ranks had not come. Where all had come to a collective, it
+// is the next one of the group to which some had not: a backend may need their
+// threads for both. By rank, then in the order of their start.
 std::vector<RankWait> WaitsOf(const JobHistory& history);
 
-// Those that are waited for and wait for nobody.
+// The ranks that are waited for and wait for nobody.
 std::set<int> CausesOf(const std::vector<RankWait>& waits);
 
 }  // namespace tandem

@@ -22,8 +22,8 @@ bool IsWithinCharacter(char byte) {
   return (static_cast<uint8_t>(byte) & 0xC0) == 0x80;
 }
 
-// Of the place between the two: how many kinds are better. None: there is no
-// place.
+// Kind of the place between the two: how many kinds are better. None: there is
+// no place.
 std::optional<size_t> KindOf(char before, char after) {
   if (IsWithinCharacter(after) || (before == '\r' && after == '\n')) {
     return std::nullopt;

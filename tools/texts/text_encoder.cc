@@ -8,8 +8,8 @@
 namespace tandem {
 namespace {
 
-// Of each kind: more than the longest token has bytes, for a text that is one
-// sign again and again.
+// Places of each kind: more than the longest token has bytes, for a text that
+// is one sign again and again.
 constexpr size_t kPlaces = 160;
 
 bool EndsWith(absl::Span<const uint32_t> all, absl::Span<const uint32_t> end) {

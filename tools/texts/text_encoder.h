@@ -23,7 +23,7 @@ struct TextEncoderOptions {
   SpecialTokensInText special = SpecialTokensInText::kOrdinary;
   // About as much of a text is encoded at a time.
   size_t piece_bytes = size_t{8} << 20;
-  // Of what waits, before the last `behind_bytes`, so much is searched for a
+  // So much of what waits, before the last `behind_bytes`, is searched for a
   // place where a piece can end.
   size_t search_bytes = 16 << 10;
   size_t behind_bytes = 16 << 10;

@@ -120,7 +120,7 @@ bool IsOfTheSystem(const fs::path& folder) {
   return folder.filename() == "lost+found";
 }
 
-// Those of `folder` and of those within it.
+// Adds the files of `folder` and of the folders within it.
 absl::Status AddFolder(const fs::path& folder, TextFiles* found) {
   std::vector<fs::path> waiting = {folder};
   while (!waiting.empty()) {

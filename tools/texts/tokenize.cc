@@ -144,7 +144,7 @@ class TokenizeRun {
   const Tokenizer& tokenizer_;
   const bool is_alone_;
   TokenWriter sides_[2];  // trained on, held out
-  // Of what is being read.
+  // The encoder of what is being read.
   std::optional<TextEncoder> encoder_;
   TokenWriter* side_ = nullptr;
   bool is_first_ = true;
@@ -206,7 +206,7 @@ absl::StatusOr<TokenWriter> OpenSide(const TokenizeOptions& options,
       options.end_of_text ? tokenizer.end_of_text() : std::nullopt);
 }
 
-// Of one text the end is held out.
+// The end of a single text is held out.
 ReadDocumentsOptions ReadingOf(const TokenizeOptions& options,
                                const std::vector<TextFile>& files) {
   ReadDocumentsOptions reading;

@@ -5,13 +5,13 @@
 
 namespace tandem {
 
-// As make_nfc_data.py says: of each character with a canonical decomposition
-// its distance from the one before, the first character of what it becomes, and
-// twice the second one (0: there is none), plus 1 where NFC puts them together
-// again. Hangul is left out, which goes by arithmetic.
+// Written by make_nfc_data.py: for each character with a canonical
+// decomposition its distance from the one before, the first character of what
+// it becomes, and twice the second one (0: there is none), plus 1 where NFC
+// puts them together again. Hangul is left out, which goes by arithmetic.
 extern const char kNfcDecompositions[];
 
-// Of characters in a row with the same combining class, other than 0, their
+// For characters in a row with the same combining class, other than 0, their
 // distance from the last one before, how many there are beside the first, and
 // the class.
 extern const char kNfcClasses[];

@@ -91,7 +91,7 @@ void Put(std::string bytes, uint32_t number, std::vector<std::string>* words) {
   (*words)[number] = std::move(bytes);
 }
 
-// Of the 256 words that `write` makes of bytes.
+// Finds the 256 words that `write` makes of bytes.
 template <typename Write>
 absl::Status FindBytes(const Numbers& numbers, const Write& write,
                        Vocabulary* vocabulary) {

@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// Of ModelProto and of NormalizerSpec in sentencepiece_model.proto.
+// Fields of ModelProto and of NormalizerSpec in sentencepiece_model.proto.
 constexpr uint64_t kPieces = 1;
 constexpr uint64_t kNormalizer = 3;
 constexpr uint64_t kDenormalizer = 5;
@@ -92,8 +92,8 @@ class Trie {
 
   uint64_t size() const { return units_.size() / 4; }
 
-  // That no place that the library may go to lies outside, and no value beyond
-  // `values`.
+  // Checks that no place that the library may go to lies outside, and no value
+  // beyond `values`.
   absl::Status Check(uint64_t values) const {
     if (units_.empty() || units_.size() % 4 != 0) {
       return Damaged("its character map's trie is no row of 4 bytes each");

@@ -11,7 +11,7 @@
 namespace tandem {
 
 struct CrossEntropyResult {
-  // Of each row, [n]; 0 of those that are ignored. Differentiable.
+  // Loss of each row, [n]; 0 for rows that are ignored. Differentiable.
   at::Tensor losses;
   // Whether the greatest logit, the first of equals, is the target's: bool [n];
   // false of those that are ignored.

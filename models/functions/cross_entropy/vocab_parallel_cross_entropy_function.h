@@ -23,17 +23,17 @@ namespace tandem {
 // The first two are differentiable.
 constexpr int64_t kVocabPartNumbers = 5;
 
-// Of the classes from `first_class` on, whose logits are x weight^T: x [n,
-// width], weight [classes, width], 1 class or more, int64 targets [n] of the
-// whole vocabulary. Logits are computed for `chunk` rows at a time, 1 or more,
-// and again in backward, as LinearCrossEntropyFunction does it: needs memory
-// for those of two chunks.
-// Throws c10::Error on shapes that do not fit.
+// The part of the classes from `first_class` on, whose logits are x weight^T: x
+// [n, width], weight [classes, width], 1 class or more, int64 targets [n] of
+// the whole vocabulary. Logits are computed for `chunk` rows at a time, 1 or
+// more, and again in backward, as LinearCrossEntropyFunction does it: needs
+// memory for those of two chunks. Throws c10::Error on shapes that do not fit.
 at::Tensor VocabPartFunction(const at::Tensor& x, const at::Tensor& weight,
                              const at::Tensor& targets, int64_t first_class,
                              int64_t chunk);
 
-// Of both: `before` of earlier classes, `part` of those that follow them.
+// The two parts as one: `before` of earlier classes, `part` of those that
+// follow them.
 at::Tensor JoinVocabParts(const at::Tensor& before, const at::Tensor& part);
 
 // What all classes come to. A target that is none of them, nor ignored: throws

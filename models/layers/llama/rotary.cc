@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-// Of a wave of this frequency: 1 where it is to stay, 0 where it is to be
+// Share of a wave of this frequency: 1 where it is to stay, 0 where it is to be
 // divided by the factor.
 double ShareKept(double frequency, const Llama3RopeScaling& scaling) {
   constexpr double kPi = 3.14159265358979323846;

@@ -128,7 +128,8 @@ std::vector<uint32_t> TokensOf(const Json& json, const std::string& text) {
   return *tokens;
 }
 
-// As GPT-NeoX's and MPT's: a letter and its mark are one character first.
+// GPT-NeoX's and MPT's tokenizers do so: a letter and its mark are one
+// character first.
 TEST(OpenTokenizerTest, TextsAreBroughtToNfc) {
   Json json = Llama3();
   const std::string apart = "cafe\u0301 \u1112\u1161\u11ab <|eot_id|>";
@@ -144,7 +145,7 @@ TEST(OpenTokenizerTest, TextsAreBroughtToNfc) {
   }
 }
 
-// As StarCoder's, which lacks F1 beside those that no text has.
+// A tokenizer like StarCoder's, which lacks F1 beside those that no text has.
 TEST(OpenTokenizerTest, BytesThatNoTextHasMayHaveNoToken) {
   Json json = Llama3();
   const std::string text = "caf\u00e9 \U0001F600 \xc0\xff";
@@ -164,7 +165,7 @@ TEST(OpenTokenizerTest, BytesThatNoTextHasMayHaveNoToken) {
               HasSubstr("no token for the byte 0xF1 of the character U+40000"));
 }
 
-// Those of the text as it is before those of the normalized one, as in
+// Tokens of the text as it is come before tokens of the normalized one, as in
 // tokenizers' two tries.
 TEST(OpenTokenizerTest, AddedTokensThatAreNotNormalizedComeFirst) {
   Json json = Llama3();

@@ -23,9 +23,9 @@ Tokens EncodeOrFail(
     const Tokenizer& tokenizer, const std::string& text,
     SpecialTokensInText special = SpecialTokensInText::kRecognized);
 
-// Of a case's "bytes", which are in Base64.
+// Bytes of a case's "bytes", which are in Base64.
 std::string BytesOf(const nlohmann::json& base64);
-// Of a long text's case, its "piece" as many "times" as it says.
+// The text of a long text's case: its "piece" as many "times" as it says.
 std::string LongTextOf(const nlohmann::json& each);
 // SHA-256 of the tokens as little-endian numbers of 32 bits.
 std::string DigestOf(const Tokens& tokens);

@@ -120,7 +120,7 @@ std::string Folder(const std::string& name) {
   return folder;
 }
 
-// As Llama 2's folders have both, of which the json asks for a normalizer.
+// Llama 2's folders have both, of which the json asks for a normalizer.
 TEST(SentencePieceFolderTest, AModelIsTakenWhereItsJsonCannotBe) {
   const std::string folder = Folder("both");
   EXPECT_EQ(OpenOrFail(folder)->vocabulary_size(), 700);

@@ -62,7 +62,7 @@ TEST(TokenFileTest, ReadsNanoGptsNumbers) {
   ASSERT_TRUE(file->Read(6, 50257, {}).ok());
 }
 
-// Whose first numbers may be anything but a header's.
+// The first numbers of a file may be anything but a header's.
 TEST(TokenFileTest, AFileWithoutAnythingHasNoTokens) {
   for (const int count : {0, 1, 5}) {
     const auto file =

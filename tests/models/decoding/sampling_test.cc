@@ -27,7 +27,7 @@ SamplingOptions Options(double temperature, int64_t top_k, double top_p) {
   return options;
 }
 
-// Whose probabilities are given, at temperature 1.
+// Logits whose probabilities are given, at temperature 1.
 at::Tensor LogitsOf(std::vector<double> probabilities) {
   for (double& each : probabilities) each = std::log(each);
   return at::tensor(probabilities, at::kDouble);
@@ -50,7 +50,7 @@ TEST(SamplingTest, TemperatureIsAPowerOfProbabilities) {
   EXPECT_THAT(Probabilities(LogitsOf({0.2, 0.8}), Options(0.5, 0, 1)),
               ElementsAre(DoubleNear(0.04 / 0.68, 1e-12),
                           DoubleNear(0.64 / 0.68, 1e-12)));
-  // As good as greedy, without an overflow.
+  // This is as good as greedy, without an overflow.
   EXPECT_THAT(Probabilities(at::tensor({-1e4, 0.0}), Options(1e-300, 0, 1)),
               ElementsAre(0, 1));
 }

@@ -47,8 +47,8 @@ at::Tensor Leaf(at::IntArrayRef sizes) {
   return at::randn(sizes).set_requires_grad(true);
 }
 
-// Of a result in bf16: rounded once, and of its operands' own errors there are
-// none, for those of `expected` were rounded before.
+// A result in bf16 was rounded once, and has no errors of its operands, for the
+// operands of `expected` were rounded before.
 ::testing::AssertionResult IsNear(const at::Tensor& actual,
                                   const at::Tensor& expected, int roundings) {
   const double tolerance =

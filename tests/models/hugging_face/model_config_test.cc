@@ -132,7 +132,7 @@ TEST(ModelConfigTest, OlderRotaryFieldsAreRead) {
       WriteModelConfig(ReadModelConfig(ConfigOf("llama_tied_grouped"))->model));
 }
 
-// As Python's json.dump writes it.
+// The text is what Python's json.dump writes.
 TEST(ModelConfigTest, WhatIsNoJsonIsSaidWithItsLine) {
   const auto read = ReadModelConfig(
       "{\"model_type\": \"llama\",\n \"some_limit\": [0.0, Infinity]}");
@@ -221,7 +221,7 @@ TEST(ModelConfigTest, EndsAreReadAndAddedToThoseThatAreThere) {
   EXPECT_FALSE(EndTokensOf(R"({"eos_token_id": "</s>"})").ok());
 }
 
-// Of a training with it, for one that goes on elsewhere.
+// A training with dropout may go on elsewhere.
 TEST(ModelConfigTest, DropoutIsWritten) {
   GptOptions gpt;
   gpt.dropout = 0.2;
@@ -275,7 +275,7 @@ TEST(StateNamesTest, FilesOfTheModelWithoutItsHeadAndOldBuffers) {
   EXPECT_TRUE(IsWritten(LlamaOptions(), "lm_head.weight"));
 }
 
-// As huggingface_hub lays it out, with links into blobs.
+// The folder is laid out as huggingface_hub does, with links into blobs.
 TEST(HubCacheTest, TheFolderThatIsMeantIsNamed) {
   namespace fs = std::filesystem;
   const fs::path model = fs::path(testing::TempDir()) / "models--a--b";

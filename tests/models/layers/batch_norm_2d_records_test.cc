@@ -38,7 +38,7 @@ LayerSpecs Specs() {
           BasicBlock("block2", 11, 11, 1)};
 }
 
-// Of uneven sizes, far from 0, each different.
+// Microbatches of uneven sizes, far from 0, each different.
 std::vector<at::Tensor> Microbatches(int count) {
   std::vector<at::Tensor> microbatches;
   for (int i = 0; i < count; ++i) {

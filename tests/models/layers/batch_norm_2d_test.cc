@@ -22,7 +22,7 @@ namespace tandem::batch_norm_2d_test {
 namespace {
 
 constexpr int64_t kChannels = 3;
-// Of a mean of 70 values, relative to it.
+// Tolerance of a mean of 70 values, relative to it.
 double MeanTolerance() { return RoundingTolerance(at::kFloat, 70, 1); }
 const std::vector<int64_t> kUneven = {4, 1, 2};  // samples of each microbatch
 

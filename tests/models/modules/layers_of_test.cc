@@ -61,7 +61,7 @@ TEST(LayersOfTest, ASequentialIsAListOfItsChildren) {
   EXPECT_EQ(parameters.size(), 4u);
 }
 
-// Of GRU, a tuple; it is one argument.
+// Takes GRU's result, a tuple, as one argument.
 struct LastState : nn::Module {
   Tensor forward(std::tuple<Tensor, Tensor> both) {
     return std::get<1>(both).squeeze(0);

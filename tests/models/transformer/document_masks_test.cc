@@ -92,7 +92,7 @@ at::Tensor EachAlone(const LayerList& layers, const at::Tensor& inputs) {
   return at::cat(rows);
 }
 
-// Of the targets that count, one by one.
+// The mean loss of the targets that count, one by one.
 at::Tensor MeanLoss(const at::Tensor& logits, const at::Tensor& targets) {
   const at::Tensor counts = targets.ne(kNoTarget);
   const at::Tensor losses =

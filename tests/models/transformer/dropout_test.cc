@@ -120,7 +120,7 @@ TEST(GptDropoutTest, EvaluationHasNone) {
   EXPECT_TRUE(evaluated.equal(Forward(InDoubles(Small(0)), tokens)));
 }
 
-// Of nothing that is dropped it is attention as ever, within documents, too.
+// Where nothing is dropped it is attention as ever, within documents, too.
 TEST(GptDropoutTest, AttentionKeepsWithinDocuments) {
   const SampleScope scope(kSamples);
   const at::Tensor begins = at::tensor({0, 0, 2, 2, 2}, at::kLong).view({1, 5});

@@ -97,7 +97,7 @@ double LearningRate(int step) {
   return LearningRateAt(options, step);
 }
 
-// As --no_weight_decay_on='bias|ln_'.
+// The recipe of --no_weight_decay_on='bias|ln_'.
 void SetRecipe(MeshStrategyOptions& options) {
   AdamWOptions decayed;
   decayed.beta2 = 0.99;

@@ -135,7 +135,7 @@ class ActivationsWatch {
       : layout_(layout),
         call_((steps - 1) * layout.microbatches / layout.replicas) {}
 
-  // Of a replica's last device, on its thread, in each microbatch.
+  // Looks at a replica's last device, on its thread, in each microbatch.
   void Look(c10::Device last) {
     if (calls_[last.index()]++ != call_) return;
     const int first = last.index() - layout_.devices + 1;
@@ -252,7 +252,7 @@ void Compare(const std::string& cell, const char* category, int64_t found,
   tally->greatest = std::max(tally->greatest, std::abs(off));
 }
 
-// Of each device at the end, by its number.
+// Memory use of each device at the end, by its number.
 std::vector<MemoryUse> UseAfter(const LabLayout& layout, LabJob job) {
   std::vector<MemoryUse> after(kMostDevices);
   job.end = [&](const LabRank& rank) {

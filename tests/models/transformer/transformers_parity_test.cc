@@ -193,8 +193,8 @@ class TransformersParityTest : public testing::TestWithParam<Case> {
     EXPECT_LE(errors.abs().max().item<double>(), tolerance);
   }
 
-  // Of each gradient the norm, the inner product with the formula's values, and
-  // the first elements, relative to the norm.
+  // Compares of each gradient the norm, the inner product with the formula's
+  // values, and the first elements, relative to the norm.
   static void ExpectGradients(const LayerList& layers, at::ScalarType dtype,
                               const json& expected) {
     size_t found = 0;

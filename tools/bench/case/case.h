@@ -35,9 +35,9 @@ struct Case {
   std::vector<Setting> peers;  // those of the peer that has several
 };
 
-// Of `all` those of these names, in the order of `all`; "MODEL" stands for all
-// of a model's. All of them for an empty list. InvalidArgument for an unknown
-// name lists those that are known.
+// The cases of `all` with these names, in the order of `all`; "MODEL" stands
+// for all of a model's. All of them for an empty list. InvalidArgument for an
+// unknown name lists those that are known.
 absl::StatusOr<std::vector<Case>> CasesNamed(
     const std::vector<Case>& all, const std::vector<std::string>& names);
 
@@ -46,8 +46,8 @@ absl::StatusOr<std::vector<Case>> CasesNamed(
 absl::StatusOr<std::vector<Case>> InDtypes(
     const std::vector<Case>& cases, const std::vector<std::string>& dtypes);
 
-// Those that follow each other and have the same model and dtype, which share
-// processes or files.
+// Groups of cases that follow each other and have the same model and dtype,
+// which share processes or files.
 std::vector<std::vector<Case>> ByModel(const std::vector<Case>& cases);
 
 }  // namespace tandem

@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// As it is made, the model in one piece, the batch too.
+// The model as it is made, in one piece, and so the batch.
 struct Setting {
   std::string schedule = "1f1b";  // by the name that the contender knows it by
   int chunks = 1;                 // stages a device
@@ -33,7 +33,7 @@ struct Setting {
 // reproducible", with a recipe "1f1b 1 4 time flat": what the command `use`
 // takes (tools/bench/rank/server.h).
 std::string ToString(const Setting& setting);
-// Of our own settings.
+// Reads one of our own settings.
 absl::StatusOr<Setting> ParseSetting(const std::string& text);
 
 // Each number of microbatches from `counts` that `samples` has, cut either way;
@@ -42,7 +42,8 @@ std::vector<Setting> SettingsOf(const std::string& schedule,
                                 const std::vector<int>& chunks,
                                 const std::vector<int>& counts,
                                 int64_t samples);
-// Those, and each with all of a step's weight gradients computed together.
+// These settings, and each with all of a step's weight gradients computed
+// together.
 std::vector<Setting> WithWeightsTogether(std::vector<Setting> settings);
 
 std::vector<Setting> WithRecipe(std::vector<Setting> settings,

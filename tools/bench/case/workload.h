@@ -16,7 +16,7 @@ struct Workload {
   std::vector<int64_t> input_shape;  // of one sample; {tokens} for tokens
   int64_t classes = 0;
   bool tokens = false;
-  // Of a model of tokens: weights that a token is multiplied with, and all
+  // For a model of tokens: weights that a token is multiplied with, and all
   // blocks' widths together.
   int64_t weights_of_token = 0;
   int64_t attention_of_token = 0;
@@ -25,9 +25,9 @@ struct Workload {
   double learning_rate = 0;
   int64_t steps = 0;           // in a round
   int64_t compared_steps = 0;  // whose losses are compared before timing
-  // Of products and activations: "fp32", or "bf16" under autocast.
+  // Dtype of products and activations: "fp32", or "bf16" under autocast.
   std::string dtype = "fp32";
-  // Of one sample's step, multiplications and additions / 1e9.
+  // One sample's step, multiplications and additions / 1e9.
   double gflop = 0;
 };
 

@@ -11,11 +11,11 @@
 
 namespace tandem {
 
-// As far as losses of a dtype may differ, relative to the peer's: both sides
-// add in another order, and in bf16 they also round activations at other places
-// (a fused kernel once, where PyTorch's operators round several times), which
-// is some units of 2^-9 on each of a few hundred activations that a loss is a
-// mean of; training moves them apart.
+// How far losses of a dtype may differ, relative to the peer's: both sides add
+// in another order, and in bf16 they also round activations at other places (a
+// fused kernel once, where PyTorch's operators round several times), which is
+// some units of 2^-9 on each of a few hundred activations that a loss is a mean
+// of; training moves them apart.
 double LossTolerance(const std::string& dtype);
 
 // Internal, naming the first step at which the losses differ by more than the

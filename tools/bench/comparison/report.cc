@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of CaseTables::tables().
+// Places in CaseTables::tables().
 constexpr size_t kCases = 0, kFailures = 1, kKernels = 2;
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace tandem {
 // Peer / ours, of a peer that has figures.
 Ratio RatioOf(const CaseResult& result, const SideResult& peer);
 
-// Of the whole batch, of a side that has figures.
+// Samples of the whole batch, for a side that has figures.
 double SamplesPerSecond(const CaseResult& result, const SideResult& side);
 
 // Whether a peer has no figures.

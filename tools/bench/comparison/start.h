@@ -42,7 +42,7 @@ absl::Status CheckOptions(const ComparisonOptions& options);
 absl::StatusOr<ComparisonOptions> InOwnFolder(ComparisonOptions options,
                                               const std::string& name);
 
-// Whose ranks a contender has.
+// The program whose ranks a contender has.
 enum class Program {
   kTandem,     // tools/bench/rank, in the case's layout
   kPyTorch,    // tools/bench/peers/peer.py, a rank for each device
@@ -63,7 +63,7 @@ absl::StatusOr<ComparisonOptions> OptionsFromFlags(const BenchFlags& flags,
                                                    int usual_rounds,
                                                    const std::string& folder);
 
-// Of these cases those of --cases, in each of --dtypes. InvalidArgument for
+// The cases of --cases among these, in each of --dtypes. InvalidArgument for
 // unknown ones.
 absl::StatusOr<std::vector<Case>> CasesFromFlags(const std::vector<Case>& all,
                                                  const BenchFlags& flags);

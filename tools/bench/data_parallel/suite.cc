@@ -157,7 +157,7 @@ absl::StatusOr<SuiteReport> RunDataParallelSuite(
     if (!IsAsked(problem.name, flags)) continue;
     TANDEM_ASSIGN_OR_RETURN(results.emplace_back(),
                             Measure(problem, devices, length));
-    // As soon as a network is through.
+    // Shown as soon as a network is through.
     if (flags.cases.size() != 1) {
       ShowTables(DataParallelTables({results.back()}, shown));
     }

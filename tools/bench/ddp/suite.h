@@ -35,11 +35,12 @@ absl::StatusOr<StartupResult> MeasureStartup(int ranks,
 std::vector<Case> DdpCases(int ranks);
 
 struct DdpResult : CaseResult {
-  // Of a rank, while all ranks multiply: at::mm's rate, and MatrixProduct's.
+  // Rates of a rank, while all ranks multiply: at::mm's rate, and
+  // MatrixProduct's.
   double mkl_gflops = 0;
   double one_dnn_gflops = 0;
-  // Of as many numbers as the model has gradients, over tandem's backend and
-  // over Gloo, with nothing else to do.
+  // All-reduces of as many numbers as the model has gradients, over tandem's
+  // backend and over Gloo, with nothing else to do.
   double all_reduce_ms = 0;
   double gloo_all_reduce_ms = 0;
   nlohmann::json profile;   // of rank 0's step alone: see op_profile.h

@@ -74,7 +74,7 @@ Workload Sized(Workload workload, const GptSizes& sizes) {
   return workload;
 }
 
-// As DistributedDataParallel alone takes them.
+// Whether DistributedDataParallel alone takes the layout.
 bool IsInOnePiece(const Layout& layout) {
   return layout.devices_of_replica() == 1;
 }
@@ -114,7 +114,7 @@ absl::StatusOr<std::vector<Case>> CasesOfFlags(BenchFlags flags) {
   return CasesFromFlags(GptCases({flags.batch_size, flags.tokens}), flags);
 }
 
-// Of tandem, and of a peer, which has a process for each device.
+// The memory of tandem, and of a peer, which has a process for each device.
 double MemoryByFormula(const CaseResult& result, const SideResult& side) {
   const Layout& ours = result.bench.layout;
   return FormulaMib(result.bench.workload,
@@ -220,7 +220,7 @@ absl::StatusOr<SuiteReport> RunGptSuite(const BenchFlags& flags,
         results.emplace_back(),
         RunCase(bench, GptPeers(bench, peers, wanted),
                 KnownLosses(bench.workload.dtype), options));
-    // As soon as it is known: a run of all takes a while.
+    // Shown as soon as it is known: a run of all takes a while.
     if (cases.size() > 1) ShowTables(GptTables({results.back()}));
   }
   SuiteReport report;

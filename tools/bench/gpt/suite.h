@@ -41,8 +41,8 @@ struct GptSizes {
 // tools/bench/hybrid/cases.h.
 std::vector<Case> GptCases(const GptSizes& sizes);
 
-// Of `names`, "eager" and "compile", those that this layout has: one process,
-// DistributedDataParallel, torch.distributed.pipelining, or
+// The peers of `names`, "eager" and "compile", that this layout has: one
+// process, DistributedDataParallel, torch.distributed.pipelining, or
 // DistributedDataParallel around its stages. Compiled ones may fail unless they
 // are `wanted`.
 std::vector<Peer> GptPeers(const Case& bench,

@@ -149,7 +149,8 @@ class ModelRun {
 
   const bool reproducible_;
   const ComparisonOptions& options_;
-  // Of the case under way: at its best, and without and with reproducible.
+  // Contenders of the case under way: at its best, and without and with
+  // reproducible.
   std::vector<Contender> ours_;
   // By replicas and devices of each.
   std::map<std::pair<int, int>, Contender> peers_;
@@ -245,7 +246,7 @@ absl::StatusOr<SuiteReport> RunHybridSuite(const BenchFlags& flags,
   for (const std::vector<Case>& model : models) {
     TANDEM_ASSIGN_OR_RETURN(std::vector<HybridResult> its,
                             RunHybridModel(model, flags.reproducible, options));
-    // As soon as a model is through: a run of all takes a while.
+    // Shown as soon as a model is through: a run of all takes a while.
     if (models.size() > 1) ShowTables(HybridTables(its));
     absl::c_move(its, std::back_inserter(results));
   }

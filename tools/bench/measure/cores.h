@@ -15,7 +15,7 @@ namespace tandem {
 // fewer than `count`.
 int CoreOf(int index, int count);
 
-// Of `count` devices from the first-th of `all` on.
+// Cores of `count` devices from the first-th of `all` on.
 std::vector<int> CoresOf(int first, int count, int all);
 
 // Binds the calling thread, and those that it starts from now on. -1: to none.

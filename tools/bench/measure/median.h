@@ -13,11 +13,11 @@ double Median(std::vector<double> values);
 // The same, and 0 of nothing.
 double MedianOrZero(const std::vector<double>& values);
 
-// Of as many bytes each time; the median.
+// The median rate of as many bytes each time.
 double MegabytesPerSecond(int64_t bytes, const std::vector<double>& ms);
 
-// Of medians, and the least and the greatest of single pairs. `ratio` lies
-// between the two.
+// A ratio of medians, and the least and the greatest of single pairs. `ratio`
+// lies between the two.
 struct Ratio {
   double ratio = 0;
   double min = 0;

@@ -22,7 +22,8 @@ double Milliseconds(clockid_t clock) {
   return now.tv_sec * 1e3 + now.tv_nsec * 1e-6;
 }
 
-// Of this thread: what other processes do on its core does not count.
+// Processor time of this thread: what other processes do on its core does not
+// count.
 double ThreadMs() { return Milliseconds(CLOCK_THREAD_CPUTIME_ID); }
 
 double ProcessMs() { return Milliseconds(CLOCK_PROCESS_CPUTIME_ID); }

@@ -31,8 +31,8 @@ nlohmann::json SpansOf(const std::vector<TraceEvent>& events);
 struct OverlapTimes {
   double all_reduce_ms =
       0;  // of a step: some bucket of a replica was under way
-  // Of that, some device of the replica computed backward: the bucket's own
-  // stage its last, or an earlier stage in the cool-down.
+  // The time in which some device of the replica computed backward: the
+  // bucket's own stage its last, or an earlier stage in the cool-down.
   double hidden_ms = 0;
 
   double share() const {

@@ -20,7 +20,7 @@ std::vector<Case> PipelineCases(int devices);
 // The peer's schedules that are tried for themselves, because they have failed:
 // by its names.
 std::vector<std::string> DoubtfulPeerSchedules();
-// Of such a schedule, the settings.
+// The settings of such a schedule.
 std::vector<Setting> DoubtfulSettings(const std::string& schedule,
                                       const Workload& workload);
 

@@ -17,7 +17,8 @@ namespace tandem {
 absl::StatusOr<double> PipelineLimit(const Schedule& schedule,
                                      const std::vector<StageCost>& costs);
 
-// As many stages, each the mean of these: a cut as good as it can be.
+// The same number of stages, each the mean of these: a cut as good as it can
+// be.
 std::vector<StageCost> Evened(const std::vector<StageCost>& costs);
 
 // Where the time of a step goes, in milliseconds. The parts add up to `step`.

@@ -14,8 +14,8 @@
 namespace tandem {
 
 struct PipelineResult : CaseResult {
-  // Of our schedule with our number of microbatches, when stages take as long
-  // as ours on the average.
+  // The limit of our schedule with our number of microbatches, when stages take
+  // as long as ours on the average.
   double limit = 0;
   StepParts parts;
 };

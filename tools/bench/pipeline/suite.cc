@@ -83,7 +83,7 @@ Table PartsTable(const PipelineResults& results) {
   return table;
 }
 
-// Of a model and a peer: the fastest case of each side.
+// For a model and a peer, the fastest case of each side.
 struct Best {
   std::string ours;
   std::string peers;
@@ -178,7 +178,7 @@ absl::StatusOr<SuiteReport> RunPipelineSuite(const BenchFlags& flags,
   for (const std::vector<Case>& model : models) {
     TANDEM_ASSIGN_OR_RETURN(PipelineResults its,
                             RunPipelineModel(model, peers, options));
-    // As soon as a model is through: a run of all takes a while.
+    // Shown as soon as a model is through: a run of all takes a while.
     if (models.size() > 1) ShowTables(PipelineTables(its));
     absl::c_move(its.cases, std::back_inserter(results.cases));
     absl::c_move(its.unavailable, std::back_inserter(results.unavailable));

@@ -8,12 +8,12 @@
 
 namespace tandem {
 
-// Of the numbers that the answers have under `key`; at least one answer, and
-// none negative.
+// The greatest, or the mean, of the numbers that the answers have under `key`;
+// at least one answer, and none negative.
 double Greatest(const std::vector<nlohmann::json>& answers, const char* key);
 double Mean(const std::vector<nlohmann::json>& answers, const char* key);
 
-// Of lists, number by number.
+// Sums of lists, number by number.
 std::vector<double> SumOfLists(const std::vector<nlohmann::json>& answers,
                                const char* key);
 

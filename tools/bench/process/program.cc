@@ -54,7 +54,7 @@ absl::StatusOr<std::string> TorchVersion(const std::string& python,
   return out.Next().value_or("");
 }
 
-// Of the process: whoever takes it removes the folder.
+// The process's scratch folder: whoever takes it removes the folder.
 std::atomic<const std::string*> scratch_of_process{nullptr};
 
 // Ranks that still run may make another file meanwhile.

@@ -52,7 +52,7 @@ class Side {
   absl::StatusOr<std::vector<nlohmann::json>> Ask(
       const std::string& command, std::chrono::milliseconds timeout);
 
-  // Of a side of one rank: a command in JSON, and the answer.
+  // Asks a side of one rank: a command in JSON, and the answer.
   absl::StatusOr<nlohmann::json> AskAlone(const nlohmann::json& command,
                                           std::chrono::milliseconds timeout);
 

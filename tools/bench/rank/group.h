@@ -27,10 +27,10 @@ struct MeasuredKernels {
   std::unique_ptr<JobKernels> kernels;
 };
 
-// As train has them: products by the kernel that is faster here (`measured`),
-// kept in that file; or those of a rule, which --reproducible has. What
-// `chosen` held before goes on or ends. `world` may be null, for one rank.
-// Collective.
+// Chooses kernels as train does: products by the kernel that is faster here
+// (`measured`), kept in that file; or those of a rule, which --reproducible
+// has. What `chosen` held before goes on or ends. `world` may be null, for one
+// rank. Collective.
 absl::Status ChooseKernels(bool measured, const std::string& rendezvous,
                            Communicator* world, MeasuredKernels* chosen);
 

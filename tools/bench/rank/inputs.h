@@ -20,7 +20,7 @@ namespace tandem {
 // Steps take them in turn.
 constexpr int kBatches = 4;
 
-// Of initial values and of random batches.
+// Seed of initial values and of random batches.
 constexpr uint64_t kInputsSeed = 0;
 
 absl::StatusOr<LayerSpecs> MakeSpecs(const Workload& workload);

@@ -47,7 +47,7 @@ class AloneModels {
   // long as any of them does.
   absl::StatusOr<double> StepMs(int64_t count);
 
-  // Of the first core, on the calling thread.
+  // The trainer of the first core, on the calling thread.
   Trainer& first() { return *trainers_.front(); }
 
  private:

@@ -42,16 +42,16 @@ absl::StatusOr<Cuts> CutByProfile(const LayerSpecs& specs,
                                   const Schedule& schedule,
                                   const SendingCost& sending);
 
-// Of one rank.
+// The place of one rank.
 struct RankPlace {
   std::vector<int> cores;         // a device for each, bound to it; -1: to none
   int pipe = 1;                   // ranks of a replica
   Communicator* world = nullptr;  // null: one rank
-  // Of a model in one piece; stages are on the CPU's cores.
+  // Device of a model in one piece; stages are on the CPU's cores.
   c10::Device device = c10::Device(c10::kCPU);
 };
 
-// Of the gradients of a step, in milliseconds.
+// Times of a step's gradients, in milliseconds.
 struct CommunicationTimes {
   double comm_ms = 0;     // while a bucket was on its way
   double exposed_ms = 0;  // of that, without computation beside it
@@ -76,7 +76,7 @@ class Trainer {
   // A step, and what was under way when.
   absl::StatusOr<std::vector<TraceEvent>> TraceStep();
 
-  // Of stages, none where the model is in one piece.
+  // Cuts between stages, none where the model is in one piece.
   const Cuts& cuts() const { return cuts_; }
   // Numbers in this rank's parameters.
   int64_t CountParameters() const;

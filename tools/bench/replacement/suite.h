@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-// Of each way the same epoch of the same samples.
+// Each way trains the same epoch of the same samples.
 struct ReplacementBench {
   int ranks = 3;
   int steps = 300;                 // of all ranks
@@ -35,7 +35,7 @@ struct ReplacementResult {
 absl::StatusOr<ReplacementResult> MeasureReplacement(
     const ReplacementBench& bench);
 
-// Of one model.
+// Figures of one model.
 struct ModelReplacement {
   std::string model;
   ReplacementResult times;

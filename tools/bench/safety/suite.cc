@@ -122,7 +122,7 @@ absl::StatusOr<nlohmann::json> SummaryIn(const std::string& path) {
   return absl::InternalError(absl::StrCat(path, " has no summary"));
 }
 
-// As many jobs as a model has in a round.
+// How many jobs a model has in a round.
 int JobsOf(const std::vector<Means>& all) {
   int jobs = 0;
   for (const Means& means : all) {

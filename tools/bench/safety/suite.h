@@ -19,7 +19,7 @@ namespace tandem {
 double NanosecondsOfFlightEntry(int threads);
 
 struct SafetyBench {
-  // Of WorkloadNamed.
+  // Names that WorkloadNamed takes.
   std::vector<std::string> models = {"mlp_wide", "gpt_tiny"};
   int ranks = 2;
   int steps = 350;       // of each job

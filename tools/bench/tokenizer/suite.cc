@@ -139,7 +139,7 @@ absl::Status CheckTokens(const Tokenizer& tokenizer,
   return absl::OkStatus();
 }
 
-// As often as the slower side needs to fill a round.
+// Measures as often as the slower side needs to fill a round.
 absl::Status Measure(const std::string& file,
                      const std::vector<std::string>& documents, int rounds,
                      Side& peer, TokenizerResult& result) {

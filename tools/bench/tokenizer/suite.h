@@ -19,7 +19,7 @@ struct TokenizerBench {
   // --documents come behind it.
   std::vector<std::string> peer;
   std::string folder;  // an existing one, for files
-  // Of the tokenizers that are made of the documents.
+  // Vocabulary of the tokenizers that are made of the documents.
   int64_t vocabulary = 8000;
   // A tokenizer.json or a sentencepiece model to be timed instead of those.
   std::string tokenizer;

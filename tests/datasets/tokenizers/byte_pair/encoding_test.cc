@@ -28,7 +28,7 @@ Tokens Encode(const std::vector<Merge>& merges, absl::string_view piece) {
   return tokens;
 }
 
-// As the paper's algorithm reads: the whole piece for each merge.
+// The paper's algorithm as it reads: the whole piece for each merge.
 Tokens EncodeSlowly(const std::vector<Merge>& merges, absl::string_view piece) {
   Tokens tokens;
   for (const char byte : piece) tokens.push_back(static_cast<uint8_t>(byte));
