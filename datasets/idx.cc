@@ -45,7 +45,7 @@ absl::Status Failed(const std::string& path) {
 }
 
 // The length of what is open, if that is a regular file.
-absl::StatusOr<int64_t> LengthOf(const std::string& path, int descriptor) {
+absl::StatusOr<int64_t> FileLength(const std::string& path, int descriptor) {
   struct stat status;
   if (fstat(descriptor, &status) != 0) return Failed(path);
   if (S_ISDIR(status.st_mode)) {
@@ -166,7 +166,7 @@ void UnpackedFile::Close::operator()(gzFile_s* file) const { gzclose(file); }
 absl::StatusOr<UnpackedFile> UnpackedFile::Open(const std::string& path) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return Failed(path);
-  const absl::StatusOr<int64_t> length = LengthOf(path, descriptor);
+  const absl::StatusOr<int64_t> length = FileLength(path, descriptor);
   File file(length.ok() ? gzdopen(descriptor, "rb") : nullptr);
   if (file == nullptr) close(descriptor);
   TANDEM_RETURN_IF_ERROR(length.status());

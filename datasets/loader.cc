@@ -253,14 +253,14 @@ SamplerState Loader::state() const {
   return sampler_->After(plan_->start, delivered_ * options_.batch_size);
 }
 
-absl::Span<const int64_t> Loader::IndicesOf(const Plan& plan,
-                                            int64_t number) const {
+absl::Span<const int64_t> Loader::BatchIndices(const Plan& plan,
+                                               int64_t number) const {
   return absl::MakeConstSpan(plan.indices)
       .subspan(number * options_.batch_size, options_.batch_size);
 }
 
 absl::StatusOr<Batch> Loader::Read(const Plan& plan, int64_t number) const {
-  const absl::Span<const int64_t> indices = IndicesOf(plan, number);
+  const absl::Span<const int64_t> indices = BatchIndices(plan, number);
   const bool pin = options_.pin_memory && at::getAccelerator().has_value();
   absl::StatusOr<Batch> batch =
       GetOrCatch(*dataset_, indices, options_.parts, pin);
@@ -281,7 +281,7 @@ absl::StatusOr<Batch> Loader::Take() {
   if (!batch.has_value()) {
     return absl::DeadlineExceededError(absl::StrCat(
         "batch ", delivered_, " of epoch ", plan_->start.epoch, ", ",
-        FirstOf(IndicesOf(*plan_, delivered_)), ", was not read within ",
+        FirstOf(BatchIndices(*plan_, delivered_)), ", was not read within ",
         absl::FormatDuration(options_.timeout),
         ": is the data set's storage slow or stuck?"));
   }

@@ -149,7 +149,8 @@ class Loader {
          const LoaderOptions& options);
 
   int64_t BatchesOf(const std::vector<int64_t>& indices) const;
-  absl::Span<const int64_t> IndicesOf(const Plan& plan, int64_t number) const;
+  absl::Span<const int64_t> BatchIndices(const Plan& plan,
+                                         int64_t number) const;
   absl::StatusOr<Batch> Read(const Plan& plan, int64_t number) const;
   absl::StatusOr<Batch> Take();
 

@@ -78,7 +78,7 @@ class SyntheticImages : public Dataset {
 
   uint64_t KeyOf(int64_t index) const { return SplitMix(sample_key_, index); }
 
-  int64_t LabelOf(int64_t index) const {
+  int64_t SampleLabel(int64_t index) const {
     return SplitMix(KeyOf(index), 0) % options_.classes;
   }
 
@@ -88,7 +88,7 @@ class SyntheticImages : public Dataset {
     const at::Tensor inputs = at::empty(shape, at::kFloat);
     float* input = inputs.mutable_data_ptr<float>();
     for (int64_t index : indices) {
-      input = WriteImage(KeyOf(index), LabelOf(index), input);
+      input = WriteImage(KeyOf(index), SampleLabel(index), input);
     }
     return inputs;
   }
@@ -97,7 +97,7 @@ class SyntheticImages : public Dataset {
     const int64_t count = indices.size();
     const at::Tensor targets = at::empty({count}, at::kLong);
     int64_t* target = targets.mutable_data_ptr<int64_t>();
-    for (int64_t index : indices) *target++ = LabelOf(index);
+    for (int64_t index : indices) *target++ = SampleLabel(index);
     return targets;
   }
 

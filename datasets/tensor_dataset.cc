@@ -47,7 +47,7 @@ class TensorDataset : public Dataset {
   const int64_t classes_;
 };
 
-std::string FormOf(const at::Tensor& tensor) {
+std::string DtypeAndShape(const at::Tensor& tensor) {
   if (!tensor.defined()) return "none";
   return absl::StrCat(DtypeName(tensor.scalar_type()), " [",
                       absl::StrJoin(tensor.sizes(), ", "), "] on ",
@@ -82,7 +82,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> MakeTensorDataset(
     const at::Tensor& inputs, const at::Tensor& targets, int64_t classes) {
   if (!Fit(inputs, targets)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "inputs ", FormOf(inputs), " and targets ", FormOf(targets),
+        "inputs ", DtypeAndShape(inputs), " and targets ",
+        DtypeAndShape(targets),
         ": expected float32 or int64 inputs [n, ...] and int64 targets "
         "[n, ...] on the CPU"));
   }

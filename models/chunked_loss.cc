@@ -18,7 +18,7 @@ namespace {
 constexpr char kWeight[] = "weight";
 
 Layer HandsItsWeightOn(Layer layer, const std::string& skip) {
-  OnlyWeightOf(layer, "a loss in chunks takes a linear layer's weight");
+  OnlyWeight(layer, "a loss in chunks takes a linear layer's weight");
   const auto module = layer.module;
   layer.forward = nullptr;
   layer.forward_with_skips = [module, skip](const at::Tensor& x, Skips& skips) {

@@ -79,7 +79,7 @@ absl::StatusOr<int> Run(int argc, char** argv) {
   SetLibTorchLogLevel();
   const Facts facts = GatherFacts();
   TANDEM_ASSIGN_OR_RETURN(const PlannedJob job, JobFromFlags(facts));
-  const Findings findings = FindingsOf(facts, job);
+  const Findings findings = AllFindings(facts, job);
   const std::string json = absl::GetFlag(FLAGS_json);
   if (!json.empty() && json != "-") {
     TANDEM_RETURN_IF_ERROR(

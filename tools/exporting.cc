@@ -173,7 +173,7 @@ absl::Status WriteFiles(const ExportOptions& options, const Transformer& model,
 }
 
 // A line to be added.
-std::string WarningOf(const NonfiniteTensors& nonfinite) {
+std::string NonfiniteWarning(const NonfiniteTensors& nonfinite) {
   if (nonfinite.empty()) return "";
   return absl::StrCat("\nwarning: values that are not finite in ",
                       nonfinite.size(),
@@ -191,7 +191,7 @@ absl::StatusOr<std::string> Consolidate(const ExportOptions& options,
   return absl::StrCat(options.output, ": ", checkpoint.progress.model, ", ",
                       checkpoint.model.size(), " tensors in ", options.dtype,
                       ", from step ", checkpoint.progress.step,
-                      WarningOf(nonfinite));
+                      NonfiniteWarning(nonfinite));
 }
 
 bool IsCheckpointFile(const std::string& path) {
@@ -251,7 +251,7 @@ absl::StatusOr<std::string> Export(const ExportOptions& options) {
                       own.folder.empty() ? ", without a tokenizer: none lies "
                                            "beside the checkpoint"
                                          : ", with its tokenizer",
-                      WarningOf(nonfinite));
+                      NonfiniteWarning(nonfinite));
 }
 
 absl::StatusOr<uint64_t> ParseShardSize(const std::string& text) {

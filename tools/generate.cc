@@ -209,7 +209,7 @@ absl::Status Run(int argc, char** argv) {
   TrainedModelOptions trained = ModelFromFlags();
   TANDEM_ASSIGN_OR_RETURN(
       trained.placement,
-      PlacementOf(absl::GetFlag(FLAGS_device), absl::GetFlag(FLAGS_dtype)));
+      ParsePlacement(absl::GetFlag(FLAGS_device), absl::GetFlag(FLAGS_dtype)));
   const std::string name = TokenizerFromFlags();
   TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                           OpenTokenizer(name));

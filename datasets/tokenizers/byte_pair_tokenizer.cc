@@ -29,8 +29,8 @@ class BytePairTokenizer : public Tokenizer {
   explicit BytePairTokenizer(BytePairParts parts)
       : parts_(std::move(parts)),
         encoding_(parts_.vocabulary.bytes, parts_.vocabulary.merges),
-        added_(AddedOf(parts_, /*normalized=*/false)),
-        normalized_(AddedOf(parts_, /*normalized=*/true)),
+        added_(AllAddedTokens(parts_, /*normalized=*/false)),
+        normalized_(AllAddedTokens(parts_, /*normalized=*/true)),
         words_(std::move(parts_.vocabulary.words)) {
     parts_.vocabulary.merges = {};
     if (parts_.whole_words) RememberWholeWords();
@@ -80,8 +80,8 @@ class BytePairTokenizer : public Tokenizer {
   const Tokens& suffix() const override { return parts_.suffix; }
 
  private:
-  static std::vector<AddedToken> AddedOf(const BytePairParts& parts,
-                                         bool normalized) {
+  static std::vector<AddedToken> AllAddedTokens(const BytePairParts& parts,
+                                                bool normalized) {
     std::vector<AddedToken> added;
     for (const AddedToken& token : parts.added) {
       if (token.normalized != normalized) continue;

@@ -25,12 +25,13 @@ Json JsonIn(const std::string& path) {
 // A text, or an object that has it as its "content".
 std::string TokenIn(const Json& config) {
   const std::string text = TextIn(config, "eos_token");
-  return text.empty() ? TextIn(FieldOf(config, "eos_token"), "content") : text;
+  return text.empty() ? TextIn(JsonField(config, "eos_token"), "content")
+                      : text;
 }
 
 // One number, or several.
 std::vector<int64_t> NumbersIn(const Json& config) {
-  const Json& said = FieldOf(config, "eos_token_id");
+  const Json& said = JsonField(config, "eos_token_id");
   std::vector<int64_t> numbers;
   for (const Json& each : said.is_array() ? said : Json::array({said})) {
     if (each.is_number_unsigned()) numbers.push_back(each.get<int64_t>());

@@ -37,8 +37,8 @@ absl::Status RefusePostProcessor(const std::string& what) {
 // The numbers of a special token that a template names.
 absl::Status AppendToken(const Json& names, const Json& part,
                          std::vector<uint32_t>* tokens) {
-  const std::string name = TextIn(FieldOf(part, "SpecialToken"), "id");
-  const Json& numbers = FieldOf(FieldOf(names, name.c_str()), "ids");
+  const std::string name = TextIn(JsonField(part, "SpecialToken"), "id");
+  const Json& numbers = JsonField(JsonField(names, name.c_str()), "ids");
   if (name.empty() || !numbers.is_array()) {
     return RefusePostProcessor(absl::StrCat("names the token '", name,
                                             "', whose ids it does not say"));
@@ -55,14 +55,14 @@ absl::Status AppendToken(const Json& names, const Json& part,
 
 absl::Status ReadTemplate(const Json& json, PrefixAndSuffix* around) {
   bool text = false;
-  for (const Json& part : FieldOf(json, "single")) {
-    if (!FieldOf(part, "Sequence").is_null()) {
+  for (const Json& part : JsonField(json, "single")) {
+    if (!JsonField(part, "Sequence").is_null()) {
       if (text) return RefusePostProcessor("has the text twice");
       text = true;
       continue;
     }
     TANDEM_RETURN_IF_ERROR(
-        AppendToken(FieldOf(json, "special_tokens"), part,
+        AppendToken(JsonField(json, "special_tokens"), part,
                     text ? &around->suffix : &around->prefix));
   }
   return text ? absl::OkStatus()
@@ -73,7 +73,7 @@ absl::Status ReadTemplate(const Json& json, PrefixAndSuffix* around) {
 // "single", and a Sequence of them. InvalidArgument for any other.
 absl::StatusOr<PrefixAndSuffix> ReadPostProcessor(const Json& json) {
   const bool sequence = TextIn(json, "type") == "Sequence";
-  const Json& list = sequence ? FieldOf(json, "processors") : json;
+  const Json& list = sequence ? JsonField(json, "processors") : json;
   PrefixAndSuffix around;
   int templates = 0;
   for (const Json& part : sequence ? list : Json::array({json})) {
@@ -116,7 +116,7 @@ absl::StatusOr<Vocabulary> ReadModel(const Json& model) {
   }
   for (const char* const field :
        {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
-    const Json& value = FieldOf(model, field);
+    const Json& value = JsonField(model, field);
     if (!value.is_null() && value != "" && value != 0) {
       return Refuse(absl::StrCat("its model has a ", field));
     }
@@ -127,8 +127,8 @@ absl::StatusOr<Vocabulary> ReadModel(const Json& model) {
         "of the byte level");
   }
   TANDEM_ASSIGN_OR_RETURN(const WordsAndNumbers words,
-                          ReadWordsAndNumbers(FieldOf(model, "vocab")));
-  const Json& list = FieldOf(model, "merges");
+                          ReadWordsAndNumbers(JsonField(model, "vocab")));
+  const Json& list = JsonField(model, "merges");
   if (!list.is_array()) return Refuse("its model has no merges");
   WordPairs merges;
   merges.reserve(list.size());
@@ -141,7 +141,7 @@ absl::StatusOr<Vocabulary> ReadModel(const Json& model) {
 absl::StatusOr<AddedToken> ReadAddedToken(const Json& json) {
   AddedToken token;
   token.text = TextIn(json, "content");
-  const Json& number = FieldOf(json, "id");
+  const Json& number = JsonField(json, "id");
   if (token.text.empty() || !number.is_number_unsigned() ||
       number.get<uint64_t>() >= kMostTokens) {
     return Refuse("one of its added_tokens has no content or no id");
@@ -161,7 +161,7 @@ absl::StatusOr<AddedToken> ReadAddedToken(const Json& json) {
 absl::StatusOr<bool> ReadNormalizer(const Json& normalizer) {
   if (normalizer.is_null()) return false;
   const bool sequence = TextIn(normalizer, "type") == "Sequence";
-  const Json& list = FieldOf(normalizer, "normalizers");
+  const Json& list = JsonField(normalizer, "normalizers");
   bool nfc = false;
   for (const Json& part : sequence ? list : Json::array({normalizer})) {
     const std::string type = TextIn(part, "type");
@@ -178,20 +178,20 @@ absl::StatusOr<BytePairParts> ReadParts(const Json& json,
                                         const SaidEndOfText& said) {
   BytePairParts parts;
   TANDEM_ASSIGN_OR_RETURN(parts.nfc,
-                          ReadNormalizer(FieldOf(json, "normalizer")));
+                          ReadNormalizer(JsonField(json, "normalizer")));
   TANDEM_ASSIGN_OR_RETURN(PreTokenizer before,
-                          ReadPreTokenizer(FieldOf(json, "pre_tokenizer")));
+                          ReadPreTokenizer(JsonField(json, "pre_tokenizer")));
   parts.splitters = std::move(before.splitters);
   parts.space_first = before.space_first;
-  const Json& model = FieldOf(json, "model");
+  const Json& model = JsonField(json, "model");
   TANDEM_ASSIGN_OR_RETURN(parts.vocabulary, ReadModel(model));
   parts.whole_words = FlagIn(model, "ignore_merges", false);
-  for (const Json& each : FieldOf(json, "added_tokens")) {
+  for (const Json& each : JsonField(json, "added_tokens")) {
     TANDEM_ASSIGN_OR_RETURN(parts.added.emplace_back(), ReadAddedToken(each));
   }
   parts.end_of_text = EndOfTextOf(said, parts.added, parts.vocabulary.words);
   TANDEM_ASSIGN_OR_RETURN(PrefixAndSuffix around,
-                          ReadPostProcessor(FieldOf(json, "post_processor")));
+                          ReadPostProcessor(JsonField(json, "post_processor")));
   parts.prefix = std::move(around.prefix);
   parts.suffix = std::move(around.suffix);
   return parts;

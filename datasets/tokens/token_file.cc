@@ -55,7 +55,7 @@ T NumberAt(const char* bytes) {
   return number;
 }
 
-const Format* FormatOf(int32_t magic) {
+const Format* FindFormat(int32_t magic) {
   for (const Format& each : kFormats) {
     if (each.magic == magic) return &each;
   }
@@ -119,7 +119,7 @@ absl::Status TokenFile::ReadHeader(int64_t bytes, int token_bytes) {
   if (bytes >= static_cast<int64_t>(sizeof(header))) {
     TANDEM_RETURN_IF_ERROR(ReadBytes(0, header, sizeof(header)));
     if (IsTokenHeader({header, sizeof(header)})) return ReadOwnHeader(bytes);
-    format = FormatOf(NumberAt<int32_t>(header));
+    format = FindFormat(NumberAt<int32_t>(header));
   }
   if (format == nullptr) return ReadWithoutHeader(bytes, token_bytes);
   const auto version = NumberAt<int32_t>(header + sizeof(int32_t));

@@ -34,7 +34,7 @@ using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
 at::Tensor ByLibTorch(const at::Tensor& qkv, int64_t heads) {
-  const std::vector<at::Tensor> parts = HeadsOf(qkv, heads);
+  const std::vector<at::Tensor> parts = SplitHeads(qkv, heads);
   return JoinHeads(
       at::scaled_dot_product_attention(parts[0], parts[1], parts[2],
                                        /*attn_mask=*/{}, /*dropout_p=*/0,
@@ -43,7 +43,7 @@ at::Tensor ByLibTorch(const at::Tensor& qkv, int64_t heads) {
 
 // By operators that can all be differentiated twice.
 at::Tensor ByProducts(const at::Tensor& qkv, int64_t heads) {
-  const std::vector<at::Tensor> parts = HeadsOf(qkv, heads);
+  const std::vector<at::Tensor> parts = SplitHeads(qkv, heads);
   const at::Tensor& q = parts[0];
   const int64_t tokens = q.size(2);
   const at::Tensor unseen =
@@ -103,7 +103,7 @@ class CausalAttentionBackwardNode : public torch::autograd::Node {
 };
 
 // Lengths of the documents of all samples, one sample behind the other.
-std::vector<int64_t> LengthsOf(const at::Tensor& begins) {
+std::vector<int64_t> DocumentLengths(const at::Tensor& begins) {
   const at::Tensor rows = begins.contiguous();
   const auto* next = rows.const_data_ptr<int64_t>();
   std::vector<int64_t> lengths;
@@ -121,7 +121,7 @@ std::vector<int64_t> LengthsOf(const at::Tensor& begins) {
 at::Tensor EachAlone(const at::Tensor& qkv, int64_t heads,
                      const at::Tensor& begins) {
   std::vector<at::Tensor> documents =
-      qkv.flatten(0, 1).split_with_sizes(LengthsOf(begins));
+      qkv.flatten(0, 1).split_with_sizes(DocumentLengths(begins));
   for (at::Tensor& document : documents) {
     document = CausalAttentionFunction(document.unsqueeze(0), heads).squeeze(0);
   }
@@ -157,7 +157,7 @@ at::Tensor ByLibTorch(const at::Tensor& queries, const at::Tensor& keys,
 
 }  // namespace
 
-std::vector<at::Tensor> HeadsOf(const at::Tensor& qkv, int64_t heads) {
+std::vector<at::Tensor> SplitHeads(const at::Tensor& qkv, int64_t heads) {
   std::vector<at::Tensor> parts = qkv.chunk(3, /*dim=*/-1);
   for (at::Tensor& part : parts) {
     part = part.unflatten(2, {heads, part.size(2) / heads}).transpose(1, 2);
@@ -205,7 +205,7 @@ at::Tensor SeenKeys(const at::Tensor& begins) {
 
 at::Tensor MaskedAttention(const at::Tensor& qkv, int64_t heads,
                            const at::Tensor& begins) {
-  const std::vector<at::Tensor> parts = HeadsOf(qkv, heads);
+  const std::vector<at::Tensor> parts = SplitHeads(qkv, heads);
   return JoinHeads(at::scaled_dot_product_attention(
       parts[0], parts[1], parts[2], SeenKeys(begins)));
 }

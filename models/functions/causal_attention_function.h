@@ -21,7 +21,7 @@ namespace tandem {
 
 // [n, tokens, 3 * width] -> three views of [n, heads, tokens, width / heads].
 // `heads` divides width.
-std::vector<at::Tensor> HeadsOf(const at::Tensor& qkv, int64_t heads);
+std::vector<at::Tensor> SplitHeads(const at::Tensor& qkv, int64_t heads);
 
 // [n, heads, tokens, head_dim] -> [n, tokens, heads * head_dim]
 at::Tensor JoinHeads(const at::Tensor& heads);

@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-at::Tensor ToDtypeOf(const at::Tensor& like, const at::Tensor& gradient) {
+at::Tensor InDtypeLike(const at::Tensor& like, const at::Tensor& gradient) {
   return gradient.defined() ? gradient.to(like.scalar_type()) : gradient;
 }
 
@@ -52,7 +52,7 @@ OperatorGradients Conv2dGradients(const at::Tensor& dy, const at::Tensor& x,
       /*bias_sizes=*/at::IntArrayRef{weight.size(0)}, {stride, stride},
       {padding, padding}, /*dilation=*/{1, 1},
       /*transposed=*/false, /*output_padding=*/{0, 0}, /*groups=*/1, wanted);
-  return {ToDtypeOf(x, dx), ToDtypeOf(weight, dw), ToDtypeOf(weight, db)};
+  return {InDtypeLike(x, dx), InDtypeLike(weight, dw), InDtypeLike(weight, db)};
 }
 
 // Operands: {dy, x}. Settings: {stride, padding}.

@@ -46,8 +46,8 @@ struct Factors {
 };
 
 // Factors of the weight's gradient.
-Factors FactorsOf(const at::Tensor& dy, const at::Tensor& rows,
-                  WeightLayout layout) {
+Factors GradientFactors(const at::Tensor& dy, const at::Tensor& rows,
+                        WeightLayout layout) {
   if (layout == WeightLayout::kOutIn) return {dy.t(), rows};
   return {rows.t(), dy};
 }
@@ -56,7 +56,7 @@ Factors FactorsOf(const at::Tensor& dy, const at::Tensor& rows,
 // if it has been put in its place.
 at::Tensor WeightGradient(const at::Tensor& weight, const at::Tensor& dy,
                           const at::Tensor& rows, WeightLayout layout) {
-  const Factors factors = FactorsOf(dy, rows, layout);
+  const Factors factors = GradientFactors(dy, rows, layout);
   const bool has_put =
       GradientPlace::Put(weight, [&](const at::Tensor& gradient) {
         PutMatrixProduct(gradient, factors.a, factors.b);
@@ -95,8 +95,8 @@ struct Operands {
 };
 
 // Autocast's dtype, else theirs.
-Operands OperandsOf(const at::Tensor& x, const at::Tensor& weight,
-                    const at::Tensor& bias) {
+Operands LinearOperands(const at::Tensor& x, const at::Tensor& weight,
+                        const at::Tensor& bias) {
   const c10::DeviceType type = x.device().type();
   if (!CurrentAutocast(type).is_enabled) return {x, weight, bias};
   const at::ScalarType dtype = AutocastDtype(type, x.scalar_type());
@@ -199,7 +199,7 @@ at::Tensor LinearFunction(const at::Tensor& x, const at::Tensor& weight,
                           const at::Tensor& bias, WeightLayout layout) {
   using torch::autograd::collect_next_edges;
   using torch::autograd::compute_requires_grad;
-  const Operands operands = OperandsOf(x, weight, bias);
+  const Operands operands = LinearOperands(x, weight, bias);
   c10::intrusive_ptr<LinearBackward> node;
   if (compute_requires_grad(x, weight, bias)) {
     node = c10::make_intrusive<LinearBackward>(operands, weight, bias, layout);

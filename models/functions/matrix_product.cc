@@ -57,6 +57,16 @@ const std::optional<LinearHandle>& Linear() {
   return *linear;
 }
 
+// a [m, k] times b [k, n], plus bias [n] unless it is undefined: all of one
+// dtype that oneDNN has, on a device that runs the CPU's kernels, with any
+// strides.
+at::Tensor OneDnnProduct(const at::Tensor& a, const at::Tensor& b,
+                         const at::Tensor& bias) {
+  return Linear()->call(a, b.t(),
+                        bias.defined() ? std::optional(bias) : std::nullopt,
+                        "none", Scalars(), "");
+}
+
 // What a processor cannot do LibTorch and oneDNN say, each by its own
 // exception.
 template <typename F>
@@ -87,7 +97,7 @@ bool WorksInPlace() {
   });
 }
 
-// Whether it multiplies matrices of this dtype, float or bf16, here: the
+// Whether oneDNN multiplies matrices of this dtype, float or bf16, here: the
 // processor has what it needs.
 bool HasOneDnnProduct(at::ScalarType dtype) {
   if (dtype == at::kFloat) return Linear().has_value();
@@ -95,16 +105,7 @@ bool HasOneDnnProduct(at::ScalarType dtype) {
   return dtype == at::kBFloat16 && has_bf16;
 }
 
-// a [m, k] times b [k, n], plus bias [n] unless it is undefined: all of one
-// dtype that it has, on a device that runs the CPU's kernels, with any strides.
-at::Tensor OneDnnProduct(const at::Tensor& a, const at::Tensor& b,
-                         const at::Tensor& bias) {
-  return Linear()->call(a, b.t(),
-                        bias.defined() ? std::optional(bias) : std::nullopt,
-                        "none", Scalars(), "");
-}
-
-// Writes it to `product` [m, n], of their dtype.
+// Writes that to `product` [m, n], of their dtype.
 void PutOneDnnProduct(const at::Tensor& product, const at::Tensor& a,
                       const at::Tensor& b) {
   static const bool puts = WorksInPlace();
@@ -123,7 +124,7 @@ bool HasRows(const at::Tensor& matrix) {
 }
 
 // The stride of a single row may be anything.
-GemmOperand<Bf16> OperandOf(const at::Tensor& matrix) {
+GemmOperand<Bf16> RowOperand(const at::Tensor& matrix) {
   return {matrix.const_data_ptr<Bf16>(),
           std::max(matrix.stride(0), matrix.size(1))};
 }
@@ -132,10 +133,10 @@ GemmOperand<Bf16> OperandOf(const at::Tensor& matrix) {
 // at least a row's length.
 template <typename Use>
 void WithOperand(const at::Tensor& matrix, const Use& use) {
-  if (HasRows(matrix)) return use(OperandOf(matrix));
+  if (HasRows(matrix)) return use(RowOperand(matrix));
   const at::Tensor transposed = matrix.t();
-  if (!HasRows(transposed)) return use(OperandOf(matrix.contiguous()));
-  GemmOperand<Bf16> operand = OperandOf(transposed);
+  if (!HasRows(transposed)) return use(RowOperand(matrix.contiguous()));
+  GemmOperand<Bf16> operand = RowOperand(transposed);
   operand.is_transposed = true;
   use(operand);
 }

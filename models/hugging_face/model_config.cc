@@ -95,7 +95,7 @@ std::string WithEndTokens(absl::string_view config,
   return Text(json);
 }
 
-int64_t TextsVocabularyOf(absl::string_view config) {
+int64_t ReadTextsVocabulary(absl::string_view config) {
   const Json json = Json::parse(config.begin(), config.end());
   const auto found = json.find(kTextsField);
   return found != json.end() && found->is_number_integer()
@@ -104,7 +104,7 @@ int64_t TextsVocabularyOf(absl::string_view config) {
 }
 
 std::string WithTextsVocabulary(absl::string_view config, int64_t vocabulary) {
-  if (TextsVocabularyOf(config) == vocabulary) return std::string(config);
+  if (ReadTextsVocabulary(config) == vocabulary) return std::string(config);
   Json json = Json::parse(config.begin(), config.end());
   json.erase(kTextsField);
   if (vocabulary > 0) json[kTextsField] = vocabulary;

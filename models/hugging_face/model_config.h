@@ -66,7 +66,7 @@ std::string WithEndTokens(absl::string_view config,
 // model of 50257 tokens may know a tokenizer of 8000. 0: it does not. And
 // `config` with that number instead, or with 0 without one. Require JSON
 // objects.
-int64_t TextsVocabularyOf(absl::string_view config);
+int64_t ReadTextsVocabulary(absl::string_view config);
 std::string WithTextsVocabulary(absl::string_view config, int64_t vocabulary);
 
 // `config`, a GPT-2's, of a model that is trained with this dropout.

@@ -13,8 +13,8 @@ namespace {
 
 // Momentum for the batch that is counted already. Without a momentum running
 // statistics are means over all batches.
-double MomentumOf(const torch::nn::BatchNorm2dOptions& options,
-                  const at::Tensor& num_batches_tracked) {
+double EffectiveMomentum(const torch::nn::BatchNorm2dOptions& options,
+                         const at::Tensor& num_batches_tracked) {
   const std::optional<double> momentum = options.momentum();
   if (momentum.has_value()) return *momentum;
   return 1.0 / static_cast<double>(num_batches_tracked.item<int64_t>());
@@ -66,7 +66,7 @@ at::Tensor BatchNorm2d::Tracked(const at::Tensor& x,
   } else {
     num_batches_tracked += 1;
   }
-  arguments.momentum = MomentumOf(options, num_batches_tracked);
+  arguments.momentum = EffectiveMomentum(options, num_batches_tracked);
   return BatchNormFunction(x, arguments);
 }
 

@@ -85,7 +85,7 @@ class Attention : public nn::Module {
   }
 
   at::Tensor Continue(const at::Tensor& qkv, KvCache& cache) const {
-    const std::vector<at::Tensor> parts = HeadsOf(qkv, heads_);
+    const std::vector<at::Tensor> parts = SplitHeads(qkv, heads_);
     return JoinHeads(CachedAttention(parts[0], parts[1], parts[2], cache));
   }
 
@@ -151,12 +151,12 @@ class PositionEmbedding : public nn::Module {
 
   at::Tensor forward(const at::Tensor& x, const at::Tensor& begins = {}) {
     const at::Tensor positions =
-        begins.defined() ? PositionsWithin(begins) : PositionsOf(x);
+        begins.defined() ? PositionsWithin(begins) : AllPositions(x);
     return drop_->forward(x + EmbeddingFunction(positions, weight_));
   }
 
  private:
-  static at::Tensor PositionsOf(const at::Tensor& x) {
+  static at::Tensor AllPositions(const at::Tensor& x) {
     const int64_t past = DecodingScope::Past();
     return at::arange(past, past + x.size(1), x.options().dtype(at::kLong));
   }
@@ -170,7 +170,7 @@ class PositionEmbedding : public nn::Module {
 at::Tensor DroppedAttention(const at::Tensor& qkv, int64_t heads,
                             const at::Tensor& begins, double p,
                             absl::string_view name) {
-  const std::vector<at::Tensor> parts = HeadsOf(qkv, heads);
+  const std::vector<at::Tensor> parts = SplitHeads(qkv, heads);
   const at::Tensor seen =
       SeenKeys(begins.defined() ? begins
                                 : at::zeros({1, qkv.size(1)},

@@ -42,14 +42,14 @@ bool IsAffine(const nn::Module& module) {
                nn::ConvTranspose3dImpl>(module);
 }
 
-at::Tensor WeightOf(const nn::Module& module) {
+at::Tensor ModuleWeight(const nn::Module& module) {
   return module.named_parameters(false)["weight"];
 }
 
 // Inputs that go into one output: what stands behind the first dimension. Also
 // the bias's bound depends on it, so it is the weight that is asked.
 int64_t FanIn(const nn::Module& module) {
-  return c10::multiply_integers(WeightOf(module).sizes().slice(1));
+  return c10::multiply_integers(ModuleWeight(module).sizes().slice(1));
 }
 
 // One over the root; 0 for what has none.
@@ -78,7 +78,7 @@ std::optional<int64_t> HiddenSize(const nn::Module& module) {
 std::optional<double> UniformBound(const nn::Module& owner) {
   if (IsAffine(owner)) return RootBound(FanIn(owner));
   if (IsAny<nn::BilinearImpl>(owner)) {
-    return RootBound(WeightOf(owner).size(1));
+    return RootBound(ModuleWeight(owner).size(1));
   }
   const std::optional<int64_t> hidden = HiddenSize(owner);
   if (!hidden.has_value()) return std::nullopt;

@@ -27,7 +27,7 @@ absl::Status CheckEndsInLinear(const LayerSpecs& specs,
                                    specs.back().type)));
 }
 
-at::Tensor OnlyWeightOf(const Layer& layer, absl::string_view takes) {
+at::Tensor OnlyWeight(const Layer& layer, absl::string_view takes) {
   const auto parameters = layer.module == nullptr
                               ? torch::OrderedDict<std::string, at::Tensor>()
                               : layer.module->named_parameters();

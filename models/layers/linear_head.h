@@ -18,7 +18,7 @@ absl::Status CheckEndsInLinear(const LayerSpecs& specs, absl::string_view what);
 
 // The parameter "weight" of a layer that has no other. Throws c10::ValueError
 // where it has none, or others too. `takes`: who wants it, and what for.
-at::Tensor OnlyWeightOf(const Layer& layer, absl::string_view takes);
+at::Tensor OnlyWeight(const Layer& layer, absl::string_view takes);
 
 }  // namespace tandem
 

@@ -38,7 +38,7 @@ class SelfAttention : public nn::Module {
   at::Tensor forward(const at::Tensor& x) {
     const at::Tensor qkv =
         LinearFunction(x, in_proj_weight_, in_proj_bias_, WeightLayout::kOutIn);
-    const std::vector<at::Tensor> parts = HeadsOf(qkv, heads_);
+    const std::vector<at::Tensor> parts = SplitHeads(qkv, heads_);
     const at::Tensor seen =
         at::scaled_dot_product_attention(parts[0], parts[1], parts[2]);
     return out_proj_->forward(JoinHeads(seen));

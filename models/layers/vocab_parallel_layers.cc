@@ -119,7 +119,7 @@ LayerSpec VocabParallelEmbedding(const LayerSpec& whole,
   LayerSpec spec = whole;
   spec.make = [name = whole.name, make = whole.make, ranges](uint64_t seed) {
     const auto module = std::make_shared<DividedEmbedding>(
-        OnlyWeightOf(make(seed), kTakes), ranges);
+        OnlyWeight(make(seed), kTakes), ranges);
     return Layer{name, module, [module](const at::Tensor& tokens) {
                    return module->forward(tokens);
                  }};
@@ -143,7 +143,7 @@ LayerSpec VocabParallelHead(const LayerSpec& whole,
   spec.links.stash = {options.after};
   if (options.tied_to.empty()) {
     spec.make = [options, make = whole.make](uint64_t seed) {
-      return HeadLayer(RowsOf(OnlyWeightOf(make(seed), kTakes), options.range),
+      return HeadLayer(RowsOf(OnlyWeight(make(seed), kTakes), options.range),
                        options);
     };
     return spec;
@@ -151,11 +151,10 @@ LayerSpec VocabParallelHead(const LayerSpec& whole,
   spec.links.ties = {{kWeightName, options.tied_to}};
   spec.make_tied = [options, make = whole.make_tied](
                        uint64_t seed, const NamedTensors& shared) {
-    return HeadLayer(
-        shared.empty()
-            ? RowsOf(OnlyWeightOf(make(seed, {}), kTakes), options.range)
-            : shared.front().second,
-        options);
+    return HeadLayer(shared.empty() ? RowsOf(OnlyWeight(make(seed, {}), kTakes),
+                                             options.range)
+                                    : shared.front().second,
+                     options);
   };
   return spec;
 }

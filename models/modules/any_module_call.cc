@@ -40,7 +40,7 @@ AnyValue AnyOfTuple(const c10::IValue& tree) {
   }
 }
 
-AnyValue ArgumentOf(const c10::IValue& tree) {
+AnyValue TreeArgument(const c10::IValue& tree) {
   if (tree.isTuple()) return AnyOfTuple(tree);
   if (tree.isList()) return AnyOf<std::vector<Tensor>>(tree);
   if (tree.isGenericDict()) return AnyOf<TensorMapping>(tree);
@@ -57,7 +57,7 @@ std::optional<c10::IValue> ResultAs(AnyValue& value) {
   return tree;
 }
 
-c10::IValue ResultOf(AnyValue value) {
+c10::IValue TreeResult(AnyValue value) {
   const std::optional<c10::IValue> tree =
       ResultAs<Tensor, Tensors2, Tensors3, Tensors4, std::vector<Tensor>,
                TensorMapping, c10::Dict<std::string, Tensor>,
@@ -73,18 +73,18 @@ c10::IValue ResultOf(AnyValue value) {
 
 ModuleCall CallOfAny(const AnyModule& module) {
   return [any = module](const c10::IValue& input) mutable {
-    return ResultOf(any.any_forward(ArgumentOf(input)));
+    return TreeResult(any.any_forward(TreeArgument(input)));
   };
 }
 
 ModuleCall CallOfSequential(
     const std::shared_ptr<torch::nn::SequentialImpl>& sequential) {
   return [sequential](const c10::IValue& input) {
-    std::optional<AnyValue> value(ArgumentOf(input));
+    std::optional<AnyValue> value(TreeArgument(input));
     for (AnyModule& each : *sequential) {
       value.emplace(each.any_forward(*std::move(value)));
     }
-    return ResultOf(*std::move(value));
+    return TreeResult(*std::move(value));
   };
 }
 

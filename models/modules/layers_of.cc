@@ -155,7 +155,7 @@ std::string TypeOf(const nn::Module& module) {
   return std::string(absl::StripSuffix(last, "Impl"));
 }
 
-LayerSpec SpecOf(const Plan& plan, bool is_first) {
+LayerSpec PlannedLayer(const Plan& plan, bool is_first) {
   LayerSpec spec;
   spec.name = plan.name;
   spec.type = TypeOf(*plan.module);
@@ -169,7 +169,7 @@ ModuleLayers LayersOfPlans(std::vector<Plan> plans) {
   NameTensors(plans);
   ModuleLayers layers;
   for (const Plan& plan : plans) {
-    layers.specs.push_back(SpecOf(plan, layers.specs.empty()));
+    layers.specs.push_back(PlannedLayer(plan, layers.specs.empty()));
   }
   layers.inputs = plans.front().takes;
   layers.outputs = plans.back().gives;

@@ -81,8 +81,8 @@ struct Call {
 
 template <typename Module, typename Class, typename Result,
           typename... Arguments>
-ModuleCall CallOf(const std::shared_ptr<Module>& module,
-                  Result (Class::*)(Arguments...)) {
+ModuleCall CallByType(const std::shared_ptr<Module>& module,
+                      Result (Class::*)(Arguments...)) {
   return [any = torch::nn::AnyModule(module)](
              const c10::IValue& input) mutable -> c10::IValue {
     return TreeOf(Call<Arguments...>::Any(any, input)
@@ -93,8 +93,8 @@ ModuleCall CallOf(const std::shared_ptr<Module>& module,
 // AnyModule takes no `forward` that is const.
 template <typename Module, typename Class, typename Result,
           typename... Arguments>
-ModuleCall CallOf(const std::shared_ptr<Module>& module,
-                  Result (Class::*)(Arguments...) const) {
+ModuleCall CallByType(const std::shared_ptr<Module>& module,
+                      Result (Class::*)(Arguments...) const) {
   return [module](const c10::IValue& input) -> c10::IValue {
     return TreeOf(std::apply(
         [&](auto&&... each) -> std::decay_t<Result> {

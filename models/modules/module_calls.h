@@ -27,7 +27,7 @@ class ModuleCalls {
       const auto its = std::dynamic_pointer_cast<Module>(module);
       return its == nullptr
                  ? ModuleCall()
-                 : module_calls_internal::CallOf(its, &Module::forward);
+                 : module_calls_internal::CallByType(its, &Module::forward);
     });
     return *this;
   }

@@ -19,7 +19,7 @@ std::string Joined(const std::string& path, const std::string& name) {
   return path.empty() ? name : absl::StrCat(path, ".", name);
 }
 
-std::string ChildrenOf(const torch::nn::Module& module) {
+std::string ChildNames(const torch::nn::Module& module) {
   std::vector<std::string> names;
   for (const auto& each : module.named_children()) names.push_back(each.key());
   return names.empty() ? "no children" : SomeOf(names);
@@ -37,7 +37,7 @@ absl::StatusOr<Found> Children(const ModuleAtPath& of, const std::string& name,
   return absl::InvalidArgumentError(absl::StrCat(
       "pattern '", pattern, "' matches nothing: ",
       of.path.empty() ? "the module" : absl::StrCat("'", of.path, "'"), " has ",
-      ChildrenOf(*of.module)));
+      ChildNames(*of.module)));
 }
 
 absl::StatusOr<Found> Matching(const ModuleAtPath& root,
@@ -148,7 +148,7 @@ absl::StatusOr<Found> ModulesAt(const std::shared_ptr<torch::nn::Module>& root,
   if (modules.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("no pattern names a module that is called; there are ",
-                     ChildrenOf(*root)));
+                     ChildNames(*root)));
   }
   TANDEM_RETURN_IF_ERROR(CheckAround(*root, "", named));
   TANDEM_RETURN_IF_ERROR(CheckShared(modules));

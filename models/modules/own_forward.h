@@ -71,7 +71,7 @@ template <typename Module>
 ModuleCall OwnForward(const std::shared_ptr<Module>& module) {
   if constexpr (own_forward_internal::HasForward<Module>::value) {
     if (module != nullptr) {
-      return module_calls_internal::CallOf(module, &Module::forward);
+      return module_calls_internal::CallByType(module, &Module::forward);
     }
   }
   return nullptr;

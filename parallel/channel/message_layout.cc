@@ -40,7 +40,7 @@ TensorLayout LayoutOf(const at::Tensor& tensor) {
 
 }  // namespace
 
-StepForm StepFormOf(const ChannelStep& step) {
+StepForm MakeStepForm(const ChannelStep& step) {
   const absl::string_view rows(reinterpret_cast<const char*>(step.rows.data()),
                                step.rows.size() * sizeof(step.rows[0]));
   StepForm form;

@@ -28,7 +28,7 @@ struct StepForm {
   std::vector<int64_t> first_rows = {};  // of those, kShownRows at most
 };
 
-StepForm StepFormOf(const ChannelStep& step);
+StepForm MakeStepForm(const ChannelStep& step);
 
 // Sizes of microbatches that a message has room for.
 constexpr int64_t kShownRows = 16;

@@ -77,7 +77,7 @@ class RemoteSender : public ChannelSender {
     TANDEM_ASSIGN_OR_RETURN(const MessageLayout layout, LayoutOf(message));
     if (known != nullptr) return Differs(*known, layout, rows);
     const at::Tensor told =
-        at::cat({Encode(layout), Encode(StepFormOf(end_.step()))});
+        at::cat({Encode(layout), Encode(MakeStepForm(end_.step()))});
     TANDEM_RETURN_IF_ERROR(Start(told, end_.FirstWithRows(rows), 0, in_flight));
     end_.side().SetLayout(rows, layout);
     return absl::OkStatus();
@@ -214,7 +214,7 @@ class RemoteReceiver : public ChannelReceiver {
   absl::Status CheckStep(const StepForm& theirs) const {
     const Communicator& group = *end_.options().group;
     return CheckSameStep(theirs, group.NameOf(end_.options().peer),
-                         StepFormOf(end_.step()), group.NameOf(group.rank()));
+                         MakeStepForm(end_.step()), group.NameOf(group.rank()));
   }
 
   void MarkGradients(int microbatch, const StageMessage& message) const {

@@ -64,7 +64,7 @@ void RemoteChannelEnd::Close(const absl::Status& reason) {
   if (has_lane()) lane()->Abort(reason);
 }
 
-Communicator& RemoteChannelEnd::CarrierOf(size_t slot) const {
+Communicator& RemoteChannelEnd::SlotCommunicator(size_t slot) const {
   return has_lane() && slot > 0 ? *lane() : *options_.group;
 }
 
@@ -81,14 +81,16 @@ absl::StatusOr<PendingCollective> RemoteChannelEnd::Send(
   sent_.bytes += static_cast<int64_t>(tensor.nbytes());
   const RankMessage message = Message(true, tensor, microbatch, slot);
   const FlightPurposeScope flight(FlightOf(microbatch));
-  return CarrierOf(slot).StartMessages({&message, 1}, Purpose(microbatch));
+  return SlotCommunicator(slot).StartMessages({&message, 1},
+                                              Purpose(microbatch));
 }
 
 absl::StatusOr<PendingCollective> RemoteChannelEnd::Receive(
     const at::Tensor& tensor, int microbatch, size_t slot) const {
   const RankMessage message = Message(false, tensor, microbatch, slot);
   const FlightPurposeScope flight(FlightOf(microbatch));
-  return CarrierOf(slot).StartMessages({&message, 1}, Purpose(microbatch));
+  return SlotCommunicator(slot).StartMessages({&message, 1},
+                                              Purpose(microbatch));
 }
 
 absl::Status RemoteChannelEnd::DropTaken(int microbatch) const {

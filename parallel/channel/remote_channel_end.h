@@ -108,7 +108,7 @@ class RemoteChannelEnd {
   }
   RankMessage Message(bool sends, const at::Tensor& tensor, int microbatch,
                       size_t slot) const;
-  Communicator& CarrierOf(size_t slot) const;
+  Communicator& SlotCommunicator(size_t slot) const;
   int Tag(int microbatch, size_t slot) const;
   CollectivePurpose Purpose(int microbatch) const;
   FlightPurpose FlightOf(int microbatch) const;

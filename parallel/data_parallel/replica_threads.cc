@@ -100,7 +100,7 @@ absl::Status AddWeighed(const std::vector<LossTerms>& terms,
 ReplicaThreads::ReplicaThreads(std::vector<c10::Device> devices)
     : devices_(std::move(devices)), threads_(devices_.size()) {}
 
-DeviceThread& ReplicaThreads::ThreadOf(size_t replica) {
+DeviceThread& ReplicaThreads::ReplicaThread(size_t replica) {
   std::unique_ptr<DeviceThread>& its = threads_[replica];
   if (its == nullptr) its = std::make_unique<DeviceThread>(devices_[replica]);
   return *its;
@@ -116,7 +116,7 @@ absl::Status ReplicaThreads::Run(
   std::vector<LossTerms> terms(count);
   std::vector<std::future<absl::Status>> running;
   for (size_t r = 1; r < count; ++r) {
-    running.push_back(ThreadOf(r).Submit([&, r] {
+    running.push_back(ReplicaThread(r).Submit([&, r] {
       const SurroundingsScope scope(around, r, rows.first[r]);
       const LossTerms::Scope collecting(&terms[r]);
       return work(r);

@@ -45,7 +45,7 @@ class ReplicaThreads {
                    absl::FunctionRef<absl::Status(size_t replica)> work);
 
  private:
-  DeviceThread& ThreadOf(size_t replica);
+  DeviceThread& ReplicaThread(size_t replica);
 
   const std::vector<c10::Device> devices_;
   std::vector<std::unique_ptr<DeviceThread>> threads_;  // null: not yet

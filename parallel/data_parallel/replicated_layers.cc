@@ -73,7 +73,7 @@ LayerList NamedLayers(LayerList layers) {
 using Normalisations = std::vector<std::shared_ptr<const SharesStatistics>>;
 
 // Layers that could share statistics.
-Normalisations NormalisationsOf(const LayerList& layers) {
+Normalisations FindNormalisations(const LayerList& layers) {
   Normalisations found;
   for (const auto& module : ReplicaTraits<LayerList>::Modules(layers)) {
     auto shares = std::dynamic_pointer_cast<const SharesStatistics>(module);
@@ -144,7 +144,7 @@ absl::StatusOr<LayerList> ReplicateOverDevices(
   last.links.reads = FurtherInputs(links);
   last.links.stash = loss_takes;
   last.forward_with_skips = [parallel, its = last.links,
-                             shared = NormalisationsOf(layers)](
+                             shared = FindNormalisations(layers)](
                                 const at::Tensor& input, Skips& skips) {
     CheckShareNothing(shared);
     return Run(*parallel, its, input, skips);

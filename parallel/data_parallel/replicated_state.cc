@@ -87,7 +87,7 @@ absl::Status CheckClone(const std::string& what,
       "module"));
 }
 
-uint32_t VersionOf(const at::Tensor& tensor) {
+uint32_t TensorVersion(const at::Tensor& tensor) {
   return tensor.is_inference() ? 0 : tensor._version();
 }
 
@@ -331,8 +331,8 @@ void ReplicatedState::CopyTo(size_t replica, Entry& entry) {
   const at::Tensor& master = entry.master;
   if (replica == 0 || !its.defined()) return;  // known by another name
   std::optional<Versions>& copied = entry.copied[replica];
-  const uint32_t version = VersionOf(master);
-  const bool changed = copied != Versions(version, VersionOf(its));
+  const uint32_t version = TensorVersion(master);
+  const bool changed = copied != Versions(version, TensorVersion(its));
   // Kernels that write to a buffer need not count it.
   const bool counts = counts_all_writes_ && !is_distrusted_[replica] &&
                       !master.is_inference() &&
@@ -346,7 +346,7 @@ void ReplicatedState::CopyTo(size_t replica, Entry& entry) {
   if (copied.has_value() && changed && !its.is_inference()) {
     torch::autograd::impl::bump_version(its);
   }
-  copied = Versions(version, VersionOf(its));
+  copied = Versions(version, TensorVersion(its));
 }
 
 int64_t ReplicatedState::bytes_copied() const {

@@ -59,7 +59,8 @@ StoredTensor PartOf(const StoredTensor& whole, const Piece& piece,
   return part;
 }
 
-StatePart SlicesOf(const NamedTensors& pieces, const ServedLayout& layout) {
+StatePart StateOfSlices(const NamedTensors& pieces,
+                        const ServedLayout& layout) {
   const ServedTensors tensors(layout);
   StatePart part;
   for (const auto& [piece, values] : pieces) {

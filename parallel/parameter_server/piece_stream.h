@@ -30,7 +30,7 @@ StoredTensor PartOf(const StoredTensor& whole, const Piece& piece,
 
 // Pieces, under PieceName, as a server saves them: each a slice of the tensor
 // that it is of. A number of no dimension comes with the first piece.
-StatePart SlicesOf(const NamedTensors& pieces, const ServedLayout& layout);
+StatePart StateOfSlices(const NamedTensors& pieces, const ServedLayout& layout);
 
 // A layout's tensors by their names in a checkpoint; state of an optimizer has
 // its parameter's shape. The layout must outlive it.

@@ -21,7 +21,7 @@
 namespace tandem {
 namespace {
 
-const Piece& PieceOf(const Slice& slice, const FlatSlot& slot) {
+const Piece& FindPiece(const Slice& slice, const FlatSlot& slot) {
   return slice.pieces[static_cast<size_t>(slot.position)];
 }
 
@@ -56,8 +56,8 @@ void ServedSlice::SetValues(const at::Tensor& bytes) {
   at::NoGradGuard no_grad;
   for (const auto& buffer : buffers_) {
     for (const FlatSlot& slot : buffer->slots()) {
-      slot.parameter.detach().copy_(
-          ViewOf(bytes, PieceOf(*slice_, slot), slot.parameter.scalar_type()));
+      slot.parameter.detach().copy_(ViewOf(bytes, FindPiece(*slice_, slot),
+                                           slot.parameter.scalar_type()));
     }
   }
 }
@@ -68,7 +68,7 @@ at::Tensor ServedSlice::Values() const {
   const at::Tensor bytes = at::zeros({slice_->bytes}, at::kByte);
   for (const auto& buffer : buffers_) {
     for (const FlatSlot& slot : buffer->slots()) {
-      ViewOf(bytes, PieceOf(*slice_, slot), slot.parameter.scalar_type())
+      ViewOf(bytes, FindPiece(*slice_, slot), slot.parameter.scalar_type())
           .copy_(slot.parameter.detach());
     }
   }
@@ -77,7 +77,7 @@ at::Tensor ServedSlice::Values() const {
 
 bool ServedSlice::Gather(const std::vector<at::Tensor>& pushes,
                          const FlatSlot& slot, const at::Tensor& into) const {
-  const Piece& piece = PieceOf(*slice_, slot);
+  const Piece& piece = FindPiece(*slice_, slot);
   const double share = 1.0 / static_cast<double>(pushes.size());
   bool any = false;
   for (const at::Tensor& bytes : pushes) {
@@ -133,7 +133,7 @@ absl::Status ServedSlice::Apply(const std::vector<at::Tensor>& pushes,
   return update_->Step(learning_rate, norms);
 }
 
-int64_t ServedSlice::BeginOf(const std::string& name) const {
+int64_t ServedSlice::SliceBegin(const std::string& name) const {
   for (const Piece& piece : slice_->pieces) {
     if (layout_->trained[piece.tensor].info.name == name) return piece.begin;
   }
@@ -144,7 +144,7 @@ NamedTensors ServedSlice::Pieces() const {
   NamedTensors pieces;
   for (const auto& buffer : buffers_) {
     for (const FlatSlot& slot : buffer->slots()) {
-      const Piece& piece = PieceOf(*slice_, slot);
+      const Piece& piece = FindPiece(*slice_, slot);
       const at::Tensor values = slot.parameter.detach();
       pieces.emplace_back(PieceName(slot.name, piece.begin), values);
       for (const auto& [alias, tensor] : layout_->aliases) {
@@ -159,7 +159,7 @@ NamedTensors ServedSlice::Pieces() const {
 NamedTensors ServedSlice::OptimizerPieces() const {
   NamedTensors pieces;
   for (const auto& [name, tensor] : update_->State()) {
-    const int64_t begin = BeginOf(ParameterOf(name));
+    const int64_t begin = SliceBegin(ParameterOf(name));
     // What is a parameter's as a whole ("step"): its first piece's server says.
     if (tensor.dim() == 0 && begin > 0) continue;
     pieces.emplace_back(PieceName(name, begin), tensor);
@@ -173,7 +173,7 @@ absl::Status ServedSlice::LoadValues(const StoredTensors& state) {
   at::NoGradGuard no_grad;
   for (const auto& buffer : buffers_) {
     for (const FlatSlot& slot : buffer->slots()) {
-      const Piece& piece = PieceOf(*slice_, slot);
+      const Piece& piece = FindPiece(*slice_, slot);
       const StoredTensor part =
           PartOf(*given.at(slot.name), piece, layout_->trained[piece.tensor]);
       TANDEM_ASSIGN_OR_RETURN(const at::Tensor values, part.read());

@@ -63,7 +63,7 @@ class ServedSlice {
 
   absl::Status Prepare();
   absl::StatusOr<StoredTensors> PiecesOf(const StoredTensors& state) const;
-  int64_t BeginOf(const std::string& name) const;
+  int64_t SliceBegin(const std::string& name) const;
   // The sum of the pushes' gradients at one slot, which none may have.
   bool Gather(const std::vector<at::Tensor>& pushes, const FlatSlot& slot,
               const at::Tensor& into) const;

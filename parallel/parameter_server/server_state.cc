@@ -24,7 +24,7 @@ Score SumOf(const std::map<int, Score>& scores) {
 }
 
 // Workers have as many samples each.
-StepScore TogetherOf(const std::map<int, StepScore>& scores) {
+StepScore JointScore(const std::map<int, StepScore>& scores) {
   StepScore all;
   for (const auto& each : scores) {
     const StepScore& its = each.second;
@@ -207,7 +207,7 @@ absl::StatusOr<StepScore> ParameterServer::AwaitStep(int64_t step) {
                                    : progress_.fastest()) >= step;
   };
   TANDEM_RETURN_IF_ERROR(AwaitOwn(done, "train"));
-  const StepScore score = TogetherOf(scores_[step]);
+  const StepScore score = JointScore(scores_[step]);
   scores_.erase(scores_.begin(), scores_.upper_bound(step));
   return score;
 }

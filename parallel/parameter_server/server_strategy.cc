@@ -86,7 +86,7 @@ absl::StatusOr<NamedTensors> ServerStrategy::Pieces(
 absl::StatusOr<StatePart> ServerStrategy::PartToSave() {
   TANDEM_ASSIGN_OR_RETURN(const NamedTensors pieces,
                           Pieces({true, true, true}));
-  return SlicesOf(pieces, setup_.layout);
+  return StateOfSlices(pieces, setup_.layout);
 }
 
 absl::Status ServerStrategy::StreamState(const StateParts& parts,

@@ -125,7 +125,7 @@ int64_t BytesOf(const at::Tensor& tensor) {
 
 }  // namespace
 
-c10::Device HomeOf(const LayerList& layers) {
+c10::Device ParametersDevice(const LayerList& layers) {
   for (const auto& each : NamedParameters(layers)) return each.second.device();
   for (const auto& each : NamedBuffers(layers)) return each.second.device();
   return c10::kCPU;
@@ -167,7 +167,7 @@ absl::Status MeasureActivations(const LayerList& layers, const LayerFlow& entry,
   StorageWatch watch;
   for (const auto& each : NamedParameters(layers)) watch.Ignore(each.second);
   for (const auto& each : NamedBuffers(layers)) watch.Ignore(each.second);
-  LayerFlow flow = LeavesOf(BroughtTo(entry, HomeOf(layers)));
+  LayerFlow flow = LeavesOf(BroughtTo(entry, ParametersDevice(layers)));
   watch.Ignore(flow.values);
   for (const auto& each : flow.skips) watch.Ignore(each.second);
   at::Tensor values = std::exchange(flow.values, {});

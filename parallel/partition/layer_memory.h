@@ -14,7 +14,7 @@
 namespace tandem {
 
 // Where the layers' tensors are; the CPU for layers without any.
-c10::Device HomeOf(const LayerList& layers);
+c10::Device ParametersDevice(const LayerList& layers);
 
 // Fills in parameter_bytes, state_bytes and shared_state of `profile`, which
 // has a layer for each of `layers`, with the low-precision copies that there

@@ -43,7 +43,7 @@ struct Times {
 class Visit {
  public:
   Visit(const Layer& layer, c10::Device device)
-      : layer_(layer), home_(HomeOf({layer})) {
+      : layer_(layer), home_(ParametersDevice({layer})) {
     if (layer_.module != nullptr) layer_.module->to(device);
   }
   ~Visit() {
@@ -261,7 +261,7 @@ absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,
   const StateBackup backup(layers);
   TANDEM_RETURN_IF_ERROR(MeasureTimes(layers, entry, options, profile));
   const AutocastState here =
-      AtHome(HomeOf(layers).type(), options.device.type());
+      AtHome(ParametersDevice(layers).type(), options.device.type());
   const AutocastGuard precision(
       here.type, here.is_enabled ? std::optional(here.dtype) : std::nullopt);
   TANDEM_RETURN_IF_ERROR(MeasureActivations(layers, entry, profile));

@@ -221,7 +221,7 @@ std::string StageTable(const Schedule& schedule, const PipelineTimes& times) {
   return TextTable(rows);
 }
 
-double BusiestOf(const PipelineTimes& times) {
+double BusiestDevice(const PipelineTimes& times) {
   double busiest = 0;
   for (const DeviceTimes& device : times.devices()) {
     busiest = std::max(busiest, device.busy() / std::max(device.steps, 1.0));
@@ -303,7 +303,7 @@ absl::StatusOr<BubbleReport> ReportBubbles(const Schedule& schedule,
   report.step = times.StepSeconds();
   report.predicted = predicted.step;
   if (report.step > 0 && predicted.step > 0) {
-    report.measured_bubble = 1 - BusiestOf(times) / report.step;
+    report.measured_bubble = 1 - BusiestDevice(times) / report.step;
     report.predicted_bubble = predicted.bubble / predicted.step;
   }
   TANDEM_ASSIGN_OR_RETURN(report.ideal_bubble, IdealBubble(schedule, costs));

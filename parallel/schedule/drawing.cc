@@ -46,7 +46,7 @@ const char* KindName(ActionKind kind) {
 }
 
 // Kinds that the prediction has, in the order of a legend.
-std::vector<ActionKind> KindsOf(const SchedulePrediction& prediction) {
+std::vector<ActionKind> ShownKinds(const SchedulePrediction& prediction) {
   std::vector<ActionKind> kinds;
   for (const ActionKind kind : kKinds) {
     if (Has(prediction, kind)) kinds.push_back(kind);
@@ -80,7 +80,7 @@ std::string AxisText(const SchedulePrediction& prediction, double scale) {
 
 std::string LegendText(const SchedulePrediction& prediction) {
   std::string text;
-  for (const ActionKind kind : KindsOf(prediction)) {
+  for (const ActionKind kind : ShownKinds(prediction)) {
     absl::StrAppend(&text, ToString(Action{kind, 0, 0}, false).substr(0, 1),
                     " ", KindName(kind), "; ");
   }
@@ -97,7 +97,7 @@ constexpr double kPaler = 0.55;
 constexpr char kWaiting[] = "#eeeeee";
 
 // The number of the action's stage among its device's.
-int ChunkOf(const std::vector<TimedAction>& device, int stage) {
+int ChunkOnDevice(const std::vector<TimedAction>& device, int stage) {
   std::set<int> before;
   for (const TimedAction& each : device) {
     if (each.action.stage < stage) before.insert(each.action.stage);
@@ -105,7 +105,7 @@ int ChunkOf(const std::vector<TimedAction>& device, int stage) {
   return static_cast<int>(before.size());
 }
 
-const char* ColourOf(ActionKind kind) {
+const char* FillColour(ActionKind kind) {
   switch (kind) {
     case ActionKind::kForward:
       return "#8fb8de";
@@ -163,10 +163,10 @@ std::string DeviceRow(size_t number, const std::vector<TimedAction>& device,
   for (const TimedAction& each : device) {
     const double x = kLeft + each.begin * scale;
     const double width = (each.end - each.begin) * scale;
-    const int chunk = ChunkOf(device, each.action.stage);
+    const int chunk = ChunkOnDevice(device, each.action.stage);
     const std::string label = FittingLabel(device, each, width);
     absl::StrAppend(&svg,
-                    Rectangle(x, y, width, ColourOf(each.action.kind), chunk),
+                    Rectangle(x, y, width, FillColour(each.action.kind), chunk),
                     label.empty() ? "" : Words(x + 3, y + kRow / 2 + 2, label));
   }
   return svg;
@@ -185,8 +185,8 @@ std::string Axis(const SchedulePrediction& prediction, double scale) {
 std::string Legend(const SchedulePrediction& prediction, double y) {
   std::string svg;
   double x = kLeft;
-  for (const ActionKind kind : KindsOf(prediction)) {
-    absl::StrAppend(&svg, Rectangle(x, y, kRow, ColourOf(kind)),
+  for (const ActionKind kind : ShownKinds(prediction)) {
+    absl::StrAppend(&svg, Rectangle(x, y, kRow, FillColour(kind)),
                     Words(x + kRow + 6, y + kRow / 2 + 3, KindName(kind)));
     x += 150;
   }

@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-double DurationOf(const Action& action, const StageCost& cost) {
+double ActionDuration(const Action& action, const StageCost& cost) {
   switch (action.kind) {
     case ActionKind::kForward:
       return cost.forward;
@@ -63,7 +63,7 @@ absl::StatusOr<SchedulePrediction> PredictSchedule(const Schedule& schedule,
   const absl::Status checked = CheckCosts(schedule, costs);
   if (!checked.ok()) return checked;
   const auto duration = [&costs](const Action& action) {
-    return DurationOf(action, costs.stages[action.stage]);
+    return ActionDuration(action, costs.stages[action.stage]);
   };
   const Simulation simulation =
       Simulate(schedule, {schedule.microbatches, duration, costs.transfer});

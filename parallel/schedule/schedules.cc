@@ -139,7 +139,7 @@ struct Virtual {
   int chunk;
   int microbatch;
 };
-Virtual VirtualOf(int index, const ScheduleShape& shape) {
+Virtual VirtualStage(int index, const ScheduleShape& shape) {
   const int group = shape.devices * shape.chunks;
   return {index % group / shape.devices,
           index / group * shape.devices + index % shape.devices};
@@ -208,12 +208,12 @@ absl::StatusOr<Schedule> InterleavedOneFOneB(const ScheduleShape& shape) {
   for (int device = 0; device < shape.devices; ++device) {
     std::vector<Action>& actions = schedule.actions[device];
     const auto forward = [&](int index) {
-      const Virtual at = VirtualOf(index, shape);
+      const Virtual at = VirtualStage(index, shape);
       actions.push_back(
           {kForward, at.chunk * shape.devices + device, at.microbatch});
     };
     const auto backward = [&](int index) {
-      const Virtual at = VirtualOf(index, shape);
+      const Virtual at = VirtualStage(index, shape);
       const int chunk = shape.chunks - 1 - at.chunk;
       actions.push_back(
           {kBackward, chunk * shape.devices + device, at.microbatch});

@@ -44,7 +44,7 @@ class Simulator {
   }
 
  private:
-  static size_t DirectionOf(bool is_forward) { return is_forward ? 0 : 1; }
+  static size_t DirectionIndex(bool is_forward) { return is_forward ? 0 : 1; }
 
   size_t Cell(int stage, int microbatch) const {
     return static_cast<size_t>(stage) * schedule_.microbatches + microbatch;
@@ -57,11 +57,12 @@ class Simulator {
   }
 
   double End(const Prerequisite& of, int microbatch) const {
-    return ends_[DirectionOf(of.is_forward)][Cell(of.stage, microbatch)];
+    return ends_[DirectionIndex(of.is_forward)][Cell(of.stage, microbatch)];
   }
 
   std::optional<Prerequisite> Missing(const Action& action) const {
-    for (const Prerequisite& each : PrerequisitesOf(action, schedule_.stages)) {
+    for (const Prerequisite& each :
+         ActionPrerequisites(action, schedule_.stages)) {
       if (End(each, action.microbatch) == kNotYet) return each;
     }
     return std::nullopt;
@@ -73,7 +74,7 @@ class Simulator {
     if (theirs == nullptr || theirs->microbatch != action.microbatch) {
       return false;
     }
-    const auto needs = PrerequisitesOf(*theirs, schedule_.stages);
+    const auto needs = ActionPrerequisites(*theirs, schedule_.stages);
     return std::any_of(needs.begin(), needs.end(), [&](const auto& each) {
       return each.stage == action.stage &&
              each.is_forward == IsForward(action.kind);
@@ -82,10 +83,10 @@ class Simulator {
 
   // For what the action sends? A channel is named by its sender.
   bool HasRoom(const Action& action) const {
-    const int to = ReceiverOf(action, schedule_.stages);
+    const int to = ReceivingStage(action, schedule_.stages);
     if (to < 0 || device_of_[to] == device_of_[action.stage]) return true;
     const int waiting =
-        sent_[DirectionOf(IsForward(action.kind))][action.stage];
+        sent_[DirectionIndex(IsForward(action.kind))][action.stage];
     return waiting < options_.channel_capacity ||
            (options_.channel_capacity == 0 &&
             IsAwaited(action, device_of_[to]));
@@ -101,9 +102,10 @@ class Simulator {
     const Action& action = *Next(device);
     ++next_[device];
     double begin = free_at_[device];
-    for (const Prerequisite& each : PrerequisitesOf(action, schedule_.stages)) {
+    for (const Prerequisite& each :
+         ActionPrerequisites(action, schedule_.stages)) {
       const bool crosses = device_of_[each.stage] != device;
-      if (crosses) --sent_[DirectionOf(each.is_forward)][each.stage];
+      if (crosses) --sent_[DirectionIndex(each.is_forward)][each.stage];
       begin = std::max(begin, End(each, action.microbatch) +
                                   (crosses ? options_.transfer : 0));
     }
@@ -118,9 +120,9 @@ class Simulator {
 
   void HandOver(int device, const Action& action) {
     if (action.kind == ActionKind::kBackwardWeight) return;
-    const size_t direction = DirectionOf(IsForward(action.kind));
+    const size_t direction = DirectionIndex(IsForward(action.kind));
     ends_[direction][Cell(action.stage, action.microbatch)] = free_at_[device];
-    const int to = ReceiverOf(action, schedule_.stages);
+    const int to = ReceivingStage(action, schedule_.stages);
     if (to >= 0 && device_of_[to] != device) ++sent_[direction][action.stage];
   }
 
@@ -137,8 +139,8 @@ class Simulator {
 
 }  // namespace
 
-absl::InlinedVector<Prerequisite, 2> PrerequisitesOf(const Action& action,
-                                                     int stages) {
+absl::InlinedVector<Prerequisite, 2> ActionPrerequisites(const Action& action,
+                                                         int stages) {
   const int stage = action.stage;
   switch (action.kind) {
     case ActionKind::kForward:
@@ -154,7 +156,7 @@ absl::InlinedVector<Prerequisite, 2> PrerequisitesOf(const Action& action,
   return {};
 }
 
-int ReceiverOf(const Action& action, int stages) {
+int ReceivingStage(const Action& action, int stages) {
   if (IsForward(action.kind)) {
     return action.stage + 1 < stages ? action.stage + 1 : -1;
   }

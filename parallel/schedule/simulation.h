@@ -24,11 +24,11 @@ struct Prerequisite {
 // A forward waits for that of the stage before; a backward for that of the
 // stage behind and its own forward; the weights' part for its own forward and
 // the input's part. The neighbour's, whose message it takes, comes first.
-absl::InlinedVector<Prerequisite, 2> PrerequisitesOf(const Action& action,
-                                                     int stages);
+absl::InlinedVector<Prerequisite, 2> ActionPrerequisites(const Action& action,
+                                                         int stages);
 
 // The stage to which the action sends what it makes; -1: to none.
-int ReceiverOf(const Action& action, int stages);
+int ReceivingStage(const Action& action, int stages);
 
 struct SimulationOptions {
   // Messages that a channel between two stages of different devices holds; with

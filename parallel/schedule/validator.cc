@@ -158,7 +158,7 @@ std::string DescribeMissing(const StuckAction& stuck, int stages) {
   const Action& action = stuck.action;
   if (!stuck.missing.has_value()) {
     return absl::StrCat("room in the channel to stage ",
-                        ReceiverOf(action, stages));
+                        ReceivingStage(action, stages));
   }
   if (stuck.missing->stage != action.stage) {
     return absl::StrCat(stuck.missing->is_forward ? "forward" : "backward",

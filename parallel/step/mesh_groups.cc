@@ -50,12 +50,12 @@ absl::StatusOr<MeshGroups> MeshGroups::Create(
   }
   for (const auto& stage : stages) {
     TANDEM_ASSIGN_OR_RETURN(groups.data_[stage.first],
-                            groups.ReplicasOf(stage.first, "replicas"));
+                            groups.MakeReplicaGroup(stage.first, "replicas"));
   }
   return groups;
 }
 
-absl::StatusOr<std::unique_ptr<Communicator>> MeshGroups::ReplicasOf(
+absl::StatusOr<std::unique_ptr<Communicator>> MeshGroups::MakeReplicaGroup(
     int stage, const char* what) const {
   SubgroupOptions own;
   own.device = stages_.at(stage);
@@ -70,7 +70,8 @@ Communicator* MeshGroups::data(int stage) const {
 
 absl::StatusOr<Communicator*> MeshGroups::MakeStatistics(int stage) {
   CHECK_GT(replicas_, 1);
-  TANDEM_ASSIGN_OR_RETURN(statistics_[stage], ReplicasOf(stage, "statistics"));
+  TANDEM_ASSIGN_OR_RETURN(statistics_[stage],
+                          MakeReplicaGroup(stage, "statistics"));
   return statistics_[stage].get();
 }
 

@@ -61,7 +61,7 @@ class MeshGroups {
 
  private:
   std::vector<Communicator*> All() const;
-  absl::StatusOr<std::unique_ptr<Communicator>> ReplicasOf(
+  absl::StatusOr<std::unique_ptr<Communicator>> MakeReplicaGroup(
       int stage, const char* what) const;
 
   Communicator* world_ = nullptr;

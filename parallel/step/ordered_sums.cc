@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-absl::StatusOr<GradientOrder> GradientOrderOf(
+absl::StatusOr<GradientOrder> MakeGradientOrder(
     const MeshStrategyOptions& options, int replicas) {
   const Schedule& schedule = options.schedule;
   const int all = schedule.microbatches * replicas;

@@ -17,7 +17,7 @@ namespace tandem {
 
 // In which order so many replicas sum gradients. InvalidArgument where the
 // schedule or options.gradient_groups allow no order.
-absl::StatusOr<GradientOrder> GradientOrderOf(
+absl::StatusOr<GradientOrder> MakeGradientOrder(
     const MeshStrategyOptions& options, int replicas);
 
 // Sums up scores of microbatches, of which these are this rank's, as one rank

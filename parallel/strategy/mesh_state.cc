@@ -40,7 +40,7 @@ NamedTensors ModelOf(const MeshModel& model) {
 
 // Picks what is this rank's from a whole model's state, and what nobody has, so
 // that it is refused.
-StoredTensors ModelStateOf(const StoredTensors& state, const MeshModel& model) {
+StoredTensors ModelTensors(const StoredTensors& state, const MeshModel& model) {
   const std::set<std::string> mine = NamesOf(ModelOf(model));
   StoredTensors wanted;
   for (const StoredTensor& each : state) {
@@ -177,13 +177,13 @@ absl::StatusOr<StatePart> MeshState::PartToSave() {
 }
 
 absl::Status MeshState::CheckModelState(const StoredTensors& state) const {
-  return tandem::CheckModelState(ModelStateOf(state, model()),
+  return tandem::CheckModelState(ModelTensors(state, model()),
                                  ModelOf(model()));
 }
 
 absl::Status MeshState::LoadModelState(const StoredTensors& state) {
   TANDEM_RETURN_IF_ERROR(
-      CopyModelState(ModelStateOf(state, model()), ModelOf(model())));
+      CopyModelState(ModelTensors(state, model()), ModelOf(model())));
   for (const auto& part : parts()) part->AfterLoad();
   return absl::OkStatus();
 }

@@ -34,7 +34,7 @@
 namespace tandem {
 namespace {
 
-TrainedStageOptions StageOptionsOf(const MeshStrategyOptions& options) {
+TrainedStageOptions MakeStageOptions(const MeshStrategyOptions& options) {
   TrainedStageOptions stage;
   stage.update = options;
   stage.ddp = options.ddp;
@@ -162,7 +162,7 @@ absl::Status MakeTrainedStages(MeshModel& model) {
       first_of_copy[group[i].name] = group[0].name;
     }
   }
-  TrainedStageOptions options = StageOptionsOf(model.options);
+  TrainedStageOptions options = MakeStageOptions(model.options);
   const auto rename = [&](std::string* name) {
     const auto found = first_of_copy.find(*name);
     if (found != first_of_copy.end()) *name = found->second;
@@ -171,7 +171,8 @@ absl::Status MakeTrainedStages(MeshModel& model) {
   options.traits = model.traits;
   if (model.options.reproducible) {
     TANDEM_ASSIGN_OR_RETURN(
-        options.order, GradientOrderOf(model.options, model.groups.replicas()));
+        options.order,
+        MakeGradientOrder(model.options, model.groups.replicas()));
   }
   for (const auto& stage : model.executor->stages()) {
     model.stages.push_back(nullptr);

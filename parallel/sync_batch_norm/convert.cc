@@ -38,7 +38,7 @@ std::optional<PlainNorm> PlainIf(const Module& module, int dimensions) {
 }
 
 // LibTorch's own, which know of no group.
-std::optional<PlainNorm> PlainOf(const Module& module) {
+std::optional<PlainNorm> PlainBatchNorm(const Module& module) {
   if (dynamic_cast<const SharesStatistics*>(&module) != nullptr) {
     return std::nullopt;
   }
@@ -69,7 +69,8 @@ class Conversion {
  public:
   // Looks, and changes nothing.
   absl::Status Look(Module& module, const std::string& name) {
-    if (const auto plain = PlainOf(module)) return HeldByType(name, *plain);
+    if (const auto plain = PlainBatchNorm(module))
+      return HeldByType(name, *plain);
     Note(&module);
     return LookBelow(module, name);
   }
@@ -79,7 +80,7 @@ class Conversion {
     for (const Place& place : places_) {
       auto& norm = made[place.child.get()];
       if (norm == nullptr) {
-        const PlainNorm plain = *PlainOf(*place.child);
+        const PlainNorm plain = *PlainBatchNorm(*place.child);
         norm =
             std::make_shared<SyncBatchNormImpl>(plain.options, plain.tensors);
         norm->train(place.child->is_training());
@@ -125,7 +126,7 @@ class Conversion {
       const std::string its =
           name.empty() ? item.key() : absl::StrCat(name, ".", item.key());
       const bool replaceable =
-          sequential != nullptr && PlainOf(*item.value()).has_value();
+          sequential != nullptr && PlainBatchNorm(*item.value()).has_value();
       if (replaceable) {
         places_.push_back({sequential, index, item.key(), item.value()});
         Add({nullptr, item.value().get()});

@@ -70,7 +70,7 @@ Step Run(const LayerSpecs& specs, const LossFunction& loss,
   return step;
 }
 
-double DistanceOf(const at::Tensor& a, const at::Tensor& b) {
+double RelativeDistance(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).norm() / b.norm()).item<double>();
 }
 
@@ -91,8 +91,8 @@ void ExpectThePlainLoss(const std::string& name, at::ScalarType dtype,
     ASSERT_EQ(ours.parameters.size(), plain.parameters.size());
     for (size_t i = 0; i < ours.parameters.size(); ++i) {
       EXPECT_EQ(ours.parameters[i].first, plain.parameters[i].first);
-      EXPECT_LE(DistanceOf(ours.parameters[i].second.grad(),
-                           plain.parameters[i].second.grad()),
+      EXPECT_LE(RelativeDistance(ours.parameters[i].second.grad(),
+                                 plain.parameters[i].second.grad()),
                 10 * tolerance)
           << ours.parameters[i].first;
     }
@@ -148,7 +148,7 @@ TEST(LinearCrossEntropyFunctionTest, OfBf16TheWeightsGradientIsItsOwnDtypes) {
   EXPECT_EQ(o.x.grad().scalar_type(), at::kBFloat16);
   const Operands wide(at::kFloat);
   wide.Losses(4).sum().backward();
-  EXPECT_LE(DistanceOf(o.weight.grad(), wide.weight.grad()), 0.02);
+  EXPECT_LE(RelativeDistance(o.weight.grad(), wide.weight.grad()), 0.02);
 }
 
 TEST(LinearCrossEntropyFunctionTest, IsDifferentiableTwice) {
@@ -164,7 +164,7 @@ TEST(LinearCrossEntropyFunctionTest, IsDifferentiableTwice) {
     first[0].square().sum().backward();
     return o.weight.grad();
   };
-  EXPECT_LE(DistanceOf(second(true), second(false)), 1e-5);
+  EXPECT_LE(RelativeDistance(second(true), second(false)), 1e-5);
 }
 
 TEST(LinearCrossEntropyFunctionTest, ShapesThatDoNotFitAreRefused) {

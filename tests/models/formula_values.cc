@@ -29,7 +29,7 @@ struct Range {
   double scale;
 };
 
-Range RangeOf(const std::string& name, const at::Tensor& values) {
+Range FormulaRange(const std::string& name, const at::Tensor& values) {
   if (name == "input") return {0, 1};
   if (absl::EndsWith(name, "running_var")) return {1, 0.5};
   if (values.dim() > 1) {
@@ -43,7 +43,7 @@ Range RangeOf(const std::string& name, const at::Tensor& values) {
 
 void FillByFormula(const std::string& name, const at::Tensor& values) {
   const uint64_t hash = Fnv1a(name);
-  const Range range = RangeOf(name, values);
+  const Range range = FormulaRange(name, values);
   float* data = values.data_ptr<float>();
   for (int64_t i = 0; i < values.numel(); ++i) {
     data[i] =

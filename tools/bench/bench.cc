@@ -84,7 +84,7 @@ absl::StatusOr<RunSuite*> SuiteNamed(const std::string& name) {
 absl::Status Run(const std::string& folder) {
   const BenchFlags flags = BenchFlagsGiven();
   TANDEM_ASSIGN_OR_RETURN(RunSuite* const run, SuiteNamed(flags.suite));
-  TANDEM_RETURN_IF_ERROR(CheckFlagsOf(flags.suite));
+  TANDEM_RETURN_IF_ERROR(CheckSuiteFlags(flags.suite));
   TANDEM_ASSIGN_OR_RETURN(const SuiteReport report, run(flags, folder));
   ShowTables(report.tables);
   TANDEM_RETURN_IF_ERROR(WriteJson(flags.json, TablesJson(report.tables)));

@@ -44,7 +44,7 @@ int Count(const Findings& findings, Severity severity) {
 
 }  // namespace
 
-Findings FindingsOf(const Facts& facts, const PlannedJob& job) {
+Findings AllFindings(const Facts& facts, const PlannedJob& job) {
   Findings all;
   for (const Findings& some :
        {CheckDriver(facts.cuda, job), CheckBuild(facts.cuda, job),

@@ -11,7 +11,7 @@
 namespace tandem {
 
 // By every check of this room.
-Findings FindingsOf(const Facts& facts, const PlannedJob& job);
+Findings AllFindings(const Facts& facts, const PlannedJob& job);
 
 // Does anything stop the job?
 bool IsStopped(const Findings& findings);

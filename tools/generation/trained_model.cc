@@ -78,8 +78,8 @@ absl::StatusOr<Language> OfConfig(const std::string& text) {
 }
 
 // What was given, else what the checkpoint says.
-absl::StatusOr<Language> LanguageOf(const TrainedModelOptions& options,
-                                    const TrainingProgress& progress) {
+absl::StatusOr<Language> FindLanguage(const TrainedModelOptions& options,
+                                      const TrainingProgress& progress) {
   const bool given = !options.name.empty() || options.sizes.any();
   if (!given && !progress.model_config.empty()) {
     return OfConfig(progress.model_config);
@@ -115,7 +115,7 @@ absl::StatusOr<TrainedModel> LoadCheckpoint(const TrainedModelOptions& options,
   TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
                           OpenCheckpointAt(path));
   TANDEM_ASSIGN_OR_RETURN(const Language language,
-                          LanguageOf(options, checkpoint.progress));
+                          FindLanguage(options, checkpoint.progress));
   TANDEM_ASSIGN_OR_RETURN(TrainedModel model, MakePlaced(options, language));
   TANDEM_RETURN_IF_ERROR(
       CopyModelState(checkpoint.model, StateOf(model.layers)));
@@ -143,7 +143,7 @@ absl::StatusOr<TrainedModel> LoadFolder(const TrainedModelOptions& options,
                           OfConfig(transformer.config));
   TANDEM_ASSIGN_OR_RETURN(TrainedModel model, MakePlaced(options, language));
   model.generation_config = transformer.generation_config;
-  model.texts_vocabulary = TextsVocabularyOf(transformer.config);
+  model.texts_vocabulary = ReadTextsVocabulary(transformer.config);
   const NamedTensors state = StateOf(model.layers);
   std::vector<TensorInfo> infos;
   for (const auto& [name, tensor] : state) {
@@ -160,8 +160,8 @@ absl::StatusOr<TrainedModel> LoadFolder(const TrainedModelOptions& options,
 
 }  // namespace
 
-absl::StatusOr<ModelPlacement> PlacementOf(const std::string& device,
-                                           const std::string& dtype) {
+absl::StatusOr<ModelPlacement> ParsePlacement(const std::string& device,
+                                              const std::string& dtype) {
   ModelPlacement placement;
   TANDEM_ASSIGN_OR_RETURN(placement.dtype, DtypeOf(dtype));
   TrainOptions options;

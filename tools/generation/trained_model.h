@@ -27,8 +27,8 @@ struct ModelPlacement {
 // --device as train has it (cpu, cuda, sim), of which the first is made the
 // calling thread's current one, and --dtype: fp32, bf16, fp16 or fp64. Before
 // any tensor is made. InvalidArgument for another name; DevicesOf's errors.
-absl::StatusOr<ModelPlacement> PlacementOf(const std::string& device,
-                                           const std::string& dtype);
+absl::StatusOr<ModelPlacement> ParsePlacement(const std::string& device,
+                                              const std::string& dtype);
 
 // Floating-point parameters and buffers take the dtype (transformers'
 // torch_dtype: products and what is between them are of it, too), and all go to

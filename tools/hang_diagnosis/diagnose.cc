@@ -56,7 +56,7 @@ const RankWait* FirstFor(const std::vector<RankWait>& waits,
 
 void SetOperation(const JobHistory& history, const RankWait& wait,
                   Verdict* verdict) {
-  const std::string& id = history.GroupIdOf(wait.rank, *wait.entry);
+  const std::string& id = history.GroupId(wait.rank, *wait.entry);
   verdict->group = history.groups().at(id).name;
   verdict->operation = *wait.entry;
   verdict->since_ns = wait.since_ns();
@@ -80,13 +80,13 @@ void SetInstead(const JobHistory& history, int rank, Verdict* verdict) {
   verdict->instead = *last;
   if (last->group < 0) return;
   verdict->instead_group =
-      history.groups().at(history.GroupIdOf(rank, *last)).name;
+      history.groups().at(history.GroupId(rank, *last)).name;
 }
 
 Fault FaultOf(const JobHistory& history, const RankWait& wait, int culprit) {
   if (history.dumps().count(culprit) == 0) return Fault::kAbsent;
   const bool has_come =
-      history.CounterpartOf(wait.rank, *wait.entry, culprit) != nullptr;
+      history.Counterpart(wait.rank, *wait.entry, culprit) != nullptr;
   return has_come && !wait.has_started ? Fault::kLate : Fault::kBehind;
 }
 
@@ -136,8 +136,8 @@ std::vector<Camp> CampsOf(const JobHistory& history,
     const auto joins = [&](const Camp& camp) {
       const int of = camp.ranks.front();
       return wait.entry->kind == FlightKind::kCollective &&
-             history.GroupIdOf(of, *camp.entries.front()) ==
-                 history.GroupIdOf(wait.rank, *wait.entry) &&
+             history.GroupId(of, *camp.entries.front()) ==
+                 history.GroupId(wait.rank, *wait.entry) &&
              camp.entries.front()->sequence == wait.entry->sequence;
     };
     auto camp = std::find_if(camps.begin(), camps.end(), joins);
@@ -175,7 +175,7 @@ Verdict BlameCircle(const JobHistory& history,
   const int first = camps.front().ranks.front();
   verdict.instead = *camps.front().entries.front();
   verdict.instead_group =
-      history.groups().at(history.GroupIdOf(first, *verdict.instead)).name;
+      history.groups().at(history.GroupId(first, *verdict.instead)).name;
   return verdict;
 }
 
@@ -192,7 +192,7 @@ Verdict Diagnose(const JobHistory& history) {
     if (NothingWasRecorded(history)) verdict.fault = Fault::kUnknown;
     return verdict;
   }
-  const std::set<int> causes = CausesOf(waits);
+  const std::set<int> causes = RanksAtCause(waits);
   return causes.empty() ? BlameCircle(history, waits)
                         : BlameMissing(history, causes, waits);
 }

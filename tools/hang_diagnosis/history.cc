@@ -44,21 +44,21 @@ JobHistory::JobHistory(std::vector<FlightDump> dumps) {
     }
     for (const FlightEntry& each : dump.entries) {
       if (each.kind != FlightKind::kCollective) continue;
-      groups_[GroupIdOf(rank, each)].collectives[rank][each.sequence] = &each;
+      groups_[GroupId(rank, each)].collectives[rank][each.sequence] = &each;
     }
   }
 }
 
-const std::string& JobHistory::GroupIdOf(int rank,
-                                         const FlightEntry& entry) const {
+const std::string& JobHistory::GroupId(int rank,
+                                       const FlightEntry& entry) const {
   return dumps_.at(rank).groups.at(static_cast<size_t>(entry.group)).id;
 }
 
-const FlightEntry* JobHistory::CounterpartOf(int of, const FlightEntry& entry,
-                                             int rank) const {
+const FlightEntry* JobHistory::Counterpart(int of, const FlightEntry& entry,
+                                           int rank) const {
   const auto dump = dumps_.find(rank);
   if (dump == dumps_.end()) return nullptr;
-  const std::string& id = GroupIdOf(of, entry);
+  const std::string& id = GroupId(of, entry);
   if (entry.kind == FlightKind::kCollective) {
     const auto& all = groups_.at(id).collectives;
     const auto of_rank = all.find(rank);
@@ -68,7 +68,7 @@ const FlightEntry* JobHistory::CounterpartOf(int of, const FlightEntry& entry,
   }
   for (const FlightEntry& each : dump->second.entries) {
     if (each.kind == FlightKind::kAction || each.peer != of) continue;
-    if (AreEnds(entry, each) && GroupIdOf(rank, each) == id) return &each;
+    if (AreEnds(entry, each) && GroupId(rank, each) == id) return &each;
   }
   return nullptr;
 }
@@ -77,10 +77,10 @@ bool JobHistory::HadJoined(int of, const FlightEntry& entry, int rank,
                            int64_t by_ns) const {
   const auto dump = dumps_.find(rank);
   if (dump == dumps_.end()) return false;
-  const FlightEntry* const its = CounterpartOf(of, entry, rank);
+  const FlightEntry* const its = Counterpart(of, entry, rank);
   if (its != nullptr) return its->scheduled_ns <= by_ns;
   if (entry.kind == FlightKind::kCollective) {
-    const auto& scheduled = groups_.at(GroupIdOf(of, entry)).scheduled;
+    const auto& scheduled = groups_.at(GroupId(of, entry)).scheduled;
     const auto found = scheduled.find(rank);
     return found != scheduled.end() && found->second >= entry.sequence;
   }

@@ -34,13 +34,13 @@ class JobHistory {
   const std::map<int, FlightDump>& dumps() const { return dumps_; }  // by rank
   const std::map<std::string, GroupHistory>& groups() const { return groups_; }
   // The group of an entry of that rank's dump, which is no action.
-  const std::string& GroupIdOf(int rank, const FlightEntry& entry) const;
+  const std::string& GroupId(int rank, const FlightEntry& entry) const;
 
   // What rank `rank` has as its part of `entry` of rank `of`: its collective of
   // that number, or the other end of the message. Null: nothing, or it is not
   // known.
-  const FlightEntry* CounterpartOf(int of, const FlightEntry& entry,
-                                   int rank) const;
+  const FlightEntry* Counterpart(int of, const FlightEntry& entry,
+                                 int rank) const;
   // Had that rank come to it by `by_ns`? Where its ring has lost the time in
   // question, it had.
   bool HadJoined(int of, const FlightEntry& entry, int rank,

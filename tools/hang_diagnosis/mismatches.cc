@@ -34,7 +34,7 @@ std::vector<Camp> CampsAt(const GroupHistory& group, int64_t sequence) {
   return camps;
 }
 
-int64_t BeginningOf(const std::vector<Camp>& camps) {
+int64_t TokenAtBeginning(const std::vector<Camp>& camps) {
   int64_t last = 0;
   for (const Camp& camp : camps) {
     for (const FlightEntry* each : camp.entries) {
@@ -54,7 +54,7 @@ std::optional<Mismatch> FirstOf(const std::string& id,
   for (const int64_t sequence : sequences) {
     std::vector<Camp> camps = CampsAt(group, sequence);
     if (camps.size() < 2) continue;
-    const int64_t began = BeginningOf(camps);
+    const int64_t began = TokenAtBeginning(camps);
     return Mismatch{id, std::move(camps), began};
   }
   return std::nullopt;
@@ -92,7 +92,7 @@ Fault FaultOf(const GroupHistory& group, const Camp& right, const Camp& wrong) {
   return Fault::kOtherShape;
 }
 
-Verdict VerdictOf(const JobHistory& history, const Mismatch& mismatch) {
+Verdict MismatchVerdict(const JobHistory& history, const Mismatch& mismatch) {
   const GroupHistory& group = history.groups().at(mismatch.group);
   const size_t right = RightCamp(history, mismatch.camps);
   const Camp& expected = mismatch.camps[right];
@@ -123,8 +123,7 @@ Verdict VerdictOf(const JobHistory& history, const Mismatch& mismatch) {
 std::optional<Verdict> OtherMessage(const JobHistory& history, int rank,
                                     const FlightEntry& entry) {
   if (entry.kind != FlightKind::kReceive) return std::nullopt;
-  const FlightEntry* const sent =
-      history.CounterpartOf(rank, entry, entry.peer);
+  const FlightEntry* const sent = history.Counterpart(rank, entry, entry.peer);
   if (sent == nullptr ||
       (sent->sizes == entry.sizes && sent->dtype == entry.dtype)) {
     return std::nullopt;
@@ -133,7 +132,7 @@ std::optional<Verdict> OtherMessage(const JobHistory& history, int rank,
   verdict.fault = Fault::kOtherShape;
   verdict.culprits = {rank};
   verdict.waiting = {entry.peer};
-  verdict.group = history.groups().at(history.GroupIdOf(rank, entry)).name;
+  verdict.group = history.groups().at(history.GroupId(rank, entry)).name;
   verdict.operation = *sent;
   verdict.since_ns = sent->scheduled_ns;
   verdict.until_ns = history.dumps().at(entry.peer).dumped_ns;
@@ -170,7 +169,7 @@ size_t RightCamp(const JobHistory& history, const std::vector<Camp>& camps) {
 std::optional<Verdict> FindMismatch(const JobHistory& history) {
   const std::optional<Mismatch> mismatch = FirstMismatch(history);
   if (!mismatch.has_value()) return FindOtherMessage(history);
-  return VerdictOf(history, *mismatch);
+  return MismatchVerdict(history, *mismatch);
 }
 
 }  // namespace tandem

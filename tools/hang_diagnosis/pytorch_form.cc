@@ -33,7 +33,7 @@ int64_t EndOf(const JobHistory& history) {
 std::vector<int> OthersOf(const JobHistory& history, int rank,
                           const FlightEntry& entry) {
   if (entry.kind != FlightKind::kCollective) return {entry.peer};
-  return history.groups().at(history.GroupIdOf(rank, entry)).ranks;
+  return history.groups().at(history.GroupId(rank, entry)).ranks;
 }
 
 // Has another rank's ring lost its part?
@@ -41,7 +41,7 @@ bool IsHalfLost(const JobHistory& history, int rank, const FlightEntry& entry) {
   const std::vector<int> others = OthersOf(history, rank, entry);
   return std::any_of(others.begin(), others.end(), [&](int other) {
     return history.HadJoined(rank, entry, other, kNever) &&
-           history.CounterpartOf(rank, entry, other) == nullptr;
+           history.Counterpart(rank, entry, other) == nullptr;
   });
 }
 
@@ -57,8 +57,8 @@ using Lane = std::tuple<std::string, int, int>;
 // Which of them: tag, and number under that tag.
 using MessageKey = std::pair<int, int64_t>;
 
-Lane LaneOf(const JobHistory& history, int rank, const FlightEntry& entry) {
-  const std::string& id = history.GroupIdOf(rank, entry);
+Lane EntryLane(const JobHistory& history, int rank, const FlightEntry& entry) {
+  const std::string& id = history.GroupId(rank, entry);
   return entry.kind == FlightKind::kSend ? Lane(id, rank, entry.peer)
                                          : Lane(id, entry.peer, rank);
 }
@@ -72,7 +72,7 @@ MessageNumbers NumbersOf(const JobHistory& history, int64_t end) {
     for (const FlightEntry& each : dump.entries) {
       if (each.kind == FlightKind::kCollective) continue;
       if (!IsShown(history, rank, each, end)) continue;
-      auto& lane = began[LaneOf(history, rank, each)];
+      auto& lane = began[EntryLane(history, rank, each)];
       const MessageKey key(each.tag, each.sequence);
       const auto [at, is_new] = lane.emplace(key, each.scheduled_ns);
       if (!is_new) at->second = std::min(at->second, each.scheduled_ns);
@@ -110,11 +110,11 @@ struct NamedGroup {
 
 NamedGroup GroupOf(const JobHistory& history, int rank,
                    const FlightEntry& entry) {
-  const std::string& id = history.GroupIdOf(rank, entry);
+  const std::string& id = history.GroupId(rank, entry);
   const GroupHistory& group = history.groups().at(id);
   if (entry.kind == FlightKind::kCollective)
     return {id, group.name, group.ranks};
-  const auto [of, from, to] = LaneOf(history, rank, entry);
+  const auto [of, from, to] = EntryLane(history, rank, entry);
   const std::string lane = absl::StrCat(" ", from, "->", to);
   return {absl::StrCat(id, lane),
           absl::StrCat(group.name, lane),
@@ -193,10 +193,10 @@ Json PyTorchForm(const JobHistory& history, int rank) {
         {"name", group.id},
         {"desc", group.name},
         {"ranks", absl::StrCat("[", absl::StrJoin(group.ranks, ", "), "]")}};
-    const int64_t number =
-        each.kind == FlightKind::kCollective
-            ? each.sequence
-            : numbers[LaneOf(history, rank, each)][{each.tag, each.sequence}];
+    const int64_t number = each.kind == FlightKind::kCollective
+                               ? each.sequence
+                               : numbers[EntryLane(history, rank, each)]
+                                        [{each.tag, each.sequence}];
     form["entries"].push_back(EntryOf(rank, each, group, number, record++));
   }
   return form;

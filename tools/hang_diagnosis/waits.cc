@@ -11,7 +11,7 @@ std::vector<int> OthersOf(const JobHistory& history, int rank,
                           const FlightEntry& entry) {
   if (entry.kind != FlightKind::kCollective) return {entry.peer};
   std::vector<int> others;
-  for (int each : history.groups().at(history.GroupIdOf(rank, entry)).ranks) {
+  for (int each : history.groups().at(history.GroupId(rank, entry)).ranks) {
     if (each != rank) others.push_back(each);
   }
   return others;
@@ -62,7 +62,7 @@ RankWait WaitForIdle(const JobHistory& history, int rank,
                      const FlightEntry& entry) {
   RankWait wait{rank, &entry, {}, /*has_started=*/true};
   for (int other : OthersOf(history, rank, entry)) {
-    const FlightEntry* const its = history.CounterpartOf(rank, entry, other);
+    const FlightEntry* const its = history.Counterpart(rank, entry, other);
     if (its != nullptr && its->awaited_ns == 0 &&
         its->state != FlightState::kCompleted) {
       wait.missing.push_back(other);
@@ -89,7 +89,7 @@ std::vector<RankWait> WaitsOf(const JobHistory& history) {
   return waits;
 }
 
-std::set<int> CausesOf(const std::vector<RankWait>& waits) {
+std::set<int> RanksAtCause(const std::vector<RankWait>& waits) {
   std::set<int> awaited;
   for (const RankWait& each : waits) {
     awaited.insert(each.missing.begin(), each.missing.end());

@@ -31,7 +31,7 @@ struct RankWait {
 std::vector<RankWait> WaitsOf(const JobHistory& history);
 
 // The ranks that are waited for and wait for nobody.
-std::set<int> CausesOf(const std::vector<RankWait>& waits);
+std::set<int> RanksAtCause(const std::vector<RankWait>& waits);
 
 }  // namespace tandem
 

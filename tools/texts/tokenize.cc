@@ -207,8 +207,8 @@ absl::StatusOr<TokenWriter> OpenSide(const TokenizeOptions& options,
 }
 
 // The end of a single text is held out.
-ReadDocumentsOptions ReadingOf(const TokenizeOptions& options,
-                               const std::vector<TextFile>& files) {
+ReadDocumentsOptions ReadingOptions(const TokenizeOptions& options,
+                                    const std::vector<TextFile>& files) {
   ReadDocumentsOptions reading;
   reading.column = options.column;
   if (files.size() == 1 && !files.front().json_lines &&
@@ -259,7 +259,7 @@ absl::StatusOr<TokenizeResult> Tokenize(
                           OpenSide(options, *tokenizer, "train.bin"));
   TANDEM_ASSIGN_OR_RETURN(TokenWriter validation,
                           OpenSide(options, *tokenizer, "val.bin"));
-  const ReadDocumentsOptions reading = ReadingOf(options, found.files);
+  const ReadDocumentsOptions reading = ReadingOptions(options, found.files);
   TokenizeRun run(options, *tokenizer, std::move(train), std::move(validation),
                   /*is_alone=*/reading.cut_after >= 0);
   TANDEM_RETURN_IF_ERROR(ReadAll(found.files, reading, progress, &run));

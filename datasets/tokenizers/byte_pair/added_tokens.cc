@@ -22,8 +22,8 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
   }
 }
 
-const AddedToken* AddedTokens::BeginningOf(absl::string_view text,
-                                           bool with_special) const {
+const AddedToken* AddedTokens::TokenAtBeginning(absl::string_view text,
+                                                bool with_special) const {
   for (const size_t i : by_byte_[static_cast<uint8_t>(text.front())]) {
     const AddedToken& token = tokens_[i];
     if (token.special && !with_special) continue;
@@ -41,7 +41,7 @@ std::vector<TextPart> AddedTokens::Find(absl::string_view text,
   };
   for (size_t place = 0; place < text.size();) {
     const AddedToken* const token =
-        BeginningOf(text.substr(place), with_special);
+        TokenAtBeginning(text.substr(place), with_special);
     if (token == nullptr) {
       ++place;
       continue;

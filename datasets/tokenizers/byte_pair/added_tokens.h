@@ -45,8 +45,8 @@ class AddedTokens {
   const std::vector<AddedToken>& tokens() const { return tokens_; }
 
  private:
-  const AddedToken* BeginningOf(absl::string_view text,
-                                bool with_special) const;
+  const AddedToken* TokenAtBeginning(absl::string_view text,
+                                     bool with_special) const;
 
   std::vector<AddedToken> tokens_;
   // By the first byte: which tokens, the longest first.

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kNone = static_cast<size_t>(-1);
 
-uint64_t PairOf(uint32_t left, uint32_t right) {
+uint64_t PairKey(uint32_t left, uint32_t right) {
   return uint64_t{left} << 32 | right;
 }
 
@@ -110,13 +110,13 @@ BytePairEncoding::BytePairEncoding(const std::array<uint32_t, 256>& bytes,
   merges_.reserve(merges.size());
   uint32_t rank = 0;
   for (const Merge& merge : merges) {
-    merges_[PairOf(merge.left, merge.right)] = {rank++, merge.merged};
+    merges_[PairKey(merge.left, merge.right)] = {rank++, merge.merged};
   }
 }
 
 const BytePairEncoding::Ranked* BytePairEncoding::Find(uint32_t left,
                                                        uint32_t right) const {
-  const auto found = merges_.find(PairOf(left, right));
+  const auto found = merges_.find(PairKey(left, right));
   return found == merges_.end() ? nullptr : &found->second;
 }
 

@@ -10,7 +10,7 @@
 namespace tandem {
 
 // The field `name` of `object`; null where there is none, or no object.
-const nlohmann::json& FieldOf(const nlohmann::json& object, const char* name);
+const nlohmann::json& JsonField(const nlohmann::json& object, const char* name);
 
 // The text in field `name`; empty where it holds none.
 std::string TextIn(const nlohmann::json& object, const char* name);

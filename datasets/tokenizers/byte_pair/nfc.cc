@@ -72,7 +72,7 @@ class Characters {
   // that, or replace it.
   bool Moves(uint32_t code) const { return code < kEndOfCodes && moves_[code]; }
 
-  int ClassOf(uint32_t code) const {
+  int CombiningClass(uint32_t code) const {
     const auto found = classes_.find(code);
     return found == classes_.end() ? 0 : found->second;
   }
@@ -157,14 +157,14 @@ const Characters& TheCharacters() {
 // Marks upon the same letter in the order of their classes.
 void Order(const Characters& characters, std::vector<uint32_t>* codes) {
   const auto is_letter = [&](uint32_t code) {
-    return characters.ClassOf(code) == 0;
+    return characters.CombiningClass(code) == 0;
   };
   auto begin = codes->begin();
   while (begin != codes->end()) {
     begin = std::find_if_not(begin, codes->end(), is_letter);
     const auto end = std::find_if(begin, codes->end(), is_letter);
     std::stable_sort(begin, end, [&](uint32_t a, uint32_t b) {
-      return characters.ClassOf(a) < characters.ClassOf(b);
+      return characters.CombiningClass(a) < characters.CombiningClass(b);
     });
     begin = end;
   }
@@ -176,7 +176,7 @@ std::vector<uint32_t> Compose(const Characters& characters,
   std::optional<size_t> letter;  // the last one
   int between = -1;              // class of what stands behind it
   for (const uint32_t code : codes) {
-    const int its = characters.ClassOf(code);
+    const int its = characters.CombiningClass(code);
     if (letter && between < its) {
       const auto both = characters.Composed(composed[*letter], code);
       if (both) {

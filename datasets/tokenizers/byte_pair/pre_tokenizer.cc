@@ -155,7 +155,7 @@ absl::StatusOr<Splitter> ReadSplit(const Json& split) {
     return Unknown(absl::StrCat("splits with behavior '", behavior, "', ",
                                 invert ? "inverted" : "not inverted"));
   }
-  const Json& pattern = FieldOf(split, "pattern");
+  const Json& pattern = JsonField(split, "pattern");
   std::string expression = TextIn(pattern, "Regex");
   TANDEM_RETURN_IF_ERROR(CheckReadAlike(expression));
   if (expression.empty()) expression = Literally(TextIn(pattern, "String"));
@@ -204,7 +204,7 @@ absl::Status CheckReadAlike(absl::string_view pattern) {
 
 absl::StatusOr<PreTokenizer> ReadPreTokenizer(const Json& json) {
   const bool sequence = TextIn(json, "type") == "Sequence";
-  const Json& parts = sequence ? FieldOf(json, "pretokenizers") : json;
+  const Json& parts = sequence ? JsonField(json, "pretokenizers") : json;
   const size_t count = sequence ? parts.size() : 1;
   PreTokenizer made;
   for (size_t i = 0; i < count; ++i) {

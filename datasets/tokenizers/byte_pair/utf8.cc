@@ -17,7 +17,7 @@ struct Lead {
   uint8_t most;
 };
 
-Lead LeadOf(uint8_t byte) {
+Lead LeadByte(uint8_t byte) {
   if (byte < 0xC2 || byte > 0xF4) return {0, 0, 0};
   if (byte < 0xE0) return {2, 0x80, 0xBF};
   if (byte == 0xE0) return {3, 0xA0, 0xBF};
@@ -50,7 +50,7 @@ size_t ValidBytes(absl::string_view text) {
 Utf8Character FirstCharacter(absl::string_view text) {
   const uint8_t first = ByteAt(text, 0);
   if (first < 0x80) return {first, 1, true};
-  const Lead lead = LeadOf(first);
+  const Lead lead = LeadByte(first);
   if (lead.bytes == 0) return {kReplacement, 1, false};
   uint32_t code = first & (0x7Fu >> lead.bytes);
   for (size_t i = 1; i < lead.bytes; ++i) {

@@ -44,9 +44,9 @@ class Attention : public nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x, const at::Tensor& begins) {
-    at::Tensor queries = HeadsOf(q_proj_->forward(x), heads_);
-    at::Tensor keys = HeadsOf(k_proj_->forward(x), kv_heads_);
-    const at::Tensor values = HeadsOf(v_proj_->forward(x), kv_heads_);
+    at::Tensor queries = SplitHeads(q_proj_->forward(x), heads_);
+    at::Tensor keys = SplitHeads(k_proj_->forward(x), kv_heads_);
+    const at::Tensor values = SplitHeads(v_proj_->forward(x), kv_heads_);
     const Rotary::Turns turns =
         begins.defined()
             ? rotary_.AtPositions(PositionsWithin(begins), queries)
@@ -62,7 +62,7 @@ class Attention : public nn::Module {
 
  private:
   // [n, tokens, heads * d] -> [n, tokens, heads, d]
-  static at::Tensor HeadsOf(const at::Tensor& x, int64_t heads) {
+  static at::Tensor SplitHeads(const at::Tensor& x, int64_t heads) {
     return x.unflatten(2, {heads, x.size(2) / heads});
   }
 

@@ -38,7 +38,7 @@ std::string BytesOf(const Json& base64) {
   return bytes;
 }
 
-std::string LongTextOf(const Json& each) {
+std::string LongText(const Json& each) {
   const auto piece = each["piece"].get<std::string>();
   std::string text;
   for (int i = each["times"].get<int>(); i > 0; --i) text += piece;

@@ -26,7 +26,7 @@ Tokens EncodeOrFail(
 // Bytes of a case's "bytes", which are in Base64.
 std::string BytesOf(const nlohmann::json& base64);
 // The text of a long text's case: its "piece" as many "times" as it says.
-std::string LongTextOf(const nlohmann::json& each);
+std::string LongText(const nlohmann::json& each);
 // SHA-256 of the tokens as little-endian numbers of 32 bits.
 std::string DigestOf(const Tokens& tokens);
 

@@ -65,7 +65,7 @@ TEST_P(ParityTest, SpecialTokensCanBeOrdinaryText) {
 TEST_P(ParityTest, LongLinesHaveTheSameTokens) {
   if (name_ == "tiktoken") return;  // takes minutes there
   for (const Json& each : Expected()["long"]) {
-    const std::string text = LongTextOf(each);
+    const std::string text = LongText(each);
     const Tokens tokens = EncodeOrFail(*tokenizer_, text);
     EXPECT_EQ(DigestOf(tokens), each[name_]) << each["piece"];
     EXPECT_EQ(tokenizer_->Decode(tokens), text) << each["piece"];

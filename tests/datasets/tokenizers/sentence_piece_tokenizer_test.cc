@@ -76,7 +76,7 @@ TEST_P(SentencePieceTokenizerTest, PiecesOfATextCanBeDecodedOneByOne) {
 
 TEST_P(SentencePieceTokenizerTest, LongLinesHaveTheSameTokens) {
   for (const Json& each : Expected()["long"]) {
-    const Tokens tokens = EncodeOrFail(*tokenizer_, LongTextOf(each));
+    const Tokens tokens = EncodeOrFail(*tokenizer_, LongText(each));
     EXPECT_EQ(DigestOf(tokens), each[name_]) << each["piece"];
   }
 }

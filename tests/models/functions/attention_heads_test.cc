@@ -15,7 +15,7 @@ namespace {
 // 2 each: element [sample, token, (part, head, i)].
 TEST(AttentionHeadsTest, HeadsLieSideBySideWithinEachPart) {
   const at::Tensor qkv = at::arange(2 * 3 * 12).view({2, 3, 12});
-  const std::vector<at::Tensor> parts = HeadsOf(qkv, 2);
+  const std::vector<at::Tensor> parts = SplitHeads(qkv, 2);
   ASSERT_EQ(parts.size(), 3u);
   for (int64_t part = 0; part < 3; ++part) {
     const at::Tensor& its = parts[static_cast<size_t>(part)];
@@ -29,7 +29,7 @@ TEST(AttentionHeadsTest, HeadsLieSideBySideWithinEachPart) {
 
 TEST(AttentionHeadsTest, JoiningUndoesIt) {
   const at::Tensor qkv = at::randn({2, 5, 18});
-  const std::vector<at::Tensor> parts = HeadsOf(qkv, 3);
+  const std::vector<at::Tensor> parts = SplitHeads(qkv, 3);
   EXPECT_TRUE(JoinHeads(parts[1]).equal(qkv.narrow(2, 6, 6)));
 }
 

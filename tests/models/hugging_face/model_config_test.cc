@@ -37,7 +37,7 @@ std::string Read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::string ConfigOf(const std::string& name) {
+std::string ConfigText(const std::string& name) {
   return Read(Folder(name) + "/config.json");
 }
 
@@ -50,7 +50,7 @@ const std::vector<std::string>& Folders() {
 
 // The model of a folder, with its weights.
 LayerList Loaded(const std::string& name) {
-  const auto config = ReadModelConfig(ConfigOf(name));
+  const auto config = ReadModelConfig(ConfigText(name));
   EXPECT_TRUE(config.ok()) << config.status();
   LayerList layers = MakeLayers(*LayersOf(config->model), /*seed=*/1);
   const NamedTensors parameters = NamedParameters(layers);
@@ -92,7 +92,7 @@ TEST(ModelConfigTest, FoldersComputeWhatTransformersDo) {
 
 TEST(ModelConfigTest, WhatIsWrittenIsReadAsTheSame) {
   for (const std::string& name : Folders()) {
-    const auto config = ReadModelConfig(ConfigOf(name));
+    const auto config = ReadModelConfig(ConfigText(name));
     ASSERT_TRUE(config.ok()) << config.status();
     const std::string text = WriteModelConfig(config->model);
     const auto again = ReadModelConfig(text);
@@ -104,7 +104,7 @@ TEST(ModelConfigTest, WhatIsWrittenIsReadAsTheSame) {
 }
 
 TEST(ModelConfigTest, FieldsAreTheModels) {
-  const auto llama = ReadModelConfig(ConfigOf("llama_tied_grouped"));
+  const auto llama = ReadModelConfig(ConfigText("llama_tied_grouped"));
   const auto& options = std::get<LlamaOptions>(llama->model);
   EXPECT_EQ(options.kv_heads, 2);
   EXPECT_TRUE(options.ties_lm_head);
@@ -112,14 +112,14 @@ TEST(ModelConfigTest, FieldsAreTheModels) {
   ASSERT_TRUE(options.rope_scaling.has_value());
   EXPECT_EQ(options.rope_scaling->factor, 4);
   EXPECT_EQ(options.rope_scaling->original_max_position_embeddings, 8);
-  const auto gpt = ReadModelConfig(ConfigOf("gpt2_tied"));
+  const auto gpt = ReadModelConfig(ConfigText("gpt2_tied"));
   EXPECT_TRUE(std::get<GptOptions>(gpt->model).ties_lm_head);
   EXPECT_THAT(gpt->note, HasSubstr("attn_pdrop 0.1"));
 }
 
 // Positions under their names of before version 5.
 TEST(ModelConfigTest, OlderRotaryFieldsAreRead) {
-  Json config = Json::parse(ConfigOf("llama_tied_grouped"));
+  Json config = Json::parse(ConfigText("llama_tied_grouped"));
   Json rope = config["rope_parameters"];
   config.erase("rope_parameters");
   config["rope_theta"] = rope["rope_theta"];
@@ -127,9 +127,9 @@ TEST(ModelConfigTest, OlderRotaryFieldsAreRead) {
   config["rope_scaling"] = rope;
   const auto old = ReadModelConfig(config.dump());
   ASSERT_TRUE(old.ok()) << old.status();
-  EXPECT_EQ(
-      WriteModelConfig(old->model),
-      WriteModelConfig(ReadModelConfig(ConfigOf("llama_tied_grouped"))->model));
+  EXPECT_EQ(WriteModelConfig(old->model),
+            WriteModelConfig(
+                ReadModelConfig(ConfigText("llama_tied_grouped"))->model));
 }
 
 // The text is what Python's json.dump writes.
@@ -170,7 +170,7 @@ TEST(ModelConfigTest, WhatTheModelCannotDoIsRefusedByName) {
            {llama, "rope_parameters", "3", "rope_parameters 3"},
            {llama, "rms_norm_eps", "0", "rms_norm_eps"},
            {llama, "num_key_value_heads", "3", "3"}}) {
-    Json config = Json::parse(ConfigOf(refusal.folder));
+    Json config = Json::parse(ConfigText(refusal.folder));
     config[refusal.key] = Json::parse(refusal.value);
     const auto read = ReadModelConfig(config.dump());
     EXPECT_EQ(read.status().code(), absl::StatusCode::kInvalidArgument)
@@ -225,7 +225,7 @@ TEST(ModelConfigTest, EndsAreReadAndAddedToThoseThatAreThere) {
 TEST(ModelConfigTest, DropoutIsWritten) {
   GptOptions gpt;
   gpt.dropout = 0.2;
-  const std::string given = WithDropout(ConfigOf("gpt2_tied"), 0.3);
+  const std::string given = WithDropout(ConfigText("gpt2_tied"), 0.3);
   for (const char* const name : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
     EXPECT_EQ(Json::parse(WriteModelConfig(gpt))[name], 0.2);
     EXPECT_EQ(Json::parse(given)[name], 0.3);
@@ -238,17 +238,17 @@ TEST(ModelConfigTest, DropoutIsWritten) {
 }
 
 TEST(ModelConfigTest, TheTextsVocabularyIsAFieldOfItsOwn) {
-  const std::string config = ConfigOf("gpt2_tied");
-  EXPECT_EQ(TextsVocabularyOf(config), 0);
+  const std::string config = ConfigText("gpt2_tied");
+  EXPECT_EQ(ReadTextsVocabulary(config), 0);
   EXPECT_EQ(WithTextsVocabulary(config, 0), config);
   const std::string said = WithTextsVocabulary(config, 20);
-  EXPECT_EQ(TextsVocabularyOf(said), 20);
+  EXPECT_EQ(ReadTextsVocabulary(said), 20);
   EXPECT_EQ(VocabularyOf(ReadModelConfig(said)->model), 32);
   EXPECT_EQ(Json::parse(WithTextsVocabulary(said, 0)), Json::parse(config));
 }
 
 TEST(ModelConfigTest, TruncatedConfigsAreRefused) {
-  const std::string whole = ConfigOf("gpt2_tied");
+  const std::string whole = ConfigText("gpt2_tied");
   for (size_t n = 0; n + 2 < whole.size(); n += 7) {
     EXPECT_FALSE(ReadModelConfig(whole.substr(0, n)).ok()) << n;
   }

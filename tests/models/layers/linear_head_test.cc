@@ -32,10 +32,10 @@ TEST(LinearHeadTest, ALinearLayerMayBeTheLast) {
 }
 
 TEST(LinearHeadTest, AWeightIsTakenWhereNothingIsBesideIt) {
-  EXPECT_EQ(OnlyWeightOf(Head(false).make(3), "a loss").sizes(),
+  EXPECT_EQ(OnlyWeight(Head(false).make(3), "a loss").sizes(),
             (at::IntArrayRef{5, 3}));
-  EXPECT_THROW(OnlyWeightOf(Head(true).make(3), "a loss"), c10::ValueError);
-  EXPECT_THROW(OnlyWeightOf(ReluLayer("relu").make(3), "a loss"),
+  EXPECT_THROW(OnlyWeight(Head(true).make(3), "a loss"), c10::ValueError);
+  EXPECT_THROW(OnlyWeight(ReluLayer("relu").make(3), "a loss"),
                c10::ValueError);
 }
 

@@ -25,7 +25,7 @@ ChannelStep StepOf(std::vector<int64_t> rows, uint64_t identity = 0) {
 // Of ranks 4 and 5.
 std::string Said(const ChannelStep& first, const ChannelStep& second) {
   const absl::Status status = CheckSameStep(
-      DecodeStepForm(Encode(StepFormOf(first))), 4, StepFormOf(second), 5);
+      DecodeStepForm(Encode(MakeStepForm(first))), 4, MakeStepForm(second), 5);
   return std::string(status.message());
 }
 

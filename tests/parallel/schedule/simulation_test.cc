@@ -22,7 +22,7 @@ Schedule Parse(const std::string& text) { return *ParseSchedule("own", text); }
 
 // "F1 B2": whatever the microbatch is.
 std::string PrerequisitesText(ActionKind kind, int stage, int stages) {
-  return absl::StrJoin(PrerequisitesOf({kind, stage, 0}, stages), " ",
+  return absl::StrJoin(ActionPrerequisites({kind, stage, 0}, stages), " ",
                        [](std::string* out, const Prerequisite& each) {
                          absl::StrAppend(out, each.is_forward ? "F" : "B",
                                          each.stage);
@@ -49,11 +49,11 @@ TEST(Simulation, EveryKindHasItsPrerequisites) {
 }
 
 TEST(Simulation, ResultsGoToTheNeighbour) {
-  EXPECT_EQ(ReceiverOf({ActionKind::kForward, 0, 0}, 2), 1);
-  EXPECT_EQ(ReceiverOf({ActionKind::kForward, 1, 0}, 2), -1);
-  EXPECT_EQ(ReceiverOf({ActionKind::kBackward, 1, 0}, 2), 0);
-  EXPECT_EQ(ReceiverOf({ActionKind::kBackwardInput, 0, 0}, 2), -1);
-  EXPECT_EQ(ReceiverOf({ActionKind::kBackwardWeight, 1, 0}, 2), -1);
+  EXPECT_EQ(ReceivingStage({ActionKind::kForward, 0, 0}, 2), 1);
+  EXPECT_EQ(ReceivingStage({ActionKind::kForward, 1, 0}, 2), -1);
+  EXPECT_EQ(ReceivingStage({ActionKind::kBackward, 1, 0}, 2), 0);
+  EXPECT_EQ(ReceivingStage({ActionKind::kBackwardInput, 0, 0}, 2), -1);
+  EXPECT_EQ(ReceivingStage({ActionKind::kBackwardWeight, 1, 0}, 2), -1);
 }
 
 TEST(Simulation, EachActionComesAfterWhatItNeeds) {

@@ -24,7 +24,7 @@ TEST(FindingsOfTest, EveryCheckIsAsked) {
   facts.limits.files = 3;
   facts.processor.quota = 0.5;
   facts.network.loopback_error = "no loopback";
-  const Findings found = FindingsOf(facts, PlannedJob());
+  const Findings found = AllFindings(facts, PlannedJob());
   for (const char* subject : {"driver", "processor", "cores", "memory",
                               "shared memory", "open files", "network"}) {
     EXPECT_THAT(found, Contains(testing::Field(&Finding::subject, subject)));
@@ -33,7 +33,7 @@ TEST(FindingsOfTest, EveryCheckIsAsked) {
   facts.cuda.driver.gpus.resize(2);
   facts.cuda.driver.links.resize(1);
   facts.cuda.in_build = true;
-  const Findings more = FindingsOf(facts, PlannedJob());
+  const Findings more = AllFindings(facts, PlannedJob());
   for (const char* subject : {"build", "GPUs", "links", "NCCL"}) {
     EXPECT_THAT(more, Contains(testing::Field(&Finding::subject, subject)));
   }

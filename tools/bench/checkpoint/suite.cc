@@ -219,7 +219,7 @@ absl::StatusOr<std::string> FolderOfFlag(const std::string& output,
 absl::StatusOr<std::vector<CheckpointResult>> CompareCheckpoints(
     const CheckpointBench& bench) {
   TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Side> peer, StartPeer(bench));
-  TANDEM_RETURN_IF_ERROR(BindToCore(CoreOf(0, 1)));
+  TANDEM_RETURN_IF_ERROR(BindToCore(CoreNumber(0, 1)));
   at::set_num_threads(1);  // on one core more would wait for each other
   BenchProgress progress(
       static_cast<int>(bench.states.size() * Operations().size()));

@@ -51,7 +51,7 @@ std::string InputShape(const Workload& workload) {
 }
 
 // The program and what it alone takes.
-absl::StatusOr<std::vector<std::string>> CommandOf(
+absl::StatusOr<std::vector<std::string>> RankCommand(
     Program program, const Case& bench, const Layout& layout,
     const ComparisonOptions& options) {
   if (program == Program::kTandem) {
@@ -81,7 +81,7 @@ absl::StatusOr<std::unique_ptr<Side>> StartSide(
   side.folder = options.folder;
   side.environment = SideEnvironment(options);
   TANDEM_ASSIGN_OR_RETURN(side.command,
-                          CommandOf(program, bench, layout, options));
+                          RankCommand(program, bench, layout, options));
   side.command.push_back(absl::StrCat("--pipe=", layout.pipe));
   for (std::string& flag : Flags(bench, options)) {
     side.command.push_back(std::move(flag));

@@ -103,7 +103,7 @@ absl::StatusOr<std::vector<WayResult>> CompareWays(
   for (const NamedWay& each : ways) results.push_back({each.name, 0, {}, {}});
   std::vector<BenchBatch> batches;
   for (int step = 0; step < length.checked_steps; ++step) {
-    batches.push_back(BenchBatchOf(problem, step));
+    batches.push_back(BatchOfStep(problem, step));
   }
   TANDEM_RETURN_IF_ERROR(CompareLosses(batches, ways, results));
   for (int round = 0; round < length.rounds; ++round) {

@@ -255,7 +255,7 @@ std::shared_ptr<BenchNet> NewBenchNet(const std::string& kind) {
   return net;
 }
 
-BenchBatch BenchBatchOf(const BenchProblem& problem, int step) {
+BenchBatch BatchOfStep(const BenchProblem& problem, int step) {
   const at::Generator generator =
       GeneratorFor(kSeed, absl::StrCat("batch ", step));
   std::vector<int64_t> sizes = {problem.batch_size};

@@ -50,7 +50,7 @@ struct BenchBatch {
   at::Tensor inputs, targets;
 };
 // On the CPU; a function of the step.
-BenchBatch BenchBatchOf(const BenchProblem& problem, int step);
+BenchBatch BatchOfStep(const BenchProblem& problem, int step);
 
 // All begin with the same values and step with the same fused SGD.
 class TrainingWay {

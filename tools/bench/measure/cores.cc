@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-int CoreOf(int index, int count) {
+int CoreNumber(int index, int count) {
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return -1;
   if (CPU_COUNT(&cores) < count) return -1;
@@ -21,9 +21,10 @@ int CoreOf(int index, int count) {
   return core;
 }
 
-std::vector<int> CoresOf(int first, int count, int all) {
+std::vector<int> CoreNumbers(int first, int count, int all) {
   std::vector<int> cores;
-  for (int i = first; i < first + count; ++i) cores.push_back(CoreOf(i, all));
+  for (int i = first; i < first + count; ++i)
+    cores.push_back(CoreNumber(i, all));
   return cores;
 }
 

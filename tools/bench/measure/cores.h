@@ -13,10 +13,10 @@ namespace tandem {
 
 // The index-th of the cores that the calling thread may use; -1 where there are
 // fewer than `count`.
-int CoreOf(int index, int count);
+int CoreNumber(int index, int count);
 
 // Cores of `count` devices from the first-th of `all` on.
-std::vector<int> CoresOf(int first, int count, int all);
+std::vector<int> CoreNumbers(int first, int count, int all);
 
 // Binds the calling thread, and those that it starts from now on. -1: to none.
 absl::Status BindToCore(int core);

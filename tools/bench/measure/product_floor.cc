@@ -136,7 +136,7 @@ absl::Status Record(absl::FunctionRef<absl::Status()> step) {
   return step();
 }
 
-double MsOf(const Product& product) {
+double ProductMs(const Product& product) {
   constexpr int kRepeats = 7;
   const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(
       product.op.name.c_str(), product.op.overload_name.c_str());
@@ -170,7 +170,7 @@ absl::StatusOr<nlohmann::json> ProductFloor(
   nlohmann::json list = nlohmann::json::array();
   double sum = 0;
   for (const auto& [key, product] : products.by_operands) {
-    const double ms = MsOf(product);
+    const double ms = ProductMs(product);
     const auto calls = static_cast<double>(product.calls);
     sum += ms * calls;
     list.push_back({{"name", key.first},

@@ -45,7 +45,7 @@ Table EfficiencyTable(const PipelineResults& results) {
                   {"peer_microbatch", "ms"}}};
   for (const PipelineResult& result : results.cases) {
     const int devices = DevicesOf(result);
-    const double efficiency = EfficiencyOf(result.ours, devices);
+    const double efficiency = PipelineEfficiency(result.ours, devices);
     std::vector<json> row = {result.bench.name,
                              Median(result.ours.alone_ms),
                              efficiency,
@@ -58,7 +58,7 @@ Table EfficiencyTable(const PipelineResults& results) {
       return !each.alone_ms.empty();
     });
     if (peer != result.peers.end()) {
-      row[6] = EfficiencyOf(*peer, devices);
+      row[6] = PipelineEfficiency(*peer, devices);
       row[7] = Overhead(result, *peer);
     }
     table.Add(std::move(row));
@@ -133,7 +133,7 @@ Table UnavailableTable(const PipelineResults& results) {
 
 }  // namespace
 
-double EfficiencyOf(const SideResult& side, int devices) {
+double PipelineEfficiency(const SideResult& side, int devices) {
   if (side.step_ms.empty() || side.step_ms.size() != side.alone_ms.size()) {
     return 0;
   }

@@ -15,7 +15,7 @@ namespace tandem {
 
 // (one core's time for the whole batch / devices) / step: a median over the
 // rounds. 0 where either was not measured.
-double EfficiencyOf(const SideResult& side, int devices);
+double PipelineEfficiency(const SideResult& side, int devices);
 
 // "cases", "failures", "kernels", with processor time of a step on one core
 // (the busiest rank's) and the settings.

@@ -54,8 +54,9 @@ absl::Status Side::StartRank(int rank) {
   process.argv = options_.command;
   for (const std::string& flag :
        {absl::StrCat("--rank=", rank), absl::StrCat("--ranks=", options_.ranks),
-        absl::StrCat("--core=",
-                     options_.binds_cores ? CoreOf(rank, options_.ranks) : -1),
+        absl::StrCat("--core=", options_.binds_cores
+                                    ? CoreNumber(rank, options_.ranks)
+                                    : -1),
         absl::StrCat("--rendezvous=", stem, ".rendezvous"),
         absl::StrCat("--commands=", fifo)}) {
     process.argv.push_back(flag);

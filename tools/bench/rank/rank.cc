@@ -80,7 +80,7 @@ absl::Status Run(int argc, char** argv) {
       ParseCommandLine(argc, argv, "A rank of the benchmarks, which start it.")
           .status());
   TANDEM_ASSIGN_OR_RETURN(const RankOptions options, OptionsFromFlags());
-  if (absl::GetFlag(FLAGS_write_inputs)) return WriteInputsOf(options);
+  if (absl::GetFlag(FLAGS_write_inputs)) return WriteRankInputs(options);
   return ServeRank(options);
 }
 

@@ -92,7 +92,7 @@ absl::StatusOr<double> AloneModels::StepMs(int64_t count) {
 
 using nlohmann::json;
 
-absl::StatusOr<Workload> WorkloadOf(const RankOptions& options) {
+absl::StatusOr<Workload> RankWorkload(const RankOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(Workload workload, WorkloadNamed(options.model));
   if (options.batch_size > 0) workload.batch_size = options.batch_size;
   if (!options.optimizer.empty()) workload.optimizer = options.optimizer;
@@ -107,10 +107,11 @@ class RankServer {
   static absl::StatusOr<std::unique_ptr<RankServer>> Create(
       const RankOptions& options) {
     auto server = absl::WrapUnique(new RankServer(options));
-    TANDEM_ASSIGN_OR_RETURN(const Workload workload, WorkloadOf(options));
-    server->place_ = {CoresOf(options.rank * options.devices, options.devices,
-                              options.ranks * options.devices),
-                      options.pipe, nullptr, c10::Device(c10::kCPU)};
+    TANDEM_ASSIGN_OR_RETURN(const Workload workload, RankWorkload(options));
+    server->place_ = {
+        CoreNumbers(options.rank * options.devices, options.devices,
+                    options.ranks * options.devices),
+        options.pipe, nullptr, c10::Device(c10::kCPU)};
     TANDEM_RETURN_IF_ERROR(server->TakeDevice());
     TANDEM_ASSIGN_OR_RETURN(
         server->inputs_,
@@ -315,7 +316,7 @@ absl::Status Answer(const RankOptions& options) {
 absl::Status ServeRank(const RankOptions& options) {
   // All that a rank of one device does, it does on that core.
   if (options.ranks > 1 && options.devices == 1) {
-    TANDEM_RETURN_IF_ERROR(BindToCore(CoreOf(options.rank, options.ranks)));
+    TANDEM_RETURN_IF_ERROR(BindToCore(CoreNumber(options.rank, options.ranks)));
   }
   ConfigureProcess(options.threads);
   const absl::Status status = CatchTorch([&] { return Answer(options); });
@@ -326,8 +327,8 @@ absl::Status ServeRank(const RankOptions& options) {
   return status;
 }
 
-absl::Status WriteInputsOf(const RankOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(const Workload workload, WorkloadOf(options));
+absl::Status WriteRankInputs(const RankOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const Workload workload, RankWorkload(options));
   return CatchTorch([&] { return WriteInputsFile(workload, options.inputs); });
 }
 

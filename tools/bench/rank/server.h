@@ -71,7 +71,7 @@ struct RankOptions {
 absl::Status ServeRank(const RankOptions& options);
 
 // Writes `options.inputs`.
-absl::Status WriteInputsOf(const RankOptions& options);
+absl::Status WriteRankInputs(const RankOptions& options);
 
 }  // namespace tandem
 

@@ -123,7 +123,7 @@ absl::StatusOr<nlohmann::json> SummaryIn(const std::string& path) {
 }
 
 // How many jobs a model has in a round.
-int JobsOf(const std::vector<Means>& all) {
+int JobsInRound(const std::vector<Means>& all) {
   int jobs = 0;
   for (const Means& means : all) {
     jobs += means.cost == Means::Cost::kStep ? 2 : 1;
@@ -163,7 +163,8 @@ absl::StatusOr<JobTimes> TimesOf(const SafetyBench& bench,
   return times;
 }
 
-double CostOf(const Means& means, const JobTimes& times, double plain_ms) {
+double RelativeCost(const Means& means, const JobTimes& times,
+                    double plain_ms) {
   switch (means.cost) {
     case Means::Cost::kStep:
       return times.step_ms - plain_ms;
@@ -205,7 +206,7 @@ absl::Status MeasureModel(const SafetyBench& bench, const std::string& train,
       if (plain_ms == 0) plain_ms = times.step_ms;
       SafetyResult& result = results[first + i];
       result.plain_ms.push_back(plain_ms);
-      result.cost_ms.push_back(CostOf(all[i], times, plain_ms));
+      result.cost_ms.push_back(RelativeCost(all[i], times, plain_ms));
     }
   }
   return absl::OkStatus();
@@ -241,7 +242,7 @@ absl::StatusOr<std::vector<SafetyResult>> MeasureSafety(
   for (const std::string& model : bench.models) {
     TANDEM_ASSIGN_OR_RETURN(workloads.emplace_back(), WorkloadNamed(model));
   }
-  BenchProgress progress(JobsOf(AllMeans(bench)) * bench.rounds *
+  BenchProgress progress(JobsInRound(AllMeans(bench)) * bench.rounds *
                          static_cast<int>(workloads.size()));
   std::vector<SafetyResult> results;
   for (const Workload& workload : workloads) {

@@ -29,7 +29,7 @@ BenchFlags BenchFlagsGiven() {
   return flags;
 }
 
-absl::Status CheckFlagsOf(const std::string& suite) {
+absl::Status CheckSuiteFlags(const std::string& suite) {
   std::vector<std::string> others;
 #define BENCH_FLAG(type, name, usual, suites, help) \
   if (!Takes(suite, suites)) others.push_back(#name);

@@ -23,7 +23,7 @@ BenchFlags BenchFlagsGiven();
 
 // InvalidArgument names a flag that was given, though this suite does not take
 // it.
-absl::Status CheckFlagsOf(const std::string& suite);
+absl::Status CheckSuiteFlags(const std::string& suite);
 
 }  // namespace tandem
 

@@ -22,7 +22,7 @@ std::string WithSpaces(const std::string& name) {
   return absl::StrReplaceAll(name, {{"_", " "}});
 }
 
-std::string HeadingOf(const Table& table, size_t index) {
+std::string ColumnHeading(const Table& table, size_t index) {
   const Column& column = table.columns[index];
   if (index == 0 && column.name == "name") return WithSpaces(table.name);
   const std::string name = WithSpaces(column.name);
@@ -67,7 +67,7 @@ void Table::Add(std::vector<json> row) {
 std::string TableText(const Table& table) {
   std::vector<std::vector<std::string>> lines(1);
   for (size_t i = 0; i < table.columns.size(); ++i) {
-    lines.front().push_back(HeadingOf(table, i));
+    lines.front().push_back(ColumnHeading(table, i));
   }
   for (const std::vector<json>& row : table.rows) {
     lines.emplace_back();

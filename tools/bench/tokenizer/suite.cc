@@ -232,7 +232,7 @@ absl::StatusOr<TokenizerBench> BenchOf(const BenchFlags& flags,
 absl::StatusOr<std::vector<TokenizerResult>> CompareTokenizers(
     const TokenizerBench& bench) {
   TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Side> peer, StartPeer(bench));
-  TANDEM_RETURN_IF_ERROR(BindToCore(CoreOf(0, 1)));
+  TANDEM_RETURN_IF_ERROR(BindToCore(CoreNumber(0, 1)));
   if (bench.tokenizer.empty()) {
     TANDEM_RETURN_IF_ERROR(
         peer->AskAlone({"make", bench.folder, bench.vocabulary}, kTimeout)

@@ -55,7 +55,7 @@ TEST_P(ReleasedTest, AwkwardTextsHaveTheSameTokens) {
 
 TEST_P(ReleasedTest, LongLinesHaveTheSameTokens) {
   for (const Json& each : Expected()["long"]) {
-    EXPECT_EQ(DigestOf(Encode(LongTextOf(each))), each[name_]) << each["piece"];
+    EXPECT_EQ(DigestOf(Encode(LongText(each))), each[name_]) << each["piece"];
   }
 }
 

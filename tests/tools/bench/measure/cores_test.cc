@@ -19,15 +19,15 @@ int Available() {
 }
 
 TEST(Cores, AreThoseThatTheThreadMayUse) {
-  EXPECT_GE(CoreOf(0, 1), 0);
-  EXPECT_THAT(CoresOf(0, 1, 1), SizeIs(1));
-  EXPECT_EQ(CoresOf(0, 1, 1).front(), CoreOf(0, 1));
+  EXPECT_GE(CoreNumber(0, 1), 0);
+  EXPECT_THAT(CoreNumbers(0, 1, 1), SizeIs(1));
+  EXPECT_EQ(CoreNumbers(0, 1, 1).front(), CoreNumber(0, 1));
   // None is bound where there are too few for all.
-  EXPECT_THAT(CoresOf(1, 2, Available() + 1), ElementsAre(-1, -1));
+  EXPECT_THAT(CoreNumbers(1, 2, Available() + 1), ElementsAre(-1, -1));
 }
 
 TEST(OnEachCore, RunsThereAndGivesTheFirstError) {
-  const int core = CoreOf(0, 1);
+  const int core = CoreNumber(0, 1);
   std::atomic<int> runs{0};
   EXPECT_TRUE(OnEachCore({core, -1}, [&](size_t index) {
                 if (index == 0) {

@@ -42,10 +42,10 @@ json Report(const PipelineResults& results) {
   return TablesJson(PipelineTables(results));
 }
 
-TEST(EfficiencyOf, IsAgainstOneCore) {
+TEST(PipelineEfficiency, IsAgainstOneCore) {
   const PipelineResults results = ExampleResults();
-  EXPECT_NEAR(EfficiencyOf(results.cases[0].ours, 2), 0.8, 1e-12);
-  EXPECT_EQ(EfficiencyOf(results.cases[0].peers[1], 2), 0);
+  EXPECT_NEAR(PipelineEfficiency(results.cases[0].ours, 2), 0.8, 1e-12);
+  EXPECT_EQ(PipelineEfficiency(results.cases[0].peers[1], 2), 0);
 }
 
 TEST(PipelineTables, HoldFiguresAndFailures) {
@@ -88,9 +88,9 @@ TEST(PipelineTables, SetEfficiencyBesideTheLimit) {
 
 TEST(PipelineTables, SayWhereAStepsTimeGoes) {
   const json parts = Report(ExampleResults()).at("parts")[0];
-  const json expected = {{"name", "mlp_deep/1f1b"},   {"step_ms", 25.0},
-                         {"floor_ms", 20.0},          {"microbatching_ms", 0.0},
-                         {"bubble_ms", 5.0},          {"imbalance_ms", 0.0},
+  const json expected = {{"name", "mlp_deep/1f1b"}, {"step_ms", 25.0},
+                         {"floor_ms", 20.0},        {"microbatching_ms", 0.0},
+                         {"bubble_ms", 5.0},        {"imbalance_ms", 0.0},
                          {"rest_ms", 0.0}};
   EXPECT_EQ(parts, expected);
 }

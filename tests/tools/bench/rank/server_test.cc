@@ -42,7 +42,7 @@ class RankServerTest : public testing::Test {
     RankOptions inputs;
     inputs.model = model;
     inputs.inputs = folder_ + "/inputs";
-    EXPECT_TRUE(WriteInputsOf(inputs).ok());
+    EXPECT_TRUE(WriteRankInputs(inputs).ok());
     SideOptions options;
     options.name = absl::StrCat("tandem", started_++);
     options.ranks = layout.ranks();
@@ -247,7 +247,7 @@ TEST_F(RankServerTest, RefusesWhatItDoesNotKnow) {
 TEST_F(RankServerTest, RefusesAModelThatIsNone) {
   RankOptions options;
   options.model = "vgg";
-  EXPECT_THAT(std::string(WriteInputsOf(options).message()),
+  EXPECT_THAT(std::string(WriteRankInputs(options).message()),
               HasSubstr("'vgg'"));
 }
 

@@ -89,7 +89,7 @@ TEST(BenchFlags, EachIsRefusedByNameWhereASuiteDoesNotTakeIt) {
     for (const std::string& suite : Suites()) {
       const bool is_taken = std::find(use.suites.begin(), use.suites.end(),
                                       suite) != use.suites.end();
-      EXPECT_EQ(CheckFlagsOf(suite),
+      EXPECT_EQ(CheckSuiteFlags(suite),
                 is_taken ? absl::OkStatus()
                          : absl::InvalidArgumentError(absl::StrCat(
                                "--", use.flag, "=", use.value,
