@@ -25,6 +25,10 @@
 
 namespace tandem {
 
+class LossScale;
+
+// A training step that the host has issued, and of which it has not read yet
+// what it came to.
 struct PendingStep {
   // A loss, or a named sum, that one microbatch of this rank added.
   struct Part {
@@ -60,8 +64,6 @@ struct PendingStep {
   Times times;
   std::optional<Norm> norm;  // nothing: it is not measured
 };
-
-class LossScale;
 
 // A training step under way.
 struct StepContext {

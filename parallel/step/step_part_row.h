@@ -59,6 +59,12 @@ struct StepPartRow {
   Exclusions exclusions = {};
 };
 
+// Makes the part of a technique that is in every step.
+template <typename Part>
+absl::StatusOr<std::unique_ptr<StepPart>> MakeStepPart(MeshModel& model) {
+  return std::make_unique<Part>(model);
+}
+
 }  // namespace tandem
 
 #endif  // TANDEM_PARALLEL_STEP_STEP_PART_ROW_H_

@@ -15,6 +15,7 @@
 
 namespace tandem {
 
+// Which tensors of a whole model are meant.
 struct StateParts {
   bool parameters = true;
   bool buffers = true;

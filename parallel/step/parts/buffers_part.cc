@@ -1,8 +1,6 @@
 // Buffers (running statistics): what replicas have each for themselves of the
 // forward passes is made alike before a stage's parameters are updated.
 
-#include <memory>
-
 #include "core/base/status_macros.h"
 #include "parallel/pipeline/stage/stage.h"
 #include "parallel/step/mesh_model.h"
@@ -45,10 +43,6 @@ class BuffersPart : public StepPart {
   const MeshModel& model_;
 };
 
-absl::StatusOr<std::unique_ptr<StepPart>> MakeBuffers(MeshModel& model) {
-  return std::make_unique<BuffersPart>(model);
-}
-
 void DescribeBuffers(const MeshStrategyOptions& options, NamedValues& values) {
   values["ddp.broadcast_buffers"] = SwitchText(options.ddp.broadcast_buffers);
   values["pipeline.defers_statistics"] =
@@ -57,6 +51,7 @@ void DescribeBuffers(const MeshStrategyOptions& options, NamedValues& values) {
 
 }  // namespace
 
-constexpr StepPartRow kBuffersRow = {"buffers", MakeBuffers, DescribeBuffers};
+constexpr StepPartRow kBuffersRow = {"buffers", MakeStepPart<BuffersPart>,
+                                     DescribeBuffers};
 
 }  // namespace tandem

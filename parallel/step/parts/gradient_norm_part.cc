@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -255,10 +254,6 @@ absl::StatusOr<double> GradientNormPart::Sum(const PendingStep& step,
   return NormOfPowerSums({sums, sums + count}, 2);
 }
 
-absl::StatusOr<std::unique_ptr<StepPart>> MakeGradientNorm(MeshModel& model) {
-  return std::make_unique<GradientNormPart>(model);
-}
-
 void DescribeClipping(const MeshStrategyOptions& options, NamedValues& values) {
   values["clip_norm"] = NumberText(options.clip_norm);
   values["clip_norm_type"] = NumberText(options.clip_norm_type);
@@ -273,7 +268,8 @@ absl::Status CheckClipping(const MeshStrategyOptions& options) {
 
 }  // namespace
 
-constexpr StepPartRow kGradientNormRow = {"gradient_norm", MakeGradientNorm,
+constexpr StepPartRow kGradientNormRow = {"gradient_norm",
+                                          MakeStepPart<GradientNormPart>,
                                           DescribeClipping, CheckClipping};
 
 }  // namespace tandem

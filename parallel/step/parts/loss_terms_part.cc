@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "parallel/step/loss_sums.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
+#include "parallel/step/step_part_row.h"
 
 namespace tandem {
 namespace {
@@ -72,12 +72,9 @@ absl::Status LossTermsPart::Read(PendingStep& step, const double*& numbers,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<StepPart>> MakeLossTerms(MeshModel& model) {
-  return std::make_unique<LossTermsPart>(model);
-}
-
 }  // namespace
 
-constexpr StepPartRow kLossTermsRow = {"loss_terms", MakeLossTerms};
+constexpr StepPartRow kLossTermsRow = {"loss_terms",
+                                       MakeStepPart<LossTermsPart>};
 
 }  // namespace tandem

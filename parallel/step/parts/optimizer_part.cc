@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
-#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -38,10 +37,6 @@ class OptimizerPart : public StepPart {
  private:
   const MeshModel& model_;
 };
-
-absl::StatusOr<std::unique_ptr<StepPart>> MakeOptimizerPart(MeshModel& model) {
-  return std::make_unique<OptimizerPart>(model);
-}
 
 struct OptimizerText {
   std::string operator()(const SgdOptions& sgd) const {
@@ -80,7 +75,7 @@ void DescribeOptimizer(const MeshStrategyOptions& options,
 
 }  // namespace
 
-constexpr StepPartRow kOptimizerRow = {"optimizer", MakeOptimizerPart,
+constexpr StepPartRow kOptimizerRow = {"optimizer", MakeStepPart<OptimizerPart>,
                                        DescribeOptimizer};
 
 }  // namespace tandem

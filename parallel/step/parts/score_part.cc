@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +15,7 @@
 #include "parallel/step/ordered_sums.h"
 #include "parallel/step/parts/rows.h"
 #include "parallel/step/score_numbers.h"
+#include "parallel/step/step_part_row.h"
 
 namespace tandem {
 namespace {
@@ -63,12 +63,8 @@ absl::Status ScorePart::Read(PendingStep& step, const double*& numbers,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<StepPart>> MakeScore(MeshModel& model) {
-  return std::make_unique<ScorePart>(model);
-}
-
 }  // namespace
 
-constexpr StepPartRow kScoreRow = {"score", MakeScore};
+constexpr StepPartRow kScoreRow = {"score", MakeStepPart<ScorePart>};
 
 }  // namespace tandem

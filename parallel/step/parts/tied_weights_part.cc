@@ -10,6 +10,7 @@
 #include "parallel/pipeline/layout.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
+#include "parallel/step/step_part_row.h"
 #include "parallel/strategy/stage/tied_gradients.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
@@ -54,12 +55,9 @@ class TiedWeightsPart : public StepPart {
   std::unique_ptr<TiedGradients> tied_;
 };
 
-absl::StatusOr<std::unique_ptr<StepPart>> MakeTiedWeights(MeshModel& model) {
-  return std::make_unique<TiedWeightsPart>(model);
-}
-
 }  // namespace
 
-constexpr StepPartRow kTiedWeightsRow = {"tied_weights", MakeTiedWeights};
+constexpr StepPartRow kTiedWeightsRow = {"tied_weights",
+                                         MakeStepPart<TiedWeightsPart>};
 
 }  // namespace tandem

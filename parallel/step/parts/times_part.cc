@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,6 +23,7 @@
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
+#include "parallel/step/step_part_row.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {
@@ -151,12 +151,8 @@ absl::StatusOr<std::string> TimesPart::DescribeTimes() {
   return text;
 }
 
-absl::StatusOr<std::unique_ptr<StepPart>> MakeTimes(MeshModel& model) {
-  return std::make_unique<TimesPart>(model);
-}
-
 }  // namespace
 
-constexpr StepPartRow kTimesRow = {"times", MakeTimes};
+constexpr StepPartRow kTimesRow = {"times", MakeStepPart<TimesPart>};
 
 }  // namespace tandem
