@@ -8,7 +8,7 @@
 
 #include "models/functions/causal_attention_function.h"
 
-namespace tandem {
+namespace tandem::attention_heads_test {
 namespace {
 
 // Two samples of three tokens; two heads of queries, keys and values, of width
@@ -34,4 +34,4 @@ TEST(AttentionHeadsTest, JoiningUndoesIt) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::attention_heads_test

@@ -22,7 +22,7 @@
 #include "core/testing/device_types.h"
 #include "models/registry.h"
 
-namespace tandem {
+namespace tandem::zero_bubble_test {
 namespace {
 
 struct Job {
@@ -137,4 +137,4 @@ TANDEM_ON_DEVICE_TYPES_AND(
                     std::string("unet_tiny")));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::zero_bubble_test

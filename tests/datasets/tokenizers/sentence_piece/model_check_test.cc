@@ -15,7 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::model_check_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -118,4 +118,4 @@ TEST(ModelCheckTest, DamagedModelsDoNoHarm) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::model_check_test
