@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tandem::suite_test {
+namespace tandem::gpt_suite_test {
 namespace {
 
 using nlohmann::json;
@@ -45,4 +45,4 @@ TEST(GptTables, HaveTokensASecondAndMemory) {
 }
 
 }  // namespace
-}  // namespace tandem::suite_test
+}  // namespace tandem::gpt_suite_test

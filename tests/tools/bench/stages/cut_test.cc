@@ -13,7 +13,7 @@
 #include "tools/bench/rank/inputs.h"
 #include "tools/bench/rank/trainer.h"
 
-namespace tandem {
+namespace tandem::cut_test {
 namespace {
 
 using testing::ElementsAre;
@@ -75,4 +75,4 @@ TEST(MeasureSending, TakesAWhile) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cut_test
