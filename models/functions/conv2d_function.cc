@@ -10,7 +10,6 @@
 
 #include "core/precision/autocast.h"
 #include "core/precision/low_precision_copy.h"
-#include "models/functions/joined_operands.h"
 #include "models/functions/split_backward.h"
 
 namespace tandem {

@@ -21,7 +21,6 @@
 #include "core/model/weight_gradient_sink.h"
 #include "core/precision/autocast.h"
 #include "models/functions/conv2d_function.h"
-#include "models/functions/joined_operands.h"
 #include "models/functions/matrix_product.h"
 #include "models/functions/product_library.h"
 #include "models/functions/split_backward.h"

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/precision/autocast.h"
-#include "models/functions/joined_operands.h"
 #include "models/functions/split_backward.h"
 
 namespace tandem {

@@ -19,8 +19,8 @@
 #include "core/model/weight_gradient_sink.h"
 #include "core/precision/autocast.h"
 #include "core/precision/low_precision_copy.h"
-#include "models/functions/joined_operands.h"
 #include "models/functions/matrix_product.h"
+#include "models/functions/split_backward.h"
 
 namespace tandem {
 namespace {

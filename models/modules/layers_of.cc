@@ -6,9 +6,6 @@
 #include <torch/nn/modules/container/moduledict.h>
 #include <torch/nn/modules/container/modulelist.h>
 
-#include <cstddef>
-#include <utility>
-
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -20,7 +17,6 @@
 #include "models/modules/any_module_call.h"
 #include "models/modules/layer_checks.h"
 #include "models/modules/module_paths.h"
-#include "models/modules/tree_form.h"
 
 namespace tandem {
 namespace {

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
-#include "parallel/schedule/schedule.h"
 
 namespace tandem {
 namespace {
@@ -160,6 +158,28 @@ constexpr Named kSchedules[] = {
 };
 
 }  // namespace
+
+absl::StatusOr<Schedule> SequentialSchedule(int devices, int microbatches) {
+  if (devices < 1 || microbatches < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a schedule needs at least one device and one microbatch, but ",
+        devices, " and ", microbatches, " were given"));
+  }
+  Schedule schedule;
+  schedule.name = std::string(kSequential);
+  schedule.stages = devices;
+  schedule.microbatches = microbatches;
+  schedule.actions.resize(static_cast<size_t>(devices));
+  for (int device = 0; device < devices; ++device) {
+    schedule.stages_of.push_back({device});
+    auto& actions = schedule.actions[static_cast<size_t>(device)];
+    for (int i = 0; i < microbatches; ++i) {
+      actions.push_back({ActionKind::kForward, device, i});
+      actions.push_back({ActionKind::kBackward, device, i});
+    }
+  }
+  return schedule;
+}
 
 absl::StatusOr<Schedule> GPipe(const ScheduleShape& shape) {
   TANDEM_RETURN_IF_ERROR(CheckShape("gpipe", shape, 1, 1));

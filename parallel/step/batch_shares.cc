@@ -15,7 +15,7 @@
 #include "core/base/torch_status.h"
 #include "parallel/pipeline/loss_weights.h"
 #include "parallel/pipeline/microbatches.h"
-#include "parallel/schedule/sequential.h"
+#include "parallel/schedule/schedules.h"
 
 namespace tandem {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/base/torch_status.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/pipeline/stage/stage_options.h"
-#include "parallel/schedule/sequential.h"
+#include "parallel/schedule/schedules.h"
 #include "parallel/step/loss_sums.h"
 #include "parallel/step/score_numbers.h"
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
-#include "parallel/schedule/sequential.h"
+#include "parallel/schedule/schedules.h"
 #include "parallel/strategy/mesh_strategy.h"
 
 namespace tandem {

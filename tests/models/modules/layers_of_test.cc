@@ -24,7 +24,6 @@
 #include "core/model/layer_links.h"
 #include "core/model/layer_list.h"
 #include "models/modules/batch_of_trees.h"
-#include "models/modules/own_forward.h"
 #include "tests/core/testing/log_lines.h"
 
 namespace tandem::layers_of_test {

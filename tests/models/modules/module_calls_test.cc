@@ -1,5 +1,3 @@
-#include "models/modules/module_calls.h"
-
 #include <ATen/Tensor.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -15,6 +13,7 @@
 #include <tuple>
 
 #include "models/modules/any_module_call.h"
+#include "models/modules/module_call.h"
 
 namespace tandem::module_calls_test {
 namespace {

@@ -1,10 +1,9 @@
-#include "parallel/schedule/sequential.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "parallel/schedule/schedules.h"
 #include "parallel/schedule/validator.h"
 
 namespace tandem::sequential_test {

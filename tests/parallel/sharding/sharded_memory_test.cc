@@ -14,7 +14,7 @@
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/mlp.h"
-#include "parallel/schedule/sequential.h"
+#include "parallel/schedule/schedules.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/strategy/lab_models.h"
 

@@ -29,7 +29,6 @@
 #include "parallel/balance/cut.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/schedule/sequential.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
 

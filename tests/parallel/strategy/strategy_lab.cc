@@ -15,7 +15,6 @@
 #include "parallel/balance/cut.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/schedule/sequential.h"
 #include "parallel/strategy/mesh_strategy.h"
 
 namespace tandem {

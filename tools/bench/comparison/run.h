@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "tools/bench/case/setting.h"
 #include "tools/bench/comparison/contender.h"
-#include "tools/bench/comparison/losses.h"
 #include "tools/bench/comparison/start.h"
 
 namespace tandem {

@@ -19,10 +19,10 @@
 #include "tools/bench/comparison/start.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/measure/product_floor.h"
-#include "tools/bench/process/answers.h"
 #include "tools/bench/process/job.h"
 #include "tools/bench/process/program.h"
 #include "tools/bench/process/runfile.h"
+#include "tools/bench/process/side.h"
 
 namespace tandem {
 namespace {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -33,6 +34,33 @@ absl::StatusOr<int> MakeFifo(const std::string& path) {
 }
 
 }  // namespace
+
+using nlohmann::json;
+
+double Greatest(const std::vector<json>& answers, const char* key) {
+  double greatest = 0;
+  for (const json& each : answers) {
+    greatest = std::max(greatest, each.at(key).get<double>());
+  }
+  return greatest;
+}
+
+double Mean(const std::vector<json>& answers, const char* key) {
+  double sum = 0;
+  for (const json& each : answers) sum += each.at(key).get<double>();
+  return sum / static_cast<double>(answers.size());
+}
+
+std::vector<double> SumOfLists(const std::vector<json>& answers,
+                               const char* key) {
+  std::vector<double> sums;
+  for (const json& each : answers) {
+    const auto values = each.at(key).get<std::vector<double>>();
+    sums.resize(std::max(sums.size(), values.size()));
+    for (size_t i = 0; i < values.size(); ++i) sums[i] += values[i];
+  }
+  return sums;
+}
 
 absl::StatusOr<std::unique_ptr<Side>> Side::Start(const SideOptions& options) {
   std::unique_ptr<Side> side(new Side(options));

@@ -1,5 +1,7 @@
 // One side of a comparison: rank processes that do what they are told, one
 // command after another, and sleep in between.
+//
+// Answers of a side's ranks, taken together.
 
 #ifndef TANDEM_TOOLS_BENCH_PROCESS_SIDE_H_
 #define TANDEM_TOOLS_BENCH_PROCESS_SIDE_H_
@@ -18,6 +20,15 @@
 #include "tools/bench/process/line_reader.h"
 
 namespace tandem {
+
+// The greatest, or the mean, of the numbers that the answers have under `key`;
+// at least one answer, and none negative.
+double Greatest(const std::vector<nlohmann::json>& answers, const char* key);
+double Mean(const std::vector<nlohmann::json>& answers, const char* key);
+
+// Sums of lists, number by number.
+std::vector<double> SumOfLists(const std::vector<nlohmann::json>& answers,
+                               const char* key);
 
 struct SideOptions {
   std::string name;                  // "tandem", or a peer (--peers)

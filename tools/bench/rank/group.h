@@ -1,7 +1,11 @@
 // The communicator of one side's ranks.
+//
+// The device of one rank that trains on another than the CPU.
 
 #ifndef TANDEM_TOOLS_BENCH_RANK_GROUP_H_
 #define TANDEM_TOOLS_BENCH_RANK_GROUP_H_
+
+#include <c10/core/Device.h>
 
 #include <memory>
 #include <string>
@@ -10,8 +14,30 @@
 #include "absl/status/statusor.h"
 #include "core/autotune/job_kernels.h"
 #include "core/comm/communicator.h"
+#include "tools/bench/rank/inputs.h"
 
 namespace tandem {
+
+// The first device of that name ("cpu", "cuda", "sim"), ready to be used.
+// `allow_tf32`: cuBLAS and cuDNN may round what they multiply of fp32 to TF32.
+// Those of ParseDeviceType and DevicesOf (core/device/device.h). Once a
+// process.
+absl::StatusOr<c10::Device> PrepareDevice(const std::string& name,
+                                          bool allow_tf32);
+
+// Moves them there, before anything is measured: peers do the same.
+void PlaceBatches(c10::Device device, Inputs& inputs);
+
+// Until it has done all that it was given.
+void WaitFor(c10::Device device);
+
+// The most memory so far: of tensors on the device, as its allocator counts
+// them (torch.cuda.max_memory_allocated), or of this process (VmHWM) on the
+// CPU.
+double PeakMib(c10::Device device);
+
+// "cuda, TF32 allowed", "cuda, no TF32".
+std::string DescribeDevice(const std::string& name, bool allow_tf32);
 
 // They meet through the file `rendezvous`, which does not exist yet; one rank
 // needs none.

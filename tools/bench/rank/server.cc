@@ -25,7 +25,6 @@
 #include "tools/bench/measure/overlap_times.h"
 #include "tools/bench/measure/product_floor.h"
 #include "tools/bench/measure/usage.h"
-#include "tools/bench/rank/device.h"
 #include "tools/bench/rank/group.h"
 #include "tools/bench/rank/inputs.h"
 #include "tools/bench/rank/limits.h"

@@ -23,7 +23,7 @@ struct RankOptions {
   std::string backend = "shm";
   std::string model;           // of tools/bench/case/workload.h
   std::string device = "cpu";  // another: of one rank with one device
-  bool allow_tf32 = false;     // see PrepareDevice (device.h)
+  bool allow_tf32 = false;     // see PrepareDevice (group.h)
   int64_t batch_size = 0;  // of all replicas, to be written; 0: the workload's
   std::vector<int64_t> input_shape;  // of a sample; empty: the workload's
   std::string optimizer;             // empty: the workload's
@@ -52,7 +52,7 @@ struct RankOptions {
 //   communication N  N steps; {"comm_ms": while a bucket of gradients was on
 //                    its way, "exposed_ms": of that, without computation beside
 //                    it}
-//   memory           {"peak_mib": PeakMib (device.h)}
+//   memory           {"peak_mib": PeakMib (group.h)}
 //
 // And of tandem alone:
 //

@@ -17,7 +17,6 @@
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/pipeline/model_parallel.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/schedule/sequential.h"
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/rank/group.h"
 

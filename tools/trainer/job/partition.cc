@@ -27,7 +27,7 @@
 #include "parallel/partition/table.h"
 #include "parallel/pipeline/loss_weights.h"
 #include "parallel/pipeline/model_parallel.h"
-#include "parallel/schedule/sequential.h"
+#include "parallel/schedule/schedules.h"
 #include "parallel/strategy/state_per_parameter.h"
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/evaluation_batch.h"

@@ -1,10 +1,10 @@
-#include "tools/bench/comparison/losses.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
+
+#include "tools/bench/comparison/contender.h"
 
 namespace tandem::losses_test {
 namespace {

@@ -1,10 +1,10 @@
-#include "tools/bench/process/answers.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <vector>
+
+#include "tools/bench/process/side.h"
 
 namespace tandem::answers_test {
 namespace {

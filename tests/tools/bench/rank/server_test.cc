@@ -17,7 +17,6 @@
 #include "core/base/environment.h"
 #include "tools/bench/case/case.h"
 #include "tools/bench/measure/overlap_times.h"
-#include "tools/bench/process/answers.h"
 #include "tools/bench/process/side.h"
 
 namespace tandem {
