@@ -50,8 +50,8 @@ AnyValue TreeArgument(const c10::IValue& tree) {
 template <typename... Known>
 std::optional<c10::IValue> ResultAs(AnyValue& value) {
   std::optional<c10::IValue> tree;
-  const auto try_one = [&](const auto* its) {
-    if (its != nullptr) tree = TreeOf(*its);
+  const auto try_one = [&](const auto* typed) {
+    if (typed != nullptr) tree = TreeOf(*typed);
   };
   (try_one(value.template try_get<Known>()), ...);
   return tree;

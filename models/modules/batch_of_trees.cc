@@ -68,11 +68,12 @@ LossFunction LossOfTrees(const TreeForm& outputs, const TreeForm& targets,
   names.outputs = FurtherNames(outputs, kOutputTree);
   names.targets = FurtherNames(targets, kTargetTree);
   return LossFunction(
-      std::move(names),
-      [outputs, targets, loss = std::move(loss)](const LossArguments& its) {
-        return loss(
-            Tree(outputs, kOutputTree, its.outputs, its.further_outputs),
-            Tree(targets, kTargetTree, its.targets, its.further_targets));
+      std::move(names), [outputs, targets, loss = std::move(loss)](
+                            const LossArguments& arguments) {
+        return loss(Tree(outputs, kOutputTree, arguments.outputs,
+                         arguments.further_outputs),
+                    Tree(targets, kTargetTree, arguments.targets,
+                         arguments.further_targets));
       });
 }
 

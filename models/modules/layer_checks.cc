@@ -97,12 +97,13 @@ absl::Status CheckAgainstOwnForward(const nn::Module& module,
   TANDEM_ASSIGN_OR_RETURN(const TreeForm form, TreeForm::Of(of_layers));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<at::Tensor> theirs,
                           form.Take(of_layers));
-  const absl::StatusOr<std::vector<at::Tensor>> its = form.Take(*given);
-  if (!its.ok()) {
-    return OtherFunction(absl::StrCat("which gives ", its.status().message()));
+  const absl::StatusOr<std::vector<at::Tensor>> taken = form.Take(*given);
+  if (!taken.ok()) {
+    return OtherFunction(
+        absl::StrCat("which gives ", taken.status().message()));
   }
   for (size_t i = 0; i < theirs.size(); ++i) {
-    const std::string difference = Difference((*its)[i], theirs[i]);
+    const std::string difference = Difference((*taken)[i], theirs[i]);
     if (difference.empty()) continue;
     const std::string& path = form.paths()[i];
     return OtherFunction(absl::StrCat("which on the example ", difference,

@@ -79,8 +79,8 @@ absl::StatusOr<std::vector<Plan>> Plans(
 
 // Finds what the first layer takes and what each layer gives. Returns what the
 // last one gives for the example.
-absl::StatusOr<c10::IValue> LearnForms(const c10::IValue& example,
-                                       std::vector<Plan>& plans) {
+absl::StatusOr<c10::IValue> FindForms(const c10::IValue& example,
+                                      std::vector<Plan>& plans) {
   const at::NoGradGuard no_grad;
   const DefaultGeneratorScope draws(kSeedOfExample);
   absl::StatusOr<TreeForm> form = TreeForm::Of(example);
@@ -182,7 +182,7 @@ absl::StatusOr<ModuleLayers> LayersOf(const nn::Sequential& sequential,
   TANDEM_ASSIGN_OR_RETURN(std::vector<Plan> plans,
                           Plans(modules, ModuleCalls()));
   if (example.has_value()) {
-    TANDEM_RETURN_IF_ERROR(LearnForms(*example, plans).status());
+    TANDEM_RETURN_IF_ERROR(FindForms(*example, plans).status());
   }
   return LayersOfPlans(std::move(plans));
 }
@@ -201,7 +201,7 @@ absl::StatusOr<ModuleLayers> LayersOfModule(
     return LayersOfPlans(std::move(plans));
   }
   TANDEM_ASSIGN_OR_RETURN(const c10::IValue of_layers,
-                          LearnForms(*example, plans));
+                          FindForms(*example, plans));
   if (own_forward != nullptr) {
     TANDEM_RETURN_IF_ERROR(
         CheckAgainstOwnForward(*module, own_forward, *example, of_layers));

@@ -137,10 +137,10 @@ class ModuleCalls {
   template <typename Module>
   ModuleCalls& Add() {
     finds_.push_back([](const std::shared_ptr<torch::nn::Module>& module) {
-      const auto its = std::dynamic_pointer_cast<Module>(module);
-      return its == nullptr
+      const auto typed = std::dynamic_pointer_cast<Module>(module);
+      return typed == nullptr
                  ? ModuleCall()
-                 : module_calls_internal::CallByType(its, &Module::forward);
+                 : module_calls_internal::CallByType(typed, &Module::forward);
     });
     return *this;
   }
@@ -157,11 +157,12 @@ class ModuleCalls {
     using Its =
         module_calls_internal::OfFunction<Function,
                                           decltype(&Function::operator())>;
-    finds_.push_back([function](
-                         const std::shared_ptr<torch::nn::Module>& module) {
-      const auto its = std::dynamic_pointer_cast<typename Its::Module>(module);
-      return its == nullptr ? ModuleCall() : Its::Of(its, function);
-    });
+    finds_.push_back(
+        [function](const std::shared_ptr<torch::nn::Module>& module) {
+          const auto typed =
+              std::dynamic_pointer_cast<typename Its::Module>(module);
+          return typed == nullptr ? ModuleCall() : Its::Of(typed, function);
+        });
     return *this;
   }
 

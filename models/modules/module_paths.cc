@@ -86,19 +86,20 @@ absl::Status CheckAround(const torch::nn::Module& module,
         "it into a module of its own"));
   }
   for (const auto& child : module.named_children()) {
-    const std::string its = Joined(path, child.key());
-    if (named.called.count(its) + named.not_called.count(its) > 0) {
-      if (!named.IsAround(its)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", its, "' is named, and so is a module within it"));
+    const std::string child_path = Joined(path, child.key());
+    if (named.called.count(child_path) + named.not_called.count(child_path) >
+        0) {
+      if (!named.IsAround(child_path)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "'", child_path, "' is named, and so is a module within it"));
     }
-    if (!named.IsAround(its)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("no pattern names '", its, "' (", child.value()->name(),
-                       "): name it where it is called, or '!", its,
-                       "' if it is not and has no parameters"));
+    if (!named.IsAround(child_path)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "no pattern names '", child_path, "' (", child.value()->name(),
+          "): name it where it is called, or '!", child_path,
+          "' if it is not and has no parameters"));
     }
-    TANDEM_RETURN_IF_ERROR(CheckAround(*child.value(), its, named));
+    TANDEM_RETURN_IF_ERROR(CheckAround(*child.value(), child_path, named));
   }
   return absl::OkStatus();
 }

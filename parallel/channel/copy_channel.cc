@@ -82,8 +82,9 @@ variable_list DifferentiableCopy(const DirectionPointer& there,
 }  // namespace
 
 bool IsOn(const at::Tensor& tensor, c10::Device device) {
-  const c10::Device its = tensor.device();
-  return its == device || (its.type() == device.type() && !its.has_index());
+  const c10::Device tensor_device = tensor.device();
+  return tensor_device == device ||
+         (tensor_device.type() == device.type() && !tensor_device.has_index());
 }
 
 PendingCopy::PendingCopy(c10::Device destination,

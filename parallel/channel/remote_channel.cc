@@ -167,7 +167,7 @@ class RemoteReceiver : public ChannelReceiver {
   absl::Status ReceiveUntil(int microbatch) {
     const std::vector<int>& order = end_.receives();
     while (coming_.count(microbatch) == 0 && next_ < order.size()) {
-      TANDEM_RETURN_IF_ERROR(LearnLayout(order[next_]));
+      TANDEM_RETURN_IF_ERROR(ReadLayout(order[next_]));
       TANDEM_RETURN_IF_ERROR(StartNext());
     }
     return ReceiveAhead();
@@ -187,7 +187,7 @@ class RemoteReceiver : public ChannelReceiver {
     return absl::OkStatus();
   }
 
-  absl::Status LearnLayout(int microbatch) {
+  absl::Status ReadLayout(int microbatch) {
     const int64_t rows = end_.rows(microbatch);
     if (end_.side().FindLayout(rows) != nullptr) return absl::OkStatus();
     CHECK(end_.carries_activations())

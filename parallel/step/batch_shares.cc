@@ -50,7 +50,7 @@ absl::Status CheckIsWholeBatchesBeginning(const std::vector<int64_t>& sizes,
 }  // namespace
 
 // Collective where batches may be uneven.
-absl::Status BatchShares::Learn(int64_t size, bool apart) {
+absl::Status BatchShares::ExchangeSizes(int64_t size, bool apart) {
   apart_ = apart;
   const int replicas = groups_.replicas();
   sizes_.assign(static_cast<size_t>(replicas), size);

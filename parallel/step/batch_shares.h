@@ -34,7 +34,7 @@ class BatchShares {
   // batches may be uneven. InvalidArgument where the replicas' sizes do not
   // make a step. `apart`: replicas train each on its own in this step, and send
   // each other nothing.
-  absl::Status Learn(int64_t size, bool apart = false);
+  absl::Status ExchangeSizes(int64_t size, bool apart = false);
 
   // The batch in microbatches of this step. InvalidArgument where their number
   // or sizes are not what schedule and options ask for.

@@ -93,7 +93,7 @@ StepContext MeshTraining::Plan() const {
 absl::Status MeshTraining::Compute(const Batch& batch, StepContext& step) {
   BatchShares& shares = *model().shares;
   TANDEM_RETURN_IF_ERROR(
-      shares.Learn(batch.size, /*apart=*/!step.averages_gradients));
+      shares.ExchangeSizes(batch.size, /*apart=*/!step.averages_gradients));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
                           shares.Microbatches(batch));
   step.samples = batch.size;

@@ -123,7 +123,7 @@ class Conversion {
     auto* const sequential = module.as<torch::nn::SequentialImpl>();
     size_t index = 0;
     for (const auto& item : module.named_children()) {
-      const std::string its =
+      const std::string child_path =
           name.empty() ? item.key() : absl::StrCat(name, ".", item.key());
       const bool replaceable =
           sequential != nullptr && PlainBatchNorm(*item.value()).has_value();
@@ -131,7 +131,7 @@ class Conversion {
         places_.push_back({sequential, index, item.key(), item.value()});
         Add({nullptr, item.value().get()});
       } else {
-        TANDEM_RETURN_IF_ERROR(Look(*item.value(), its));
+        TANDEM_RETURN_IF_ERROR(Look(*item.value(), child_path));
       }
       ++index;
     }

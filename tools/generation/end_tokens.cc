@@ -31,9 +31,9 @@ absl::StatusOr<std::vector<int64_t>> AllEndTokens(
   for (const auto& [text, name] :
        {std::pair(&config, kConfigFile),
         std::pair(&generation_config, kGenerationConfigFile)}) {
-    TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> its,
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> configured,
                             OfFile(*text, name));
-    for (const int64_t end : its) add(end);
+    for (const int64_t end : configured) add(end);
   }
   if (tokenizer != nullptr && tokenizer->end_of_text()) {
     add(int64_t{*tokenizer->end_of_text()});

@@ -19,13 +19,14 @@ int64_t Allowance(int64_t vocabulary, int64_t least) {
 absl::Status CheckTokenizerFits(const Tokenizer& tokenizer, int64_t model,
                                 int64_t texts) {
   const int64_t wanted = texts > 0 ? texts : model;
-  const int64_t its = tokenizer.vocabulary_size();
-  const bool is_smaller = its < wanted - Allowance(wanted, kLeastPadding);
+  const int64_t tokenizer_size = tokenizer.vocabulary_size();
+  const bool is_smaller =
+      tokenizer_size < wanted - Allowance(wanted, kLeastPadding);
   const bool is_larger = tokenizer.vocabulary_without_end() >
                          model + Allowance(model, kLeastAdded);
   if (!is_smaller && !is_larger) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "it has ", its, " tokens, but the ",
+      "it has ", tokenizer_size, " tokens, but the ",
       texts > 0 && is_smaller ? "texts that the model has learnt from had "
                               : "model knows ",
       is_smaller ? wanted : model));

@@ -127,39 +127,39 @@ Verdict BlameMissing(const JobHistory& history, const std::set<int>& causes,
 }
 
 // Each rank's first wait, those in the same operation together.
-std::vector<Camp> CampsOf(const JobHistory& history,
-                          const std::vector<RankWait>& waits) {
-  std::vector<Camp> camps;
+std::vector<AlikeRanks> SplitByWait(const JobHistory& history,
+                                    const std::vector<RankWait>& waits) {
+  std::vector<AlikeRanks> parts;
   std::set<int> seen;
   for (const RankWait& wait : waits) {
     if (!seen.insert(wait.rank).second) continue;
-    const auto joins = [&](const Camp& camp) {
-      const int of = camp.ranks.front();
+    const auto joins = [&](const AlikeRanks& part) {
+      const int of = part.ranks.front();
       return wait.entry->kind == FlightKind::kCollective &&
-             history.GroupId(of, *camp.entries.front()) ==
+             history.GroupId(of, *part.entries.front()) ==
                  history.GroupId(wait.rank, *wait.entry) &&
-             camp.entries.front()->sequence == wait.entry->sequence;
+             part.entries.front()->sequence == wait.entry->sequence;
     };
-    auto camp = std::find_if(camps.begin(), camps.end(), joins);
-    if (camp == camps.end()) camp = camps.insert(camps.end(), Camp());
-    camp->ranks.push_back(wait.rank);
-    camp->entries.push_back(wait.entry);
+    auto part = std::find_if(parts.begin(), parts.end(), joins);
+    if (part == parts.end()) part = parts.insert(parts.end(), AlikeRanks());
+    part->ranks.push_back(wait.rank);
+    part->entries.push_back(wait.entry);
   }
-  return camps;
+  return parts;
 }
 
-// Everybody waits. The culprits are the worst camp: without it the others would
+// Everybody waits. The culprits are the worst part: without it the others would
 // be the ones to choose from.
 Verdict BlameCircle(const JobHistory& history,
                     const std::vector<RankWait>& waits) {
-  std::vector<Camp> camps = CampsOf(history, waits);
-  while (camps.size() > 1) {
-    const size_t right = RightCamp(history, camps);
-    camps.erase(camps.begin() + static_cast<std::ptrdiff_t>(right));
+  std::vector<AlikeRanks> parts = SplitByWait(history, waits);
+  while (parts.size() > 1) {
+    const size_t right = RightRanks(history, parts);
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(right));
   }
   Verdict verdict;
   verdict.fault = Fault::kOtherGroup;
-  verdict.culprits = camps.front().ranks;
+  verdict.culprits = parts.front().ranks;
   const std::set<int> culprits(verdict.culprits.begin(),
                                verdict.culprits.end());
   for (int rank : RanksOf(waits)) {
@@ -172,8 +172,8 @@ Verdict BlameCircle(const JobHistory& history,
   const RankWait* wait = FirstFor(others, culprits);
   if (wait == nullptr) wait = &waits.front();
   SetOperation(history, *wait, &verdict);
-  const int first = camps.front().ranks.front();
-  verdict.instead = *camps.front().entries.front();
+  const int first = parts.front().ranks.front();
+  verdict.instead = *parts.front().entries.front();
   verdict.instead_group =
       history.groups().at(history.GroupId(first, *verdict.instead)).name;
   return verdict;

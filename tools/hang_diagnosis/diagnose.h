@@ -13,8 +13,9 @@ namespace tandem {
 //     two ends of a message differ (mismatches.h);
 //   a rank failed by itself before any wait of another had run out;
 //   ranks that others wait for have not come, and wait for nobody;
-//   ranks wait for each other in a circle, in several groups: the camp that
-//     does what it has not done before, or is smaller, is at fault (mismatches.h);
+//   ranks wait for each other in a circle, in several groups: the part that
+//     does what it has not done before, or is smaller, is at fault
+//     (mismatches.h);
 //   nobody waits; unknown where no dump has an entry.
 // Times of different hosts are compared: clocks must agree to less than the
 // timeout.

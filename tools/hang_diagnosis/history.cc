@@ -77,8 +77,8 @@ bool JobHistory::HadJoined(int of, const FlightEntry& entry, int rank,
                            int64_t by_ns) const {
   const auto dump = dumps_.find(rank);
   if (dump == dumps_.end()) return false;
-  const FlightEntry* const its = Counterpart(of, entry, rank);
-  if (its != nullptr) return its->scheduled_ns <= by_ns;
+  const FlightEntry* const counterpart = Counterpart(of, entry, rank);
+  if (counterpart != nullptr) return counterpart->scheduled_ns <= by_ns;
   if (entry.kind == FlightKind::kCollective) {
     const auto& scheduled = groups_.at(GroupId(of, entry)).scheduled;
     const auto found = scheduled.find(rank);

@@ -14,30 +14,32 @@ using Fault = Verdict::Fault;
 
 struct Mismatch {
   std::string group;  // id
-  std::vector<Camp> camps;
+  std::vector<AlikeRanks> parts;
   int64_t began_ns = 0;  // when the last of the ranks came to it
 };
 
-std::vector<Camp> CampsAt(const GroupHistory& group, int64_t sequence) {
-  std::vector<Camp> camps;
+std::vector<AlikeRanks> SplitByOperation(const GroupHistory& group,
+                                         int64_t sequence) {
+  std::vector<AlikeRanks> parts;
   for (const auto& [rank, all] : group.collectives) {
     const auto found = all.find(sequence);
     if (found == all.end()) continue;
     const FlightEntry* const entry = found->second;
-    auto camp = std::find_if(camps.begin(), camps.end(), [&](const Camp& each) {
-      return AreAlike(*each.entries.front(), *entry);
-    });
-    if (camp == camps.end()) camp = camps.insert(camps.end(), Camp());
-    camp->ranks.push_back(rank);
-    camp->entries.push_back(entry);
+    auto part =
+        std::find_if(parts.begin(), parts.end(), [&](const AlikeRanks& each) {
+          return AreAlike(*each.entries.front(), *entry);
+        });
+    if (part == parts.end()) part = parts.insert(parts.end(), AlikeRanks());
+    part->ranks.push_back(rank);
+    part->entries.push_back(entry);
   }
-  return camps;
+  return parts;
 }
 
-int64_t TokenAtBeginning(const std::vector<Camp>& camps) {
+int64_t LatestStart(const std::vector<AlikeRanks>& parts) {
   int64_t last = 0;
-  for (const Camp& camp : camps) {
-    for (const FlightEntry* each : camp.entries) {
+  for (const AlikeRanks& part : parts) {
+    for (const FlightEntry* each : part.entries) {
       last = std::max(last, each->scheduled_ns);
     }
   }
@@ -52,10 +54,10 @@ std::optional<Mismatch> FirstOf(const std::string& id,
     for (const auto& [sequence, entry] : all) sequences.insert(sequence);
   }
   for (const int64_t sequence : sequences) {
-    std::vector<Camp> camps = CampsAt(group, sequence);
-    if (camps.size() < 2) continue;
-    const int64_t began = TokenAtBeginning(camps);
-    return Mismatch{id, std::move(camps), began};
+    std::vector<AlikeRanks> parts = SplitByOperation(group, sequence);
+    if (parts.size() < 2) continue;
+    const int64_t began = LatestStart(parts);
+    return Mismatch{id, std::move(parts), began};
   }
   return std::nullopt;
 }
@@ -79,7 +81,8 @@ bool HasElsewhere(const GroupHistory& group, int rank,
   });
 }
 
-Fault FaultOf(const GroupHistory& group, const Camp& right, const Camp& wrong) {
+Fault FaultOf(const GroupHistory& group, const AlikeRanks& right,
+              const AlikeRanks& wrong) {
   const FlightEntry& expected = *right.entries.front();
   const FlightEntry& given = *wrong.entries.front();
   const bool other_purpose =
@@ -94,18 +97,18 @@ Fault FaultOf(const GroupHistory& group, const Camp& right, const Camp& wrong) {
 
 Verdict MismatchVerdict(const JobHistory& history, const Mismatch& mismatch) {
   const GroupHistory& group = history.groups().at(mismatch.group);
-  const size_t right = RightCamp(history, mismatch.camps);
-  const Camp& expected = mismatch.camps[right];
+  const size_t right = RightRanks(history, mismatch.parts);
+  const AlikeRanks& expected = mismatch.parts[right];
   Verdict verdict;
-  const Camp* first = nullptr;
-  for (size_t i = 0; i < mismatch.camps.size(); ++i) {
+  const AlikeRanks* first = nullptr;
+  for (size_t i = 0; i < mismatch.parts.size(); ++i) {
     if (i == right) continue;
-    const Camp& camp = mismatch.camps[i];
-    if (first == nullptr || camp.ranks.front() < first->ranks.front()) {
-      first = &camp;
+    const AlikeRanks& part = mismatch.parts[i];
+    if (first == nullptr || part.ranks.front() < first->ranks.front()) {
+      first = &part;
     }
-    verdict.culprits.insert(verdict.culprits.end(), camp.ranks.begin(),
-                            camp.ranks.end());
+    verdict.culprits.insert(verdict.culprits.end(), part.ranks.begin(),
+                            part.ranks.end());
   }
   std::sort(verdict.culprits.begin(), verdict.culprits.end());
   verdict.fault = FaultOf(group, expected, *first);
@@ -153,17 +156,19 @@ std::optional<Verdict> FindOtherMessage(const JobHistory& history) {
 
 }  // namespace
 
-size_t RightCamp(const JobHistory& history, const std::vector<Camp>& camps) {
-  const auto merit = [&](const Camp& camp) {
+size_t RightRanks(const JobHistory& history,
+                  const std::vector<AlikeRanks>& parts) {
+  const auto merit = [&](const AlikeRanks& part) {
     return std::make_tuple(
-        history.HasDoneBefore(camp.ranks.front(), *camp.entries.front()),
-        camp.ranks.size(), -camp.ranks.front());
+        history.HasDoneBefore(part.ranks.front(), *part.entries.front()),
+        part.ranks.size(), -part.ranks.front());
   };
-  const auto best = std::max_element(camps.begin(), camps.end(),
-                                     [&](const Camp& one, const Camp& other) {
-                                       return merit(one) < merit(other);
-                                     });
-  return static_cast<size_t>(best - camps.begin());
+  const auto best =
+      std::max_element(parts.begin(), parts.end(),
+                       [&](const AlikeRanks& one, const AlikeRanks& other) {
+                         return merit(one) < merit(other);
+                       });
+  return static_cast<size_t>(best - parts.begin());
 }
 
 std::optional<Verdict> FindMismatch(const JobHistory& history) {

@@ -1,8 +1,8 @@
 // Mismatches: ranks of a group that started different things as the same
 // collective, or ends of a message that differ.
 //
-// Camps of ranks: who does the same, and which camp is at fault when ranks of a
-// group do different things.
+// Ranks that do the same: parts of a group, and which part is at fault when
+// they do different things.
 
 #ifndef TANDEM_TOOLS_HANG_DIAGNOSIS_MISMATCHES_H_
 #define TANDEM_TOOLS_HANG_DIAGNOSIS_MISMATCHES_H_
@@ -16,15 +16,17 @@
 
 namespace tandem {
 
-struct Camp {
+// Ranks that do the same.
+struct AlikeRanks {
   std::vector<int> ranks;                   // in order
   std::vector<const FlightEntry*> entries;  // of each, what it does
 };
 
-// The camp that does as it should: one whose operation its first rank has done
+// The part that does as it should: one whose operation its first rank has done
 // before, as a training loop does in every step; of several the greatest; of
 // equals that of the lowest rank.
-size_t RightCamp(const JobHistory& history, const std::vector<Camp>& camps);
+size_t RightRanks(const JobHistory& history,
+                  const std::vector<AlikeRanks>& parts);
 
 // The earliest one as a verdict, whether or not the collective has ended: what
 // hangs later may hang because of it. A message's sender is right: it knows

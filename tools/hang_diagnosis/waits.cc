@@ -62,9 +62,10 @@ RankWait WaitForIdle(const JobHistory& history, int rank,
                      const FlightEntry& entry) {
   RankWait wait{rank, &entry, {}, /*has_started=*/true};
   for (int other : OthersOf(history, rank, entry)) {
-    const FlightEntry* const its = history.Counterpart(rank, entry, other);
-    if (its != nullptr && its->awaited_ns == 0 &&
-        its->state != FlightState::kCompleted) {
+    const FlightEntry* const counterpart =
+        history.Counterpart(rank, entry, other);
+    if (counterpart != nullptr && counterpart->awaited_ns == 0 &&
+        counterpart->state != FlightState::kCompleted) {
       wait.missing.push_back(other);
     }
   }

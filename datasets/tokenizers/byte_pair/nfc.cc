@@ -134,9 +134,9 @@ class Characters {
     for (PackedNumbers numbers(kNfcClasses); !numbers.empty();) {
       code += numbers.Next();
       const uint32_t last = code + numbers.Next();
-      const auto its = static_cast<uint8_t>(numbers.Next());
+      const auto combining_class = static_cast<uint8_t>(numbers.Next());
       for (;; ++code) {
-        classes_[code] = its;
+        classes_[code] = combining_class;
         moves_[code] = true;
         if (code == last) break;
       }
@@ -176,16 +176,16 @@ std::vector<uint32_t> Compose(const Characters& characters,
   std::optional<size_t> letter;  // the last one
   int between = -1;              // class of what stands behind it
   for (const uint32_t code : codes) {
-    const int its = characters.CombiningClass(code);
-    if (letter && between < its) {
+    const int combining_class = characters.CombiningClass(code);
+    if (letter && between < combining_class) {
       const auto both = characters.Composed(composed[*letter], code);
       if (both) {
         composed[*letter] = *both;
         continue;
       }
     }
-    if (its == 0) letter = composed.size();
-    between = its == 0 ? -1 : its;
+    if (combining_class == 0) letter = composed.size();
+    between = combining_class == 0 ? -1 : combining_class;
     composed.push_back(code);
   }
   return composed;

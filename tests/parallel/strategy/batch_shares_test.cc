@@ -41,7 +41,7 @@ TEST(BatchSharesTest, MicrobatchesAreOfOneSizeOrDifferByOne) {
   const MeshStrategyOptions options = Options(3);
   const MeshGroups alone;
   BatchShares shares(options, CrossEntropy, alone);
-  ASSERT_TRUE(shares.Learn(7).ok());
+  ASSERT_TRUE(shares.ExchangeSizes(7).ok());
   const auto seven = shares.Microbatches(BatchOf(7));
   ASSERT_TRUE(seven.ok()) << seven.status();
   EXPECT_THAT(SizesOf(*seven), ElementsAre(3, 2, 2));
@@ -58,12 +58,12 @@ TEST(BatchSharesTest, AnUnevenStepHasAsManyAsItsSamplesGive) {
   options.microbatch_size = 2;
   const MeshGroups alone;
   BatchShares shares(options, CrossEntropy, alone);
-  ASSERT_TRUE(shares.Learn(5).ok());
+  ASSERT_TRUE(shares.ExchangeSizes(5).ok());
   const auto parts = shares.Microbatches(BatchOf(5));
   ASSERT_TRUE(parts.ok()) << parts.status();
   EXPECT_THAT(SizesOf(*parts), ElementsAre(2, 2, 1));
   EXPECT_EQ(shares.MicrobatchesOf(0), 3);
-  EXPECT_THAT(std::string(shares.Learn(0).message()),
+  EXPECT_THAT(std::string(shares.ExchangeSizes(0).message()),
               HasSubstr("needs at least one sample"));
 }
 
@@ -81,7 +81,7 @@ TEST(BatchSharesTest, ReplicasStandBehindEachOther) {
         BatchShares shares(options, CrossEntropy, *groups);
         const std::vector<int64_t> sizes = {4, 1, 0};
         const auto rank = static_cast<size_t>(world.rank());
-        const absl::Status learnt = shares.Learn(sizes[rank]);
+        const absl::Status learnt = shares.ExchangeSizes(sizes[rank]);
         if (!learnt.ok()) return learnt;
         const auto parts = shares.Microbatches(BatchOf(sizes[rank]));
         if (!parts.ok()) return parts.status();

@@ -56,8 +56,8 @@ absl::Status KnownLosses::Check(int microbatches, const std::string& peer,
                                           microbatches, " microbatches"));
 }
 
-absl::Status KnownLosses::Learn(int microbatches, const std::string& name,
-                                const std::vector<double>& losses) {
+absl::Status KnownLosses::Record(int microbatches, const std::string& name,
+                                 const std::vector<double>& losses) {
   losses_.emplace(microbatches, losses);
   return Check(microbatches, name, losses);
 }
@@ -82,31 +82,31 @@ absl::StatusOr<std::vector<json>> Contender::Ask(const std::string& command) {
 }
 
 absl::Status Contender::CheckLosses(const Setting& setting, int64_t steps,
-                                    bool teaches, KnownLosses& losses) {
+                                    bool records, KnownLosses& losses) {
   TANDEM_RETURN_IF_ERROR(Ask("use " + ToString(setting)).status());
   TANDEM_ASSIGN_OR_RETURN(const std::vector<json> answers,
                           Ask(absl::StrCat("losses ", steps)));
   kernels_ = answers.front().value("kernels", "");
   // Ranks tell their parts of the whole batch's loss.
-  const std::vector<double> its = SumOfLists(answers, "losses");
+  const std::vector<double> its_losses = SumOfLists(answers, "losses");
   const int microbatches = replicas_ * setting.microbatches;
   const std::string who = absl::StrCat(name_, " (", ToString(setting), ")");
-  return teaches ? losses.Learn(microbatches, who, its)
-                 : losses.Check(microbatches, who, its);
+  return records ? losses.Record(microbatches, who, its_losses)
+                 : losses.Check(microbatches, who, its_losses);
 }
 
-absl::Status Contender::Teach(const Setting& setting, int64_t steps,
-                              KnownLosses& losses) {
-  return CheckLosses(setting, steps, /*teaches=*/true, losses);
+absl::Status Contender::RecordLosses(const Setting& setting, int64_t steps,
+                                     KnownLosses& losses) {
+  return CheckLosses(setting, steps, /*records=*/true, losses);
 }
 
 // A short try may be unlucky: the fastest are tried again.
-absl::Status Contender::Rank(int64_t compared_steps, bool teaches,
+absl::Status Contender::Rank(int64_t compared_steps, bool records,
                              KnownLosses& losses, std::vector<Tried>& tried) {
   for (size_t left = tried.size(); left > 0; left = left > kFew ? kFew : 0) {
     for (size_t i = 0; i < left; ++i) {
       TANDEM_RETURN_IF_ERROR(
-          CheckLosses(tried[i].setting, compared_steps, teaches, losses));
+          CheckLosses(tried[i].setting, compared_steps, records, losses));
       if (tried.size() == 1) return absl::OkStatus();
       TANDEM_ASSIGN_OR_RETURN(const std::vector<json> answers,
                               Ask(absl::StrCat("steps ", kSearchSteps)));
@@ -120,13 +120,13 @@ absl::Status Contender::Rank(int64_t compared_steps, bool teaches,
 }
 
 absl::Status Contender::Choose(const std::vector<Setting>& settings,
-                               int64_t compared_steps, bool teaches,
+                               int64_t compared_steps, bool records,
                                KnownLosses& losses) {
   std::vector<Tried> tried;
   for (const Setting& setting : settings) {
     tried.push_back({setting, std::numeric_limits<double>::infinity()});
   }
-  const absl::Status done = Rank(compared_steps, teaches, losses, tried);
+  const absl::Status done = Rank(compared_steps, records, losses, tried);
   if (!done.ok()) return Fail(done);  // other losses, too, are a failure
   ranking_.clear();
   for (const Tried& each : tried) ranking_.push_back(each.setting);

@@ -45,8 +45,8 @@ class KnownLosses {
   absl::Status Check(int microbatches, const std::string& peer,
                      const std::vector<double>& losses) const;
   // The first of a number of microbatches are kept; later ones are checked.
-  absl::Status Learn(int microbatches, const std::string& name,
-                     const std::vector<double>& losses);
+  absl::Status Record(int microbatches, const std::string& name,
+                      const std::vector<double>& losses);
 
  private:
   double tolerance_;
@@ -93,14 +93,14 @@ class Contender {
   absl::StatusOr<std::vector<nlohmann::json>> Ask(const std::string& command);
 
   // Learns the losses of the first steps with this setting.
-  absl::Status Teach(const Setting& setting, int64_t steps,
-                     KnownLosses& losses);
+  absl::Status RecordLosses(const Setting& setting, int64_t steps,
+                            KnownLosses& losses);
 
   // Has the side use the fastest of the settings. Before one is timed, its
-  // losses must be known ones; with `teaches` new ones become known. A single
+  // losses must be known ones; with `records` new ones become known. A single
   // setting is not timed.
   absl::Status Choose(const std::vector<Setting>& settings,
-                      int64_t compared_steps, bool teaches,
+                      int64_t compared_steps, bool records,
                       KnownLosses& losses);
   // What was tried then, the fastest first.
   const std::vector<Setting>& ranking() const { return ranking_; }
@@ -124,9 +124,9 @@ class Contender {
     double ms;
   };
 
-  absl::Status CheckLosses(const Setting& setting, int64_t steps, bool teaches,
+  absl::Status CheckLosses(const Setting& setting, int64_t steps, bool records,
                            KnownLosses& losses);
-  absl::Status Rank(int64_t compared_steps, bool teaches, KnownLosses& losses,
+  absl::Status Rank(int64_t compared_steps, bool records, KnownLosses& losses,
                     std::vector<Tried>& tried);
   absl::Status Fail(const absl::Status& status);
 

@@ -29,7 +29,7 @@ class CaseRun {
     TANDEM_RETURN_IF_ERROR(Start(
         {"tandem", Program::kTandem, bench_.ours, /*may_fail=*/false}, true));
     for (const Peer& peer : peers) {
-      TANDEM_RETURN_IF_ERROR(Start(peer, /*teaches=*/false));
+      TANDEM_RETURN_IF_ERROR(Start(peer, /*records=*/false));
     }
     absl::FPrintF(stderr, "%s: losses agree; measuring\n", bench_.name);
     TANDEM_RETURN_IF_ERROR(Measure(further));
@@ -43,14 +43,14 @@ class CaseRun {
   }
 
  private:
-  absl::Status Start(const Peer& who, bool teaches) {
+  absl::Status Start(const Peer& who, bool records) {
     contenders_.push_back(
         StartContender(who.name, who.program, bench_, options_));
     Contender& contender = contenders_.back();
     absl::Status started = contender.status();
     if (started.ok()) {
       started = contender.Choose(who.settings, bench_.workload.compared_steps,
-                                 teaches, losses_);
+                                 records, losses_);
     }
     return who.may_fail && IsItsOwnFailure(started) ? absl::OkStatus()
                                                     : started;

@@ -231,7 +231,9 @@ absl::Status Add(const std::string& name, const BenchProblem& problem,
 
 }  // namespace
 
-BenchNet::BenchNet(std::string its) : kind(std::move(its)) { reset(); }
+BenchNet::BenchNet(std::string net_kind) : kind(std::move(net_kind)) {
+  reset();
+}
 
 void BenchNet::reset() {
   layers = register_module("layers", kind == "wide" ? Wide() : Conv());

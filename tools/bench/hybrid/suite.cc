@@ -80,7 +80,7 @@ class ModelRun {
                      suffix),
         Program::kTandem, bench, options_));
     return ours_.back().Choose(settings, workload.compared_steps,
-                               /*teaches=*/true, losses_);
+                               /*records=*/true, losses_);
   }
 
   absl::Status StartOurs(const Case& bench) {
@@ -103,7 +103,7 @@ class ModelRun {
     Contender peer =
         StartContender(absl::StrCat("pipelining_", key.first, "x", key.second),
                        Program::kPyTorch, bench, options_);
-    peer.Choose(bench.peers, bench.workload.compared_steps, /*teaches=*/false,
+    peer.Choose(bench.peers, bench.workload.compared_steps, /*records=*/false,
                 losses_)
         .IgnoreError();  // it stays in status()
     return peers_.emplace(key, std::move(peer)).first->second;
@@ -244,11 +244,11 @@ absl::StatusOr<SuiteReport> RunHybridSuite(const BenchFlags& flags,
   const std::vector<std::vector<Case>> models = ByModel(cases);
   std::vector<HybridResult> results;
   for (const std::vector<Case>& model : models) {
-    TANDEM_ASSIGN_OR_RETURN(std::vector<HybridResult> its,
+    TANDEM_ASSIGN_OR_RETURN(std::vector<HybridResult> of_model,
                             RunHybridModel(model, flags.reproducible, options));
     // Shown as soon as a model is through: a run of all takes a while.
-    if (models.size() > 1) ShowTables(HybridTables(its));
-    absl::c_move(its, std::back_inserter(results));
+    if (models.size() > 1) ShowTables(HybridTables(of_model));
+    absl::c_move(of_model, std::back_inserter(results));
   }
   SuiteReport report;
   report.tables = HybridTables(results);

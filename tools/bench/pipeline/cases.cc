@@ -53,12 +53,12 @@ std::vector<Case> PipelineCases(int devices) {
   return cases;
 }
 
-std::vector<std::string> DoubtfulPeerSchedules() {
+std::vector<std::string> UnreliablePeerSchedules() {
   return {"zbv", "dual_pipe_v"};
 }
 
-std::vector<Setting> DoubtfulSettings(const std::string& schedule,
-                                      const Workload& workload) {
+std::vector<Setting> UnreliableSettings(const std::string& schedule,
+                                        const Workload& workload) {
   // DualPipeV takes two microbatches a stage at the least.
   return SettingsOf(schedule, {2}, {4, 8, 16}, workload.batch_size);
 }

@@ -19,10 +19,10 @@ std::vector<Case> PipelineCases(int devices);
 
 // The peer's schedules that are tried for themselves, because they have failed:
 // by its names.
-std::vector<std::string> DoubtfulPeerSchedules();
+std::vector<std::string> UnreliablePeerSchedules();
 // The settings of such a schedule.
-std::vector<Setting> DoubtfulSettings(const std::string& schedule,
-                                      const Workload& workload);
+std::vector<Setting> UnreliableSettings(const std::string& schedule,
+                                        const Workload& workload);
 
 }  // namespace tandem
 

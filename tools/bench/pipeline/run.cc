@@ -63,15 +63,15 @@ class ModelRun {
           peer, peer == kSingle ? Program::kOneProcess : Program::kPyTorch,
           first_, options_));
     }
-    return ours().Teach(Setting(), workload_.compared_steps, losses_);
+    return ours().RecordLosses(Setting(), workload_.compared_steps, losses_);
   }
 
   absl::StatusOr<PipelineResult> Run(const Case& bench) {
     absl::FPrintF(stderr, "%s: settings\n", bench.name);
     TANDEM_RETURN_IF_ERROR(ours().Choose(bench.ours, workload_.compared_steps,
-                                         /*teaches=*/true, losses_));
+                                         /*records=*/true, losses_));
     for (size_t i = 1; i < contenders_.size(); ++i) ChooseFor(bench, i);
-    if (bench.ours.front().schedule == "zb_v") TryDoubtful();
+    if (bench.ours.front().schedule == "zb_v") TryUnreliable();
     absl::FPrintF(stderr, "%s: losses agree; measuring\n", bench.name);
     return Measure(bench);
   }
@@ -88,21 +88,21 @@ class ModelRun {
     if (!peer.status().ok()) return;
     const absl::Status chosen = peer.Choose(
         peer.name() == kSingle ? std::vector<Setting>{Setting()} : bench.peers,
-        workload_.compared_steps, /*teaches=*/false, losses_);
+        workload_.compared_steps, /*records=*/false, losses_);
     if (chosen.ok()) return;
     absl::FPrintF(stderr, "%s: %s\n", bench.name, chosen.message());
   }
 
   // The peer's schedules that have failed elsewhere: one that runs here takes
   // part.
-  void TryDoubtful() {
+  void TryUnreliable() {
     if (!absl::c_linear_search(peers_, kPipelining)) return;
-    for (const std::string& schedule : DoubtfulPeerSchedules()) {
+    for (const std::string& schedule : UnreliablePeerSchedules()) {
       Contender peer = StartContender(absl::StrCat(kPipelining, "_", schedule),
                                       Program::kPyTorch, first_, options_);
       const absl::Status tried =
-          peer.Choose(DoubtfulSettings(schedule, workload_),
-                      workload_.compared_steps, /*teaches=*/false, losses_);
+          peer.Choose(UnreliableSettings(schedule, workload_),
+                      workload_.compared_steps, /*records=*/false, losses_);
       if (tried.ok()) {
         contenders_.push_back(std::move(peer));
       } else {

@@ -176,12 +176,12 @@ absl::StatusOr<SuiteReport> RunPipelineSuite(const BenchFlags& flags,
   const std::vector<std::vector<Case>> models = ByModel(cases);
   PipelineResults results;
   for (const std::vector<Case>& model : models) {
-    TANDEM_ASSIGN_OR_RETURN(PipelineResults its,
+    TANDEM_ASSIGN_OR_RETURN(PipelineResults of_model,
                             RunPipelineModel(model, peers, options));
     // Shown as soon as a model is through: a run of all takes a while.
-    if (models.size() > 1) ShowTables(PipelineTables(its));
-    absl::c_move(its.cases, std::back_inserter(results.cases));
-    absl::c_move(its.unavailable, std::back_inserter(results.unavailable));
+    if (models.size() > 1) ShowTables(PipelineTables(of_model));
+    absl::c_move(of_model.cases, std::back_inserter(results.cases));
+    absl::c_move(of_model.unavailable, std::back_inserter(results.unavailable));
   }
   SuiteReport report;
   report.tables = PipelineTables(results);

@@ -28,7 +28,7 @@ struct Way {
   std::string mark;  // that its messages must have
 };
 
-absl::StatusOr<std::vector<std::string>> RankCommand(
+absl::StatusOr<std::vector<std::string>> TrainCommand(
     const ReplacementBench& bench, const Way& way,
     const std::string& save_dir) {
   TANDEM_ASSIGN_OR_RETURN(const std::string train, Runfile("tools/train"));
@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<std::string>> RankCommand(
 absl::StatusOr<double> TimeOf(const ReplacementBench& bench, const Way& way,
                               const std::string& save_dir) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> command,
-                          RankCommand(bench, way, save_dir));
+                          TrainCommand(bench, way, save_dir));
   Environment environment = Environment::OfProcess();
   if (way.dies) {
     environment.Set("TANDEM_FAULT",

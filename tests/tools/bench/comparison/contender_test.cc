@@ -75,7 +75,7 @@ std::vector<Setting> ThreeSettings() {
 
 TEST_F(ContenderTest, ChoosesTheFastestSetting) {
   Contender ours = Start("tandem");
-  ASSERT_TRUE(ours.Choose(ThreeSettings(), 2, /*teaches=*/true, losses_).ok());
+  ASSERT_TRUE(ours.Choose(ThreeSettings(), 2, /*records=*/true, losses_).ok());
   std::vector<int> microbatches;
   for (const Setting& each : ours.ranking()) {
     microbatches.push_back(each.microbatches);
@@ -89,7 +89,7 @@ TEST_F(ContenderTest, ChoosesTheFastestSetting) {
 
 TEST_F(ContenderTest, CollectsWhatIsMeasuredUntilItIsTaken) {
   Contender ours = Start("tandem");
-  ASSERT_TRUE(ours.Choose({Setting()}, 2, /*teaches=*/true, losses_).ok());
+  ASSERT_TRUE(ours.Choose({Setting()}, 2, /*records=*/true, losses_).ok());
   for (int round = 0; round < 2; ++round) {
     ASSERT_TRUE(ours.MeasureStep(3).ok());
     ASSERT_TRUE(ours.MeasureAlone(3).ok());
@@ -114,7 +114,7 @@ TEST_F(ContenderTest, APeerMustHaveTheLossesThatAreKnown) {
   Contender same = Start("same");
   Contender other = Start("other", "1.1");
   EXPECT_FALSE(Start("early").Choose({Setting()}, 2, false, losses_).ok());
-  ASSERT_TRUE(ours.Teach(Setting(), 2, losses_).ok());
+  ASSERT_TRUE(ours.RecordLosses(Setting(), 2, losses_).ok());
   EXPECT_TRUE(same.Choose({Setting()}, 2, false, losses_).ok());
   const absl::Status status = other.Choose({Setting()}, 2, false, losses_);
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);

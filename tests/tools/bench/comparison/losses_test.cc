@@ -29,20 +29,20 @@ TEST(CompareLosses, RefusesNanAndMissingSteps) {
 
 TEST(KnownLosses, AreThoseOfTheFirstWithSoManyMicrobatches) {
   KnownLosses losses("fp32");
-  EXPECT_TRUE(losses.Learn(2, "tandem", {3, 2}).ok());
-  EXPECT_TRUE(losses.Learn(4, "tandem", {5, 4}).ok());
+  EXPECT_TRUE(losses.Record(2, "tandem", {3, 2}).ok());
+  EXPECT_TRUE(losses.Record(4, "tandem", {5, 4}).ok());
   EXPECT_TRUE(losses.Check(2, "eager", {3, 2}).ok());
   EXPECT_FALSE(losses.Check(4, "eager", {3, 2}).ok());
   // Who could teach is checked too.
-  EXPECT_FALSE(losses.Learn(2, "tandem", {5, 4}).ok());
+  EXPECT_FALSE(losses.Record(2, "tandem", {5, 4}).ok());
   EXPECT_TRUE(losses.Check(2, "eager", {3, 2}).ok());
-  EXPECT_FALSE(losses.Learn(8, "tandem", {NAN}).ok());
+  EXPECT_FALSE(losses.Record(8, "tandem", {NAN}).ok());
 }
 
 TEST(KnownLosses, MayBeFurtherApartInBf16) {
   EXPECT_EQ(LossTolerance("fp32"), 1e-4);
   KnownLosses losses("bf16");
-  EXPECT_TRUE(losses.Learn(1, "tandem", {3}).ok());
+  EXPECT_TRUE(losses.Record(1, "tandem", {3}).ok());
   EXPECT_TRUE(losses.Check(1, "eager", {3.01}).ok());
   EXPECT_FALSE(losses.Check(1, "eager", {3.02}).ok());
 }

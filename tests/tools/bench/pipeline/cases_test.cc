@@ -44,8 +44,9 @@ TEST(PipelineCases, LeaveOnlySettingsThatBothSidesCanRun) {
 TEST(DoubtfulSettings, HaveTwoMicrobatchesAStage) {
   Workload workload;
   workload.batch_size = 8;
-  for (const std::string& schedule : DoubtfulPeerSchedules()) {
-    const std::vector<Setting> settings = DoubtfulSettings(schedule, workload);
+  for (const std::string& schedule : UnreliablePeerSchedules()) {
+    const std::vector<Setting> settings =
+        UnreliableSettings(schedule, workload);
     ASSERT_EQ(settings.size(), 4u);
     for (const Setting& each : settings) {
       EXPECT_EQ(each.schedule, schedule);

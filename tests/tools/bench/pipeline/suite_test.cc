@@ -42,7 +42,7 @@ json Report(const PipelineResults& results) {
   return TablesJson(PipelineTables(results));
 }
 
-TEST(PipelineEfficiency, IsAgainstOneCore) {
+TEST(EfficiencyOf, IsAgainstOneCore) {
   const PipelineResults results = ExampleResults();
   EXPECT_NEAR(PipelineEfficiency(results.cases[0].ours, 2), 0.8, 1e-12);
   EXPECT_EQ(PipelineEfficiency(results.cases[0].peers[1], 2), 0);
