@@ -41,7 +41,7 @@ for line in open(paths["commands"]):
 
 CheckpointBench Bench(const std::string& name) {
   CheckpointBench bench;
-  bench.folder = testing::TempDir() + "/" + name;
+  bench.folder = testing::TempDir() + "/checkpoint_" + name;
   std::filesystem::create_directories(bench.folder);
   const std::string script = bench.folder + "/peer.py";
   std::ofstream(script) << kPeer;

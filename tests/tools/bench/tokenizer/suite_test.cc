@@ -42,7 +42,7 @@ for line in open(paths["commands"]):
 
 TokenizerBench Bench(const std::string& name) {
   TokenizerBench bench;
-  bench.folder = testing::TempDir() + "/" + name;
+  bench.folder = testing::TempDir() + "/tokenizer_" + name;
   std::filesystem::create_directories(bench.folder);
   const std::string script = bench.folder + "/peer.py";
   std::ofstream(script) << kPeer;
