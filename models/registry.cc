@@ -12,7 +12,6 @@
 #include "core/base/status_macros.h"
 #include "models/cnn.h"
 #include "models/mlp.h"
-#include "models/mlp_dropout.h"
 #include "models/resnet.h"
 #include "models/toy.h"
 #include "models/transformer/gpt.h"

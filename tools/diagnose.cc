@@ -16,7 +16,6 @@
 #include "core/files/user_path.h"
 #include "core/program/command_line.h"
 #include "core/program/exit_code.h"
-#include "tools/hang_diagnosis/pickle.h"
 #include "tools/hang_diagnosis/pytorch_form.h"
 #include "tools/hang_diagnosis/read_dumps.h"
 #include "tools/hang_diagnosis/report.h"

@@ -8,7 +8,6 @@
 #include "core/base/status_macros.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/llama/llama_block.h"
-#include "models/layers/llama/rms_norm.h"
 #include "models/layers/token_embedding.h"
 
 namespace tandem {

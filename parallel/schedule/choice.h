@@ -1,4 +1,6 @@
 // Schedule choice, as flags make it: by name, or as a file.
+//
+// Schedule file: one of a user's own, as text.
 
 #ifndef TANDEM_PARALLEL_SCHEDULE_CHOICE_H_
 #define TANDEM_PARALLEL_SCHEDULE_CHOICE_H_
@@ -11,10 +13,26 @@
 
 namespace tandem {
 
+// What ToString(schedule) writes: a line for each device, with its actions in
+// order; F forward, B backward, I and W its two parts; the microbatch behind
+// the letter, the stage before it, which may be left out where it is the
+// device's number. Empty lines, and what follows a #, are skipped.
+//
+//   # 1F1B on two devices
+//   F0 F1 B0 F2 B1 B2
+//   F0 B0 F1 B1 F2 B2
+//
+// Commas may stand for spaces, so that what torch.distributed.pipelining writes
+// of a schedule that computes alone (_dump_csv) can be read.
+//
+// InvalidArgument names line and word. The result is not validated.
+absl::StatusOr<Schedule> ParseSchedule(const std::string& name,
+                                       absl::string_view text);
+
 // A path has a slash; a schedule's name has none.
 bool IsScheduleFile(absl::string_view choice);
 
-// Reads a file in schedule_text.h's form, whose path is relative to where the
+// Reads a file in ParseSchedule's form, whose path is relative to where the
 // user stands. NotFound, or InvalidArgument: what is wrong, with the line, or
 // that it is no file, or larger than any schedule.
 absl::StatusOr<Schedule> ReadScheduleFile(const std::string& path);

@@ -1,7 +1,7 @@
-// Schedule files (parallel/schedule/text.h), and the proof of what they say.
+// Schedule files (parallel/schedule/choice.h), and the proof of what they say.
 
 #include "glog/logging.h"
-#include "parallel/schedule/text.h"
+#include "parallel/schedule/choice.h"
 #include "parallel/schedule/validator.h"
 #include "tests/fuzz/fuzz_input.h"
 

@@ -19,7 +19,7 @@
 #include "core/model/layer_links.h"
 #include "core/model/layer_list.h"
 #include "core/random/sample_scope.h"
-#include "models/mlp_dropout.h"
+#include "models/mlp.h"
 #include "models/transformer/gpt.h"
 #include "models/unet.h"
 

@@ -1,16 +1,16 @@
 #include "models/layers/llama/llama_block.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
-#include <torch/nn/module.h>
 
 #include <memory>
 
 #include "absl/strings/match.h"
 #include "models/decoding/kv_cache.h"
 #include "models/functions/causal_attention_function.h"
+#include "models/functions/rms_norm_function.h"
 #include "models/functions/swiglu_function.h"
 #include "models/layers/linear.h"
-#include "models/layers/llama/rms_norm.h"
 #include "models/layers/llama/rotary.h"
 #include "models/layers/module_layer.h"
 #include "models/layers/packed_layer.h"
@@ -147,6 +147,20 @@ void Check(const std::string& name, const LlamaBlockShape& shape) {
 }
 
 }  // namespace
+
+RmsNorm::RmsNorm(int64_t width, double eps)
+    : weight_(register_parameter("weight", at::empty({width}))), eps_(eps) {}
+
+at::Tensor RmsNorm::forward(const at::Tensor& x) const {
+  return RmsNormFunction(x, weight_, eps_);
+}
+
+LayerSpec RmsNormLayer(const std::string& name, int64_t width, double eps,
+                       const InitialRule& rule) {
+  return ModuleLayer<RmsNorm>(
+      name, "RMSNorm", [=] { return std::make_shared<RmsNorm>(width, eps); },
+      rule);
+}
 
 InitialRule LlamaInitialValues(double stddev) {
   return [stddev](const InitialParameter& parameter) {

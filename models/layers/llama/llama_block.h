@@ -1,7 +1,12 @@
 // Llama blocks: attention with rotary positions and grouped queries, SwiGLU.
+//
+// RMSNorm over the last dimension, as a module and as a layer.
 
 #ifndef TANDEM_MODELS_LAYERS_LLAMA_LLAMA_BLOCK_H_
 #define TANDEM_MODELS_LAYERS_LLAMA_LLAMA_BLOCK_H_
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <string>
@@ -11,6 +16,21 @@
 #include "models/layers/initialize.h"
 
 namespace tandem {
+
+// torch.nn.RMSNorm(width, eps). Runs under a WeightGradientSink.
+class RmsNorm : public torch::nn::Module {
+ public:
+  RmsNorm(int64_t width, double eps);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  at::Tensor weight_;
+  double eps_;
+};
+
+// [..., width] -> [..., width]
+LayerSpec RmsNormLayer(const std::string& name, int64_t width, double eps,
+                       const InitialRule& rule);
 
 // Hugging Face's initial values: matrices from N(0, stddev), biases 0, RMSNorm
 // 1.

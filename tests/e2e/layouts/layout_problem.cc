@@ -7,7 +7,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
-#include "models/mlp_dropout.h"
+#include "models/mlp.h"
 #include "models/resnet.h"
 #include "models/transformer/gpt.h"
 #include "parallel/balance/cut.h"

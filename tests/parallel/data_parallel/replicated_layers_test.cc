@@ -31,7 +31,7 @@
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/dropout.h"
-#include "models/mlp_dropout.h"
+#include "models/mlp.h"
 #include "models/transformer/gpt.h"
 #include "models/unet.h"
 #include "parallel/strategy/mesh_strategy.h"

@@ -29,7 +29,7 @@
 #include "parallel/balance/cut.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/model.h"
-#include "parallel/schedule/text.h"
+#include "parallel/schedule/choice.h"
 #include "parallel/schedule/validator.h"
 #include "tests/parallel/schedule/random_schedule.h"
 

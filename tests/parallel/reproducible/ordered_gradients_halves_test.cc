@@ -18,8 +18,8 @@
 #include "core/testing/device_types.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/reproducible/ordered_gradients.h"
+#include "parallel/schedule/choice.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/schedule/text.h"
 
 namespace tandem::ordered_gradients_halves_test {
 namespace {

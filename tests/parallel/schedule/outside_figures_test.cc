@@ -11,9 +11,9 @@
 #include "absl/strings/str_replace.h"
 #include "parallel/balance/cut.h"
 #include "parallel/partition/balance.h"
+#include "parallel/schedule/choice.h"
 #include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/schedule/text.h"
 
 namespace tandem::outside_figures_test {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "parallel/schedule/choice.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/schedule/text.h"
 
 namespace tandem::simulation_test {
 namespace {

@@ -1,11 +1,10 @@
-#include "parallel/schedule/text.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 
+#include "parallel/schedule/choice.h"
 #include "parallel/schedule/drawing.h"
 #include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedules.h"

@@ -15,7 +15,7 @@
 #include "core/sim/memory/memory.h"
 #include "core/sim/testing.h"
 #include "models/classification_loss.h"
-#include "models/mlp_dropout.h"
+#include "models/mlp.h"
 #include "models/resnet.h"
 #include "models/transformer/gpt.h"
 #include "models/unet.h"

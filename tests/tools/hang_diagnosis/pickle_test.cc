@@ -1,8 +1,7 @@
-#include "tools/hang_diagnosis/pickle.h"
-
 #include <string>
 
 #include "gtest/gtest.h"
+#include "tools/hang_diagnosis/pytorch_form.h"
 
 namespace tandem::pickle_test {
 namespace {
