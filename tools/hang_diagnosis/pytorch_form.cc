@@ -16,6 +16,8 @@
 namespace tandem {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 // The opcodes of pickletools.
 constexpr char kProtocol[] = "\x80\x02";
 constexpr char kStop = '.';
@@ -101,8 +103,6 @@ void Append(const Json& value, std::string* pickle) {
     AppendDict(value, pickle);
   }
 }
-
-using Json = nlohmann::ordered_json;
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 

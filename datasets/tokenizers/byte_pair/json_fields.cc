@@ -1,8 +1,11 @@
 #include "datasets/tokenizers/byte_pair/json_fields.h"
 
 namespace tandem {
+namespace {
 
 using Json = nlohmann::json;
+
+}  // namespace
 
 const Json& JsonField(const Json& object, const char* name) {
   static const auto* const nothing = new Json;
