@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// "bytes" (bytes_tokenizer.h); or a path, as the process sees it: of a file
+// "bytes"; or a path, as the process sees it: of a file
 // whose name ends with .json (tokenizer_json.h), of a sentencepiece model
 // (sentence_piece_tokenizer.h), of another one
 // (tiktoken_ranks.h), or of a folder with tokenizer.json, else with vocab.json

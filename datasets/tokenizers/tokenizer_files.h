@@ -1,4 +1,4 @@
-// Names of a tokenizer's files in a folder.
+// Files of a tokenizer in a folder: their names, and small files read whole.
 
 #ifndef TANDEM_DATASETS_TOKENIZERS_TOKENIZER_FILES_H_
 #define TANDEM_DATASETS_TOKENIZERS_TOKENIZER_FILES_H_

@@ -39,7 +39,7 @@ class TokenFile {
  public:
   // `token_bytes`: of each number where the file does not say it, 2 or 4; 0: as
   // an .idx says, else 2, unless they look like halves of wider ones
-  // (number_width.h), which is an InvalidArgument error.
+  // (AreHalves), which is an InvalidArgument error.
   //
   // NotFound and others of the file system; InvalidArgument for what is no
   // regular file; DataLoss, with what was found and expected, for a header that

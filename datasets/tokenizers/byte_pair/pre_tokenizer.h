@@ -1,4 +1,7 @@
 // The "pre_tokenizer" of a tokenizer.json.
+//
+// Oniguruma's expressions, which those of a tokenizer.json are, and PCRE2's,
+// which read them here: where the two differ.
 
 #ifndef TANDEM_DATASETS_TOKENIZERS_BYTE_PAIR_PRE_TOKENIZER_H_
 #define TANDEM_DATASETS_TOKENIZERS_BYTE_PAIR_PRE_TOKENIZER_H_
@@ -29,7 +32,7 @@ struct PreTokenizer {
 // ByteLevel, alone or as the last of a Sequence after Split (of "behavior"
 // Isolated, or Removed with "invert") and Digits. InvalidArgument, with the
 // name of what it is, for everything else, and for an expression that would be
-// read otherwise here (oniguruma.h) or can match no character.
+// read otherwise here (CheckReadAlike) or can match no character.
 absl::StatusOr<PreTokenizer> ReadPreTokenizer(const nlohmann::json& json);
 
 }  // namespace tandem
