@@ -66,7 +66,7 @@ int64_t DistributedSampler::num_samples() const {
   if (slices()) {
     const int64_t batch = options_.slices_of;
     const int64_t tail = options_.drop_last ? 0 : remaining % batch;
-    return remaining / batch * (batch / replicas) + PartOf(tail).size;
+    return remaining / batch * (batch / replicas) + RankPart(tail).size;
   }
   const int64_t whole_rounds = remaining / replicas;
   const int64_t in_last_round = remaining % replicas;
@@ -89,7 +89,7 @@ std::vector<int64_t> DistributedSampler::Indices() const {
   return indices;
 }
 
-DistributedSampler::Part DistributedSampler::PartOf(int64_t samples) const {
+DistributedSampler::Part DistributedSampler::RankPart(int64_t samples) const {
   const int64_t share = options_.slices_of / options_.num_replicas;
   const int64_t begin = std::min(options_.rank * share, samples);
   return {begin, std::min(share, samples - begin)};
@@ -102,7 +102,7 @@ std::vector<int64_t> DistributedSampler::Slices(
   int64_t begin = state_.position;
   while (indices.size() < wanted) {
     const int64_t batch = std::min(options_.slices_of, length_ - begin);
-    const Part part = PartOf(batch);
+    const Part part = RankPart(batch);
     const auto first = permutation.begin() + begin + part.begin;
     indices.insert(indices.end(), first, first + part.size);
     begin += batch;

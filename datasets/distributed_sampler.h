@@ -112,7 +112,7 @@ class DistributedSampler {
   };
   bool slices() const { return options_.slices_of > 0; }
   // This rank's part of a global batch of which there are `samples`.
-  Part PartOf(int64_t samples) const;
+  Part RankPart(int64_t samples) const;
   std::vector<int64_t> Slices(const std::vector<int64_t>& permutation) const;
 
   // The epoch's order of the whole data set.

@@ -22,7 +22,7 @@ constexpr int64_t kChunk = int64_t{1} << 20;
 constexpr unsigned kBuffer = 1 << 17;
 
 // What was given wrongly, or what may pass: a network file system's trouble.
-absl::StatusCode CodeOf(int error) {
+absl::StatusCode CodeForError(int error) {
   switch (error) {
     case ENOENT:
       return absl::StatusCode::kNotFound;
@@ -40,7 +40,7 @@ absl::StatusCode CodeOf(int error) {
 
 absl::Status Failed(const std::string& path) {
   const int error = errno;
-  return absl::Status(CodeOf(error),
+  return absl::Status(CodeForError(error),
                       absl::StrCat(path, ": ", std::strerror(error)));
 }
 

@@ -42,13 +42,13 @@ bool ReadsNothing(const BatchParts& parts) {
   return !parts.inputs && !parts.targets;
 }
 
-std::string FirstOf(absl::Span<const int64_t> indices) {
+std::string FirstSample(absl::Span<const int64_t> indices) {
   return indices.empty() ? "without samples here"
                          : absl::StrCat("first sample ", indices[0]);
 }
 
 // See Batch; never "not known".
-uint64_t IdentityOf(absl::Span<const int64_t> indices) {
+uint64_t IndicesIdentity(absl::Span<const int64_t> indices) {
   const absl::string_view bytes(reinterpret_cast<const char*>(indices.data()),
                                 indices.size() * sizeof(int64_t));
   return SipHash(0, 0, bytes) | 1;
@@ -203,7 +203,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset,
 
 void Loader::StartEpoch() {
   Plan plan = {sampler_->state(), sampler_->Indices()};
-  plan.batches = BatchesOf(plan.indices);
+  plan.batches = CountBatches(plan.indices);
   plan_ = std::make_shared<const Plan>(std::move(plan));
   delivered_ = 0;
   failure_ = absl::OkStatus();
@@ -232,7 +232,7 @@ absl::StatusOr<std::optional<Batch>> Loader::Next() {
 
 // Where the sampler slices, those of all replicas: the last one may leave some
 // of them without samples.
-int64_t Loader::BatchesOf(const std::vector<int64_t>& indices) const {
+int64_t Loader::CountBatches(const std::vector<int64_t>& indices) const {
   const DistributedSamplerOptions& sampling = sampler_->options();
   const bool slices = sampling.slices_of > 0 && !sampling.even;
   const int64_t samples =
@@ -265,13 +265,13 @@ absl::StatusOr<Batch> Loader::Read(const Plan& plan, int64_t number) const {
   absl::StatusOr<Batch> batch =
       GetOrCatch(*dataset_, indices, options_.parts, pin);
   if (batch.ok()) {
-    batch->identity = IdentityOf(indices);
+    batch->identity = IndicesIdentity(indices);
     return batch;
   }
   return absl::Status(
       batch.status().code(),
       absl::StrCat("cannot read batch ", number, " of epoch ", plan.start.epoch,
-                   ", ", FirstOf(indices), ": ", batch.status().message()));
+                   ", ", FirstSample(indices), ": ", batch.status().message()));
 }
 
 absl::StatusOr<Batch> Loader::Take() {
@@ -281,7 +281,7 @@ absl::StatusOr<Batch> Loader::Take() {
   if (!batch.has_value()) {
     return absl::DeadlineExceededError(absl::StrCat(
         "batch ", delivered_, " of epoch ", plan_->start.epoch, ", ",
-        FirstOf(BatchIndices(*plan_, delivered_)), ", was not read within ",
+        FirstSample(BatchIndices(*plan_, delivered_)), ", was not read within ",
         absl::FormatDuration(options_.timeout),
         ": is the data set's storage slow or stuck?"));
   }

@@ -148,7 +148,7 @@ class Loader {
          std::shared_ptr<DistributedSampler> sampler,
          const LoaderOptions& options);
 
-  int64_t BatchesOf(const std::vector<int64_t>& indices) const;
+  int64_t CountBatches(const std::vector<int64_t>& indices) const;
   absl::Span<const int64_t> BatchIndices(const Plan& plan,
                                          int64_t number) const;
   absl::StatusOr<Batch> Read(const Plan& plan, int64_t number) const;

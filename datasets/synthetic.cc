@@ -76,10 +76,12 @@ class SyntheticImages : public Dataset {
   // Keys of the things that are drawn.
   enum Draw : uint64_t { kNoise, kPattern, kTrainSample, kTestSample };
 
-  uint64_t KeyOf(int64_t index) const { return SplitMix(sample_key_, index); }
+  uint64_t SampleKey(int64_t index) const {
+    return SplitMix(sample_key_, index);
+  }
 
   int64_t SampleLabel(int64_t index) const {
-    return SplitMix(KeyOf(index), 0) % options_.classes;
+    return SplitMix(SampleKey(index), 0) % options_.classes;
   }
 
   at::Tensor Inputs(absl::Span<const int64_t> indices) const {
@@ -88,7 +90,7 @@ class SyntheticImages : public Dataset {
     const at::Tensor inputs = at::empty(shape, at::kFloat);
     float* input = inputs.mutable_data_ptr<float>();
     for (int64_t index : indices) {
-      input = WriteImage(KeyOf(index), SampleLabel(index), input);
+      input = WriteImage(SampleKey(index), SampleLabel(index), input);
     }
     return inputs;
   }

@@ -107,7 +107,7 @@ class TokenSequences : public Dataset {
   const std::optional<DocumentEnds> ends_;
 };
 
-absl::StatusOr<std::optional<DocumentEnds>> EndsOf(
+absl::StatusOr<std::optional<DocumentEnds>> FindDocumentEnds(
     const TokenSequencesOptions& options, const TokenFile& file,
     int64_t vocabulary) {
   const bool is_empty = file.size() == 0;
@@ -118,8 +118,8 @@ absl::StatusOr<std::optional<DocumentEnds>> EndsOf(
   return ends;
 }
 
-int64_t VocabularyOf(const TokenSequencesOptions& options,
-                     const TokenFile& file) {
+int64_t UsedVocabulary(const TokenSequencesOptions& options,
+                       const TokenFile& file) {
   if (options.vocabulary > 0) return options.vocabulary;
   const bool is_unsaid =
       !file.says_vocabulary() && options.unsaid_vocabulary > 0;
@@ -164,9 +164,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTokenSequences(
                                       options.token_bytes));
   TANDEM_RETURN_IF_ERROR(CheckSize(options, file));
   TANDEM_ASSIGN_OR_RETURN(const uint32_t digest, file.Digest());
-  const int64_t vocabulary = VocabularyOf(options, file);
+  const int64_t vocabulary = UsedVocabulary(options, file);
   TANDEM_ASSIGN_OR_RETURN(const std::optional<DocumentEnds> ends,
-                          EndsOf(options, file, vocabulary));
+                          FindDocumentEnds(options, file, vocabulary));
   std::unique_ptr<Dataset> sequences = std::make_unique<TokenSequences>(
       std::move(file), digest, options.context, vocabulary, ends);
   return sequences;

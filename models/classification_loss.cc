@@ -26,8 +26,9 @@ void CheckShapes(const at::Tensor& outputs, const at::Tensor& targets) {
 using Ignored = std::optional<int64_t>;
 
 // All sums are doubles, which hold every count below 2^53.
-DeferredScore ScoreOf(const CrossEntropyResult& result,
-                      const at::Tensor& targets, const Ignored& ignored) {
+DeferredScore DeferredResult(const CrossEntropyResult& result,
+                             const at::Tensor& targets,
+                             const Ignored& ignored) {
   at::NoGradGuard no_grad;
   std::vector<at::Tensor> sums = {result.losses.to(at::kDouble).sum(),
                                   result.right.sum().to(at::kDouble)};
@@ -42,7 +43,7 @@ DeferredScore ScoreOf(const CrossEntropyResult& result,
 
 LossResult Reduced(const CrossEntropyResult& result, const at::Tensor& labels,
                    const Ignored& ignored) {
-  const auto [score, sums] = ScoreOf(result, labels, ignored);
+  const auto [score, sums] = DeferredResult(result, labels, ignored);
   if (!ignored) return {result.losses.mean(), score, sums};
   // How many are left only the device knows yet.
   const at::Tensor count = labels.ne(*ignored).sum().clamp_min(1);

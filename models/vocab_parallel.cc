@@ -23,12 +23,12 @@ std::string PartOfHead(const std::string& head, size_t part) {
   return absl::StrCat(head, ".", part);
 }
 
-std::string NumbersOf(const std::string& head, size_t part) {
+std::string PartNumbersName(const std::string& head, size_t part) {
   return absl::StrCat(PartOfHead(head, part), ".numbers");
 }
 
 // Rows of the last layer's weight: of its own, where it is tied to others.
-absl::StatusOr<int64_t> RowsOf(const LayerSpec& head, int64_t parts) {
+absl::StatusOr<int64_t> HeadRows(const LayerSpec& head, int64_t parts) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorShape> shapes,
                           ShapesOf({head}));
   const int64_t rows =
@@ -89,8 +89,8 @@ void DivideHead(const std::vector<VocabRange>& ranges,
     part.name = PartOfHead(head.name, i);
     part.range = ranges[i];
     part.targets = kVocabTargets;
-    if (i > 0) part.before = NumbersOf(head.name, i - 1);
-    part.after = NumbersOf(head.name, i);
+    if (i > 0) part.before = PartNumbersName(head.name, i - 1);
+    part.after = PartNumbersName(head.name, i);
     if (!tied_to.empty()) part.tied_to = tied_to[i];
     part.chunk = chunk;
     names.push_back(absl::StrCat(part.name, ".", kWeight));
@@ -105,7 +105,7 @@ absl::StatusOr<VocabParallelModel> DivideVocabulary(
     const LayerSpecs& specs, const VocabParallelOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckEndsInLinear(specs, "a vocabulary in parts"));
   TANDEM_ASSIGN_OR_RETURN(const int64_t rows,
-                          RowsOf(specs.back(), options.parts));
+                          HeadRows(specs.back(), options.parts));
   const std::vector<VocabRange> ranges = VocabRanges(rows, options.parts);
   VocabParallelModel model = {specs, {}};
   TANDEM_ASSIGN_OR_RETURN(LayerSpec* const embedding, Owner(model.specs));
@@ -119,7 +119,8 @@ absl::StatusOr<VocabParallelModel> DivideVocabulary(
 
 LossFunction VocabParallelCrossEntropy(const std::string& head, int64_t parts,
                                        std::optional<int64_t> ignore_index) {
-  const std::string numbers = NumbersOf(head, static_cast<size_t>(parts - 1));
+  const std::string numbers =
+      PartNumbersName(head, static_cast<size_t>(parts - 1));
   LossNames names;
   names.outputs = {numbers};
   return CrossEntropyOfRows(

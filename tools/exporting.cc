@@ -42,7 +42,7 @@ namespace {
 
 constexpr char kFileSuffix[] = ".safetensors";
 
-absl::StatusOr<c10::ScalarType> DtypeOf(const std::string& name) {
+absl::StatusOr<c10::ScalarType> ParseDtype(const std::string& name) {
   const std::map<std::string, c10::ScalarType> known = {
       {"float32", c10::ScalarType::Float},
       {"bfloat16", c10::ScalarType::BFloat16},
@@ -62,8 +62,8 @@ absl::StatusOr<Transformer> FromFile(const std::string& path) {
 }
 
 // What was given, else what the checkpoint says.
-absl::StatusOr<Transformer> ModelOf(const ExportOptions& options,
-                                    const TrainingProgress& progress) {
+absl::StatusOr<Transformer> FindModel(const ExportOptions& options,
+                                      const TrainingProgress& progress) {
   if (!options.config.empty()) return FromFile(options.config);
   if (options.model.empty() && !progress.model_config.empty()) {
     const auto config = ReadModelConfig(progress.model_config);
@@ -83,7 +83,7 @@ absl::StatusOr<Transformer> ModelOf(const ExportOptions& options,
 }
 
 // By making one layer after the other: of no size but its own.
-absl::StatusOr<std::vector<TensorInfo>> TensorsOf(
+absl::StatusOr<std::vector<TensorInfo>> TensorsToWrite(
     const TransformerOptions& model) {
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs, LayersOf(model));
   std::vector<TensorInfo> infos;
@@ -129,7 +129,7 @@ struct OwnTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;  // null: or it cannot be opened
 };
 
-absl::StatusOr<OwnTokenizer> TokenizerOf(const ExportOptions& options) {
+absl::StatusOr<OwnTokenizer> FindTokenizer(const ExportOptions& options) {
   OwnTokenizer own;
   own.folder = KeptTokenizer(options.checkpoint);
   if (own.folder.empty()) own.folder = KeptTokenizer(options.config);
@@ -221,7 +221,7 @@ absl::Status CheckOutput(const std::string& output) {
 absl::StatusOr<std::string> Export(const ExportOptions& options) {
   WeightsFolderOptions writing;
   writing.max_shard_bytes = options.max_shard_bytes;
-  TANDEM_ASSIGN_OR_RETURN(writing.dtype, DtypeOf(options.dtype));
+  TANDEM_ASSIGN_OR_RETURN(writing.dtype, ParseDtype(options.dtype));
   const bool is_one_file = absl::EndsWith(options.output, kFileSuffix);
   if (is_one_file) TANDEM_RETURN_IF_ERROR(CheckOneFile(options));
   TANDEM_RETURN_IF_ERROR(CheckOutput(options.output));
@@ -233,15 +233,15 @@ absl::StatusOr<std::string> Export(const ExportOptions& options) {
     return Consolidate(options, checkpoint, *writing.dtype);
   }
   TANDEM_ASSIGN_OR_RETURN(const Transformer model,
-                          ModelOf(options, checkpoint.progress));
+                          FindModel(options, checkpoint.progress));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorInfo> tensors,
-                          TensorsOf(model.model));
+                          TensorsToWrite(model.model));
   const auto plan = PlanLoading(checkpoint.model, tensors,
                                 StateNamesOf(model.model), LoadAllowances());
   if (!plan.ok()) return Annotate(plan.status(), path);
   TANDEM_RETURN_IF_ERROR(Annotate(CheckTied(*plan), path));
   const StoredTensors written = Written(model.model, plan->tensors);
-  TANDEM_ASSIGN_OR_RETURN(const OwnTokenizer own, TokenizerOf(options));
+  TANDEM_ASSIGN_OR_RETURN(const OwnTokenizer own, FindTokenizer(options));
   TANDEM_ASSIGN_OR_RETURN(const NonfiniteTensors nonfinite,
                           WriteWeightsFolder(options.output, written, writing));
   TANDEM_RETURN_IF_ERROR(WriteFiles(options, model, checkpoint.progress, own));

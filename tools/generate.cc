@@ -93,8 +93,8 @@ absl::StatusOr<std::string> ReadPrompt() {
       absl::StrCat("--prompt_file=", file, ": it cannot be read, or is empty"));
 }
 
-absl::StatusOr<std::vector<int64_t>> TokensOf(const Tokenizer& tokenizer,
-                                              const std::string& text) {
+absl::StatusOr<std::vector<int64_t>> EncodePrompt(const Tokenizer& tokenizer,
+                                                  const std::string& text) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<uint32_t> own,
                           tokenizer.Encode(text));
   std::vector<int64_t> tokens(tokenizer.prefix().begin(),
@@ -215,7 +215,7 @@ absl::Status Run(int argc, char** argv) {
                           OpenTokenizer(name));
   TANDEM_ASSIGN_OR_RETURN(GenerationOptions options, OptionsFromFlags());
   TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> tokens,
-                          TokensOf(*tokenizer, prompt));
+                          EncodePrompt(*tokenizer, prompt));
   TANDEM_ASSIGN_OR_RETURN(TrainedModel model, LoadTrainedModel(trained));
   TANDEM_RETURN_IF_ERROR(CheckFits(name, *tokenizer, model));
   TANDEM_RETURN_IF_ERROR(CheckTokens(tokens, model.limits.vocabulary));

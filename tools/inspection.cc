@@ -83,7 +83,7 @@ void SortAndCount(Inspection* inspection) {
   }
 }
 
-SafetensorsEntry EntryOf(const ManifestTensor& tensor) {
+SafetensorsEntry ManifestEntry(const ManifestTensor& tensor) {
   const TensorInfo& info = tensor.info;
   const auto values = static_cast<uint64_t>(tensor.pieces.back().end);
   return {info.name, info.dtype, info.sizes, 0,
@@ -122,7 +122,7 @@ absl::StatusOr<Inspection> InspectFolder(const std::string& path) {
   inspection.is_checkpoint = true;
   inspection.metadata = manifest.metadata;
   for (const ManifestTensor& each : manifest.tensors) {
-    inspection.tensors.push_back(EntryOf(each));
+    inspection.tensors.push_back(ManifestEntry(each));
   }
   SortAndCount(&inspection);
   const absl::Status verified =

@@ -33,7 +33,7 @@ absl::Status AddFile(const std::string& path, const std::string& name,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Named>> FilesOf(const std::string& tokenizer) {
+absl::StatusOr<std::vector<Named>> FilesToSave(const std::string& tokenizer) {
   std::vector<Named> files;
   if (tokenizer == "bytes") {
     files.push_back({"tokenizer.txt", "bytes\n"});
@@ -97,14 +97,14 @@ bool HasBeside(const std::filesystem::path& file, const char* name) {
 absl::Status CheckNoOtherTokenizer(const std::string& name_or_path,
                                    const std::string& folder) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Named> files,
-                          FilesOf(name_or_path));
+                          FilesToSave(name_or_path));
   return CheckNoOther(files, folder);
 }
 
 absl::Status SaveTokenizer(const std::string& name_or_path,
                            const std::string& folder) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Named> files,
-                          FilesOf(name_or_path));
+                          FilesToSave(name_or_path));
   TANDEM_RETURN_IF_ERROR(CheckNoOther(files, folder));
   for (const Named& file : files) {
     const std::string path = absl::StrCat(folder, "/", file.name);

@@ -27,7 +27,7 @@ using Processor = sentencepiece::SentencePieceProcessor;
 constexpr char kSpace[] = "\xe2\x96\x81";
 
 // The byte of a byte piece, "<0x41>".
-std::string ByteOf(const std::string& piece) {
+std::string PieceByte(const std::string& piece) {
   uint32_t byte = 0;
   if (piece.size() != 6 || !absl::SimpleHexAtoi(piece.substr(1, 4), &byte)) {
     return piece;
@@ -35,11 +35,11 @@ std::string ByteOf(const std::string& piece) {
   return std::string(1, static_cast<char>(byte));
 }
 
-std::string TextOf(const Processor& model, int id) {
+std::string PieceText(const Processor& model, int id) {
   if (model.IsControl(id)) return "";
   if (model.IsUnknown(id)) return model.DecodeIds({id});
   const std::string& piece = model.IdToPiece(id);
-  if (model.IsByte(id)) return ByteOf(piece);
+  if (model.IsByte(id)) return PieceByte(piece);
   return absl::StrReplaceAll(piece, {{kSpace, " "}});
 }
 
@@ -48,7 +48,7 @@ class SentencePieceTokenizer : public Tokenizer {
   explicit SentencePieceTokenizer(std::unique_ptr<const Processor> model)
       : model_(std::move(model)) {
     for (int id = 0; id < model_->GetPieceSize(); ++id) {
-      texts_.push_back(TextOf(*model_, id));
+      texts_.push_back(PieceText(*model_, id));
       if (model_->IsControl(id)) {
         special_tokens_.push_back({"", static_cast<uint32_t>(id)});
       }

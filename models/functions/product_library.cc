@@ -21,7 +21,7 @@ enum class Order : char {
   kScattered = 's',
 };
 
-Order OrderOf(const at::Tensor& matrix) {
+Order MemoryOrder(const at::Tensor& matrix) {
   if (matrix.stride(1) == 1) {
     return matrix.stride(0) == matrix.size(1) ? Order::kRows
                                               : Order::kRowsOfLonger;
@@ -36,7 +36,7 @@ Order OrderOf(const at::Tensor& matrix) {
 // m, k, n, orders of a and b, with a bias, threads.
 using Question = std::tuple<int64_t, int64_t, int64_t, Order, Order, bool, int>;
 
-std::string TextOf(const Question& question) {
+std::string QuestionText(const Question& question) {
   const auto& [m, k, n, a, b, has_bias, threads] = question;
   return absl::StrCat("product ", m, " x ", k, " x ", n, " ",
                       std::string({static_cast<char>(a), static_cast<char>(b)}),
@@ -70,8 +70,8 @@ bool FasterIsOneDnn(const at::Tensor& a, const at::Tensor& b,
   const Question question = {a.size(0),
                              a.size(1),
                              b.size(1),
-                             OrderOf(a),
-                             OrderOf(b),
+                             MemoryOrder(a),
+                             MemoryOrder(b),
                              bias.defined(),
                              at::get_num_threads()};
   const auto found = CurrentAnswers().find(question);
@@ -79,7 +79,7 @@ bool FasterIsOneDnn(const at::Tensor& a, const at::Tensor& b,
   const bool rule = a.size(0) * a.size(1) * b.size(1) >= kLeastOneDnnProduct;
   const bool answer =
       KernelChoices::OfProcess().Pick(
-          TextOf(question),
+          QuestionText(question),
           {{"mkl", [&] { by_mkl(); }}, {"onednn", [&] { by_one_dnn(); }}},
           rule ? 1 : 0) == 1;
   CurrentAnswers()[question] = answer;

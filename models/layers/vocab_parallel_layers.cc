@@ -19,7 +19,7 @@ namespace {
 constexpr char kWeightName[] = "weight";
 constexpr char kTakes[] = "a vocabulary in parts divides a layer's weight";
 
-at::Tensor RowsOf(const at::Tensor& weight, const VocabRange& range) {
+at::Tensor VocabRows(const at::Tensor& weight, const VocabRange& range) {
   return weight.detach().narrow(0, range.first, range.rows).clone();
 }
 
@@ -29,7 +29,7 @@ class DividedEmbedding : public torch::nn::Module {
       : ranges_(std::move(ranges)) {
     for (size_t i = 0; i < ranges_.size(); ++i) {
       weights_.push_back(register_parameter(VocabPartOfEmbedding(i),
-                                            RowsOf(weight, ranges_[i])));
+                                            VocabRows(weight, ranges_[i])));
     }
   }
 
@@ -63,7 +63,7 @@ class HeadPart : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& x, Skips& skips) const {
     const at::Tensor& targets = skips.at(options_.targets);
-    at::Tensor numbers = NumbersOf(x, targets.flatten());
+    at::Tensor numbers = TokenNumbers(x, targets.flatten());
     if (!options_.before.empty()) {
       const at::Tensor before = skips.at(options_.before);
       numbers = JoinVocabParts(before.reshape(numbers.sizes()), numbers);
@@ -75,7 +75,8 @@ class HeadPart : public torch::nn::Module {
   }
 
  private:
-  at::Tensor NumbersOf(const at::Tensor& x, const at::Tensor& targets) const {
+  at::Tensor TokenNumbers(const at::Tensor& x,
+                          const at::Tensor& targets) const {
     const at::Tensor rows = x.reshape({-1, x.size(-1)});
     return VocabPartFunction(
         rows.to(AutocastDtype(x.device().type(), x.scalar_type())), weight_,
@@ -143,7 +144,7 @@ LayerSpec VocabParallelHead(const LayerSpec& whole,
   spec.links.stash = {options.after};
   if (options.tied_to.empty()) {
     spec.make = [options, make = whole.make](uint64_t seed) {
-      return HeadLayer(RowsOf(OnlyWeight(make(seed), kTakes), options.range),
+      return HeadLayer(VocabRows(OnlyWeight(make(seed), kTakes), options.range),
                        options);
     };
     return spec;
@@ -151,10 +152,11 @@ LayerSpec VocabParallelHead(const LayerSpec& whole,
   spec.links.ties = {{kWeightName, options.tied_to}};
   spec.make_tied = [options, make = whole.make_tied](
                        uint64_t seed, const NamedTensors& shared) {
-    return HeadLayer(shared.empty() ? RowsOf(OnlyWeight(make(seed, {}), kTakes),
-                                             options.range)
-                                    : shared.front().second,
-                     options);
+    return HeadLayer(
+        shared.empty()
+            ? VocabRows(OnlyWeight(make(seed, {}), kTakes), options.range)
+            : shared.front().second,
+        options);
   };
   return spec;
 }

@@ -25,26 +25,26 @@ using Tensors4 = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 using TensorMapping = std::map<std::string, Tensor>;
 
 template <typename T>
-AnyValue AnyOf(const c10::IValue& tree) {
+AnyValue TreeAsAny(const c10::IValue& tree) {
   return AnyValue(FromTree<T>(tree, "argument 0"));
 }
 
 AnyValue AnyOfTuple(const c10::IValue& tree) {
   switch (tree.toTupleRef().elements().asArrayRef().size()) {
     case 3:
-      return AnyOf<Tensors3>(tree);
+      return TreeAsAny<Tensors3>(tree);
     case 4:
-      return AnyOf<Tensors4>(tree);
+      return TreeAsAny<Tensors4>(tree);
     default:
-      return AnyOf<Tensors2>(tree);
+      return TreeAsAny<Tensors2>(tree);
   }
 }
 
 AnyValue TreeArgument(const c10::IValue& tree) {
   if (tree.isTuple()) return AnyOfTuple(tree);
-  if (tree.isList()) return AnyOf<std::vector<Tensor>>(tree);
-  if (tree.isGenericDict()) return AnyOf<TensorMapping>(tree);
-  return AnyOf<Tensor>(tree);
+  if (tree.isList()) return TreeAsAny<std::vector<Tensor>>(tree);
+  if (tree.isGenericDict()) return TreeAsAny<TensorMapping>(tree);
+  return TreeAsAny<Tensor>(tree);
 }
 
 template <typename... Known>

@@ -19,7 +19,7 @@ struct Parts {
   std::map<std::string, c10::IValue> further = {};
 };
 
-absl::StatusOr<Parts> PartsOf(const c10::IValue& tree, const char* name) {
+absl::StatusOr<Parts> SplitTree(const c10::IValue& tree, const char* name) {
   absl::StatusOr<TreeForm> form = TreeForm::Of(tree);
   TANDEM_RETURN_IF_ERROR(
       Annotate(form.status(), absl::StrCat("the batch's ", name, "s")));
@@ -46,8 +46,8 @@ c10::IValue Tree(const TreeForm& form, const char* name,
 
 absl::StatusOr<Batch> BatchOfTrees(const c10::IValue& inputs,
                                    const c10::IValue& targets) {
-  TANDEM_ASSIGN_OR_RETURN(Parts input, PartsOf(inputs, kInputTree));
-  TANDEM_ASSIGN_OR_RETURN(Parts target, PartsOf(targets, kTargetTree));
+  TANDEM_ASSIGN_OR_RETURN(Parts input, SplitTree(inputs, kInputTree));
+  TANDEM_ASSIGN_OR_RETURN(Parts target, SplitTree(targets, kTargetTree));
   if (input.first.dim() == 0) {
     return absl::InvalidArgumentError(
         "the batch's first input has no dimension, of which 0 should count the "

@@ -125,7 +125,7 @@ at::Tensor Run(const Plan& plan, const at::Tensor& x, Skips& skips) {
   return Dense(given->front());
 }
 
-Layer LayerOf(const Plan& plan) {
+Layer MakeLayer(const Plan& plan) {
   Layer layer;
   layer.name = plan.name;
   layer.module = plan.module;
@@ -143,7 +143,7 @@ Layer LayerOf(const Plan& plan) {
 }
 
 // "Linear" of "torch::nn::LinearImpl".
-std::string TypeOf(const nn::Module& module) {
+std::string ModuleType(const nn::Module& module) {
   const std::string& name = module.name();
   const size_t colon = name.rfind(':');
   const std::string last =
@@ -154,8 +154,8 @@ std::string TypeOf(const nn::Module& module) {
 LayerSpec PlannedLayer(const Plan& plan, bool is_first) {
   LayerSpec spec;
   spec.name = plan.name;
-  spec.type = TypeOf(*plan.module);
-  spec.make = [layer = LayerOf(plan)](uint64_t) { return layer; };
+  spec.type = ModuleType(*plan.module);
+  spec.make = [layer = MakeLayer(plan)](uint64_t) { return layer; };
   (is_first ? spec.links.reads : spec.links.pop) = plan.taken;
   spec.links.stash = plan.given;
   return spec;

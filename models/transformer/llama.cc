@@ -62,7 +62,7 @@ absl::Status CheckRotary(const LlamaOptions& options) {
       "high_freq_factor greater than its low_freq_factor");
 }
 
-LlamaBlockShape ShapeOf(const LlamaOptions& options) {
+LlamaBlockShape BlockShape(const LlamaOptions& options) {
   LlamaBlockShape shape;
   shape.width = options.width;
   shape.ffn_width = options.ffn_width;
@@ -92,7 +92,7 @@ absl::StatusOr<LayerSpecs> Llama(const LlamaOptions& options) {
   const InitialRule rule = LlamaInitialValues(options.initial_stddev);
   LayerSpecs specs = {TokenEmbeddingLayer(
       "model.embed_tokens", options.vocabulary, options.width, rule)};
-  const LlamaBlockShape shape = ShapeOf(options);
+  const LlamaBlockShape shape = BlockShape(options);
   for (int64_t i = 0; i < options.layers; ++i) {
     specs.push_back(LlamaBlock(absl::StrCat("model.layers.", i), shape, rule));
   }

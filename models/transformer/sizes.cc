@@ -148,7 +148,7 @@ void PutShared(const TransformerSizes& sizes, Options* model) {
 }
 
 template <typename Sizes>
-std::vector<std::string> NamesOf(const Sizes& sizes) {
+std::vector<std::string> SizeNames(const Sizes& sizes) {
   std::vector<std::string> names;
   for (const auto& item : sizes) names.push_back(item.first);
   return names;
@@ -176,8 +176,8 @@ LlamaOptions WithSizes(LlamaOptions model, const TransformerSizes& sizes) {
   return model;
 }
 
-std::vector<std::string> GptSizes() { return NamesOf(Gpts()); }
+std::vector<std::string> GptSizes() { return SizeNames(Gpts()); }
 
-std::vector<std::string> LlamaSizes() { return NamesOf(Llamas()); }
+std::vector<std::string> LlamaSizes() { return SizeNames(Llamas()); }
 
 }  // namespace tandem

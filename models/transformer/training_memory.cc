@@ -110,7 +110,7 @@ Part LlamaBlockPart(const LlamaOptions& options, const Sizes& sizes,
               sizes.Attention(q_width, options.heads) + turns};
 }
 
-Model ModelOf(const GptOptions& options, const DeviceWork& work) {
+Model MemoryModel(const GptOptions& options, const DeviceWork& work) {
   const Sizes sizes(work);
   const int64_t width = options.width;
   Model model;
@@ -126,7 +126,7 @@ Model ModelOf(const GptOptions& options, const DeviceWork& work) {
   return model;
 }
 
-Model ModelOf(const LlamaOptions& options, const DeviceWork& work) {
+Model MemoryModel(const LlamaOptions& options, const DeviceWork& work) {
   const Sizes sizes(work);
   const int64_t width = options.width;
   Model model;
@@ -213,11 +213,11 @@ int64_t ParameterCount(const VitOptions& options) {
 }
 
 TrainingMemory MemoryOf(const GptOptions& options, const DeviceWork& work) {
-  return Sum(ModelOf(options, work), work);
+  return Sum(MemoryModel(options, work), work);
 }
 
 TrainingMemory MemoryOf(const LlamaOptions& options, const DeviceWork& work) {
-  return Sum(ModelOf(options, work), work);
+  return Sum(MemoryModel(options, work), work);
 }
 
 }  // namespace tandem

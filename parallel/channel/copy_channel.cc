@@ -130,12 +130,12 @@ PendingCopy CopyDirection::Start(at::TensorList tensors) const {
   if (streams_) return StartOnStreams(tensors);
   PendingCopy pending(destination_, order_);
   for (const at::Tensor& tensor : tensors) {
-    pending.copies_.push_back(CopyOf(tensor));
+    pending.copies_.push_back(CopyForDestination(tensor));
   }
   return pending;
 }
 
-at::Tensor CopyDirection::CopyOf(const at::Tensor& tensor) const {
+at::Tensor CopyDirection::CopyForDestination(const at::Tensor& tensor) const {
   if (!tensor.defined() || source_ == destination_) return tensor;
   return tensor.to(tensor.options().device(destination_),
                    /*non_blocking=*/streams_.has_value(), /*copy=*/true,
@@ -154,7 +154,7 @@ PendingCopy CopyDirection::StartOnStreams(at::TensorList tensors) const {
   {
     const c10::MultiStreamGuard guard(both);
     for (const at::Tensor& tensor : tensors) {
-      pending.copies_.push_back(CopyOf(tensor));
+      pending.copies_.push_back(CopyForDestination(tensor));
     }
   }
   for (const c10::Stream& stream : both) {

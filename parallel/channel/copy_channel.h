@@ -95,7 +95,7 @@ class CopyDirection {
     OwnStream destination;
   };
 
-  at::Tensor CopyOf(const at::Tensor& tensor) const;
+  at::Tensor CopyForDestination(const at::Tensor& tensor) const;
   PendingCopy StartOnStreams(at::TensorList tensors) const;
 
   c10::Device source_;

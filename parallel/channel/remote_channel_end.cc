@@ -80,7 +80,7 @@ absl::StatusOr<PendingCollective> RemoteChannelEnd::Send(
   sent_.messages += 1;
   sent_.bytes += static_cast<int64_t>(tensor.nbytes());
   const RankMessage message = Message(true, tensor, microbatch, slot);
-  const FlightPurposeScope flight(FlightOf(microbatch));
+  const FlightPurposeScope flight(MessagePurpose(microbatch));
   return SlotCommunicator(slot).StartMessages({&message, 1},
                                               Purpose(microbatch));
 }
@@ -88,7 +88,7 @@ absl::StatusOr<PendingCollective> RemoteChannelEnd::Send(
 absl::StatusOr<PendingCollective> RemoteChannelEnd::Receive(
     const at::Tensor& tensor, int microbatch, size_t slot) const {
   const RankMessage message = Message(false, tensor, microbatch, slot);
-  const FlightPurposeScope flight(FlightOf(microbatch));
+  const FlightPurposeScope flight(MessagePurpose(microbatch));
   return SlotCommunicator(slot).StartMessages({&message, 1},
                                               Purpose(microbatch));
 }
@@ -115,7 +115,7 @@ int RemoteChannelEnd::Tag(int microbatch, size_t slot) const {
          static_cast<int>(slot);
 }
 
-FlightPurpose RemoteChannelEnd::FlightOf(int microbatch) const {
+FlightPurpose RemoteChannelEnd::MessagePurpose(int microbatch) const {
   FlightPurpose purpose;
   purpose.what = carries_activations() ? "activations" : "gradients";
   purpose.stage = options_.stage;

@@ -111,7 +111,7 @@ class RemoteChannelEnd {
   Communicator& SlotCommunicator(size_t slot) const;
   int Tag(int microbatch, size_t slot) const;
   CollectivePurpose Purpose(int microbatch) const;
-  FlightPurpose FlightOf(int microbatch) const;
+  FlightPurpose MessagePurpose(int microbatch) const;
 
   RemoteChannelOptions options_;
   std::shared_ptr<RemoteChannelSide> side_;

@@ -72,7 +72,7 @@ struct MatrixShape {
 
 // The dimension that is outermost in memory by all others: the first, unless
 // the parameter is a transposed one.
-MatrixShape ShapeOf(const at::Tensor& gradient, int64_t max_rank) {
+MatrixShape CompressedShape(const at::Tensor& gradient, int64_t max_rank) {
   if (gradient.dim() == 0 || gradient.numel() == 0) {
     return {gradient.numel(), 1, 0};
   }
@@ -124,7 +124,7 @@ Choice Choose(const GradBucket& bucket, const PowerSgdOptions& options) {
   Choice choice;
   for (size_t i = 0; i < bucket.gradients.size(); ++i) {
     const MatrixShape shape =
-        ShapeOf(bucket.gradients[i], options.matrix_approximation_rank);
+        CompressedShape(bucket.gradients[i], options.matrix_approximation_rank);
     if (Compresses(shape, options.min_compression_rate)) {
       choice.compressed.push_back(i);
       choice.shapes.push_back(shape);

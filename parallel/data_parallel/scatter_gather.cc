@@ -30,7 +30,7 @@ absl::Status CheckDimension(const NamedTensors::value_type& tensor,
                    "another `dim`"));
 }
 
-size_t PartsOf(int64_t size, size_t devices) {
+size_t CountParts(int64_t size, size_t devices) {
   if (size == 0) return 1;
   const auto most = static_cast<int64_t>(devices);
   const int64_t chunk = (size + most - 1) / most;
@@ -38,14 +38,14 @@ size_t PartsOf(int64_t size, size_t devices) {
 }
 
 // Into how many parts all are cut; no value: none is.
-absl::StatusOr<std::optional<size_t>> PartsOf(const NamedTensors& tensors,
-                                              size_t devices, int64_t dim) {
+absl::StatusOr<std::optional<size_t>> CountParts(const NamedTensors& tensors,
+                                                 size_t devices, int64_t dim) {
   std::optional<size_t> parts;
   const NamedTensors::value_type* first = nullptr;
   for (const auto& each : tensors) {
     if (!IsCut(each.second)) continue;
     TANDEM_RETURN_IF_ERROR(CheckDimension(each, dim));
-    const size_t its = PartsOf(each.second.size(dim), devices);
+    const size_t its = CountParts(each.second.size(dim), devices);
     if (first == nullptr) {
       first = &each;
       parts = its;
@@ -66,7 +66,7 @@ absl::StatusOr<ScatteredTensors> ScatterTensors(
     const NamedTensors& tensors, const std::vector<c10::Device>& devices,
     int64_t dim) {
   TANDEM_ASSIGN_OR_RETURN(const std::optional<size_t> cut,
-                          PartsOf(tensors, devices.size(), dim));
+                          CountParts(tensors, devices.size(), dim));
   const size_t count = cut.value_or(devices.size());
   ScatteredTensors scattered;
   scattered.parts.resize(count);
@@ -99,7 +99,7 @@ absl::StatusOr<ScatteredTensors> ScatterTensors(
 
 namespace {
 
-std::string NamesOf(const NamedTensors& tensors) {
+std::string TensorNames(const NamedTensors& tensors) {
   if (tensors.empty()) return "no tensor";
   return absl::StrJoin(tensors, ", ", [](std::string* out, const auto& each) {
     out->append(each.first);
@@ -117,7 +117,8 @@ absl::Status CheckAlike(const std::vector<NamedTensors>& parts) {
         [](const auto& a, const auto& b) { return a.first == b.first; });
     return absl::InvalidArgumentError(absl::StrCat(
         "outputs of different kinds cannot be gathered: replica 0 gave ",
-        NamesOf(parts[0]), ", but replica ", i, " gave ", NamesOf(parts[i]),
+        TensorNames(parts[0]), ", but replica ", i, " gave ",
+        TensorNames(parts[i]),
         places ? ", of which one is undefined in one of them alone" : ""));
   }
   return absl::OkStatus();

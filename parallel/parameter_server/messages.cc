@@ -34,7 +34,7 @@ void AddLines(absl::string_view kind,
   }
 }
 
-std::string NamesOf(const StepScore& score) {
+std::string ScoreNames(const StepScore& score) {
   std::string text;
   AddLines(kLoss, score.auxiliary_losses, &text);
   AddLines(kSum, score.sums, &text);
@@ -89,7 +89,7 @@ absl::Status ReceiveBytes(const at::Tensor& bytes, int from,
 }
 
 absl::Status Send(const ServerRequest& request, int to, Communicator& group) {
-  const std::string names = NamesOf(request.score);
+  const std::string names = ScoreNames(request.score);
   const at::Tensor tensor = at::zeros({kNumbers}, at::kDouble);
   auto* const numbers = tensor.mutable_data_ptr<double>();
   numbers[0] = static_cast<double>(request.kind);

@@ -96,7 +96,7 @@ const ServedTensor& ServedTensors::Find(const std::string& name) const {
 JoiningSink::JoiningSink(const ServedLayout& layout, TensorSink* sink)
     : tensors_(layout), sink_(sink) {}
 
-TensorInfo JoiningSink::WholeOf(const TensorInfo& piece) const {
+TensorInfo JoiningSink::WholeTensor(const TensorInfo& piece) const {
   TensorInfo whole = piece;
   whole.name = Split(piece.name).name;
   if (!piece.sizes.empty()) whole.sizes = tensors_.Find(whole.name).info.sizes;
@@ -107,13 +107,13 @@ bool JoiningSink::ComesBefore(const TensorInfo& a, const TensorInfo& b) const {
   const NamedPiece first = Split(a.name);
   const NamedPiece second = Split(b.name);
   if (first.name == second.name) return first.begin < second.begin;
-  return sink_->ComesBefore(WholeOf(a), WholeOf(b));
+  return sink_->ComesBefore(WholeTensor(a), WholeTensor(b));
 }
 
 absl::Status JoiningSink::Begin(std::vector<TensorInfo> infos) {
   std::vector<TensorInfo> wholes;
   for (const TensorInfo& each : infos) {
-    TensorInfo whole = WholeOf(each);
+    TensorInfo whole = WholeTensor(each);
     if (wholes.empty() || wholes.back().name != whole.name) {
       wholes.push_back(std::move(whole));
     }
@@ -127,7 +127,7 @@ absl::Status JoiningSink::Add(const at::Tensor& values) {
   CHECK_LT(next_, pieces_.size());
   const TensorInfo& piece = pieces_[next_++];
   if (piece.sizes.empty()) return sink_->Add(values);
-  const TensorInfo whole = WholeOf(piece);
+  const TensorInfo whole = WholeTensor(piece);
   TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
     if (!joined_.defined()) {
       joined_ =

@@ -59,7 +59,7 @@ class JoiningSink : public TensorSink {
   absl::Status Add(const at::Tensor& values) override;
 
  private:
-  TensorInfo WholeOf(const TensorInfo& piece) const;
+  TensorInfo WholeTensor(const TensorInfo& piece) const;
   absl::Status HandOn(const TensorInfo& whole);
 
   const ServedTensors tensors_;

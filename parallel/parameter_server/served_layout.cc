@@ -18,7 +18,7 @@
 namespace tandem {
 namespace {
 
-int64_t BytesOf(c10::ScalarType dtype) {
+int64_t ElementBytes(c10::ScalarType dtype) {
   return static_cast<int64_t>(c10::elementSize(dtype));
 }
 
@@ -63,7 +63,7 @@ Slice CutOut(const std::vector<ServedTensor>& tensors, int64_t begin,
   slice.bytes = end - begin;
   int64_t at = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const int64_t element = BytesOf(tensors[i].info.dtype);
+    const int64_t element = ElementBytes(tensors[i].info.dtype);
     const int64_t numel = c10::multiply_integers(tensors[i].info.sizes);
     const int64_t from = std::max(at, begin);
     const int64_t to = std::min(at + numel * element, end);
@@ -129,7 +129,7 @@ std::vector<Slice> CutIntoSlices(const std::vector<ServedTensor>& tensors,
   int64_t blocks = 0;  // of 64 bytes
   for (const ServedTensor& each : tensors) {
     blocks += RoundUp(c10::multiply_integers(each.info.sizes) *
-                          BytesOf(each.info.dtype),
+                          ElementBytes(each.info.dtype),
                       kAlignment) /
               kAlignment;
   }
@@ -149,7 +149,7 @@ at::Tensor InMemoryOrder(const at::Tensor& tensor) {
 
 at::Tensor ViewOf(const at::Tensor& slice, const Piece& piece,
                   c10::ScalarType dtype) {
-  const int64_t bytes = piece.length * BytesOf(dtype);
+  const int64_t bytes = piece.length * ElementBytes(dtype);
   return slice.narrow(0, piece.offset, bytes).view(dtype);
 }
 

@@ -183,7 +183,7 @@ absl::Status ServedSlice::LoadValues(const StoredTensors& state) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StoredTensors> ServedSlice::PiecesOf(
+absl::StatusOr<StoredTensors> ServedSlice::PiecesOfState(
     const StoredTensors& state) const {
   std::map<std::string, const Piece*> mine;
   for (const Piece& piece : slice_->pieces) {
@@ -219,12 +219,12 @@ absl::StatusOr<StoredTensors> ServedSlice::PiecesOf(
 
 absl::Status ServedSlice::CheckOptimizerState(
     const StoredTensors& state) const {
-  TANDEM_ASSIGN_OR_RETURN(const StoredTensors pieces, PiecesOf(state));
+  TANDEM_ASSIGN_OR_RETURN(const StoredTensors pieces, PiecesOfState(state));
   return update_->CheckState(pieces);
 }
 
 absl::Status ServedSlice::LoadOptimizerState(const StoredTensors& state) {
-  TANDEM_ASSIGN_OR_RETURN(const StoredTensors pieces, PiecesOf(state));
+  TANDEM_ASSIGN_OR_RETURN(const StoredTensors pieces, PiecesOfState(state));
   return update_->LoadState(pieces);
 }
 

@@ -62,7 +62,7 @@ class ServedSlice {
       : layout_(&layout), slice_(&slice), options_(options) {}
 
   absl::Status Prepare();
-  absl::StatusOr<StoredTensors> PiecesOf(const StoredTensors& state) const;
+  absl::StatusOr<StoredTensors> PiecesOfState(const StoredTensors& state) const;
   int64_t SliceBegin(const std::string& name) const;
   // The sum of the pushes' gradients at one slot, which none may have.
   bool Gather(const std::vector<at::Tensor>& pushes, const FlatSlot& slot,

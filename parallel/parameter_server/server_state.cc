@@ -17,7 +17,7 @@ namespace tandem {
 namespace {
 
 // In the order of workers.
-Score SumOf(const std::map<int, Score>& scores) {
+Score SumScores(const std::map<int, Score>& scores) {
   Score sum;
   for (const auto& each : scores) sum += each.second;
   return sum;
@@ -37,7 +37,7 @@ StepScore JointScore(const std::map<int, StepScore>& scores) {
   return all;
 }
 
-double MeanOf(const std::map<int, double>& weights) {
+double MeanValue(const std::map<int, double>& weights) {
   double sum = 0;
   for (const auto& each : weights) sum += each.second;
   return sum / static_cast<double>(weights.size());
@@ -87,11 +87,11 @@ ParameterServer::Reply ParameterServer::AnswerTo(int worker,
   reply.answer.ready = true;
   reply.answer.version = version_;
   if (request.kind == ServerRequest::Kind::kSum) {
-    reply.answer.score = SumOf(sums_[request.number]);
+    reply.answer.score = SumScores(sums_[request.number]);
     return reply;
   }
   if (request.kind == ServerRequest::Kind::kWeigh) {
-    reply.answer.weight = MeanOf(weights_[request.number]);
+    reply.answer.weight = MeanValue(weights_[request.number]);
     return reply;
   }
   reply.payload = served_->Values();
@@ -226,7 +226,7 @@ absl::StatusOr<Score> ParameterServer::AwaitSum() {
   TANDEM_RETURN_IF_ERROR(AwaitOwn(
       [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return summed_ >= sum; },
       "evaluate"));
-  return SumOf(sums_[sum]);
+  return SumScores(sums_[sum]);
 }
 
 void ParameterServer::ResumeAt(int64_t steps) {

@@ -256,7 +256,7 @@ Table Solve(const PartCosts& costs, size_t parts, int64_t device_bytes) {
 }
 
 // The best of all layers.
-Cuts CutsOf(const Table& best) {
+Cuts TableCuts(const Table& best) {
   Cuts cuts;
   size_t end = best.back().size() - 1;
   for (size_t part = best.size() - 1; part > 1; --part) {
@@ -293,12 +293,12 @@ absl::StatusOr<Cuts> CutsByTime(const std::vector<LayerCost>& layers,
     if (best[count][layers.size()].slowest == kNever) {
       return DoesNotFit(best, options);
     }
-    return CutsOf(best);
+    return TableCuts(best);
   }
   const Table by_part = Solve(costs, count, /*device_bytes=*/0);
   const FoundCuts found =
       SearchCuts(costs, options.device_bytes,
-                 {CutsOf(by_part),
+                 {TableCuts(by_part),
                   *UniformCuts(static_cast<int64_t>(layers.size()), parts)});
   if (found.missing_bytes == 0) return found.cuts;
   return absl::ResourceExhaustedError(absl::StrCat(

@@ -119,7 +119,7 @@ std::vector<int64_t> StorageWatch::AliveBytes(int makers) const {
   return bytes;
 }
 
-int64_t BytesOf(const at::Tensor& tensor) {
+int64_t StorageBytes(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
 }
 
@@ -139,17 +139,17 @@ void CountState(const LayerList& layers, const StatePerParameter& kept,
     LayerProfile& layer = profile.layers[i];
     for (const auto& [name, parameter] : NamedParameters({layers[i]})) {
       const int64_t state =
-          StateBytesOf(BytesOf(parameter),
-                       BytesOf(KeptLowPrecisionCopy(parameter)),
+          StateBytesOf(StorageBytes(parameter),
+                       StorageBytes(KeptLowPrecisionCopy(parameter)),
                        parameter.requires_grad(), kept)
               .total();
-      layer.parameter_bytes += BytesOf(parameter);
+      layer.parameter_bytes += StorageBytes(parameter);
       layer.state_bytes += state;
       holders[parameter.unsafeGetTensorImpl()].push_back(i);
       states[parameter.unsafeGetTensorImpl()] = state;
     }
     for (const auto& [name, buffer] : NamedBuffers({layers[i]})) {
-      layer.state_bytes += BytesOf(buffer);
+      layer.state_bytes += StorageBytes(buffer);
     }
   }
   int number = 0;

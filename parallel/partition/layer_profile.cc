@@ -90,8 +90,8 @@ class StateBackup {
 };
 
 // What backward of a layer begins from: its output, and the skips that it left.
-at::TensorList RootsOf(const Layer& layer, const LayerFlow& made,
-                       std::vector<at::Tensor>& roots) {
+at::TensorList GradientRoots(const Layer& layer, const LayerFlow& made,
+                             std::vector<at::Tensor>& roots) {
   if (made.values.requires_grad()) roots.push_back(made.values);
   for (const std::string& name : layer.links.stash) {
     const at::Tensor& skip = made.skips.at(name);
@@ -100,7 +100,7 @@ at::TensorList RootsOf(const Layer& layer, const LayerFlow& made,
   return roots;
 }
 
-std::vector<at::Tensor> TensorsOf(const LayerFlow& flow) {
+std::vector<at::Tensor> FlowTensors(const LayerFlow& flow) {
   std::vector<at::Tensor> tensors = {flow.values};
   for (const auto& each : flow.skips) tensors.push_back(each.second);
   return tensors;
@@ -119,7 +119,7 @@ GraphSplit BackwardInputs(const std::vector<at::Tensor>& roots,
   for (const at::Tensor& root : roots) {
     edges.push_back(torch::autograd::impl::gradient_edge(root));
   }
-  return GraphSplit::BackwardInputs(edges, gradients, TensorsOf(leaves));
+  return GraphSplit::BackwardInputs(edges, gradients, FlowTensors(leaves));
 }
 
 // Forward and backward of one layer on `leaves`; gives those of the next one.
@@ -136,7 +136,7 @@ absl::StatusOr<LayerFlow> RunOnce(const Layer& layer,
   times.forward.push_back(clock.Lap());
   std::vector<at::Tensor> roots;
   std::vector<at::Tensor> gradients;
-  for (const at::Tensor& root : RootsOf(layer, made, roots)) {
+  for (const at::Tensor& root : GradientRoots(layer, made, roots)) {
     gradients.push_back(at::ones_like(root));
   }
   clock.Lap();
@@ -225,9 +225,9 @@ void DropCopies(const LayerList& layers) {
   }
 }
 
-absl::StatusOr<LayerFlow> EntryOf(const at::Tensor& input,
-                                  const ProfileOptions& options,
-                                  const std::vector<LayerLinks>& links) {
+absl::StatusOr<LayerFlow> MakeEntry(const at::Tensor& input,
+                                    const ProfileOptions& options,
+                                    const std::vector<LayerLinks>& links) {
   Batch batch;
   batch.size = input.dim() > 0 ? input.size(0) : 0;
   batch.further_inputs = options.further_inputs;
@@ -251,7 +251,7 @@ absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,
   const std::vector<LayerLinks> links = LinksOf(layers);
   TANDEM_RETURN_IF_ERROR(CheckSkips(links, options.loss_takes));
   TANDEM_ASSIGN_OR_RETURN(const LayerFlow entry,
-                          EntryOf(input, options, links));
+                          MakeEntry(input, options, links));
   ModelProfile profile;
   profile.input_bytes = entry.bytes();
   for (const Layer& layer : layers) {

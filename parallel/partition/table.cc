@@ -53,7 +53,7 @@ std::string Layers(const ModelOutline& model, const Cuts& cuts) {
   return TextTable(rows);
 }
 
-std::string NamesOf(const ModelOutline& model, const LayerRange& part) {
+std::string LayerNames(const ModelOutline& model, const LayerRange& part) {
   const std::string& first = model.names[part.begin];
   if (part.end == part.begin + 1) return first;
   return absl::StrCat(first, " to ", model.names[part.end - 1]);
@@ -114,7 +114,7 @@ std::string Stages(const ModelOutline& model, const Cuts& cuts,
       parameters += model.parameters[i];
     }
     Row row = {absl::StrCat(stage), absl::StrCat(device_of[stage]),
-               NamesOf(model, part), absl::StrCat(parameters)};
+               LayerNames(model, part), absl::StrCat(parameters)};
     if (!measured.empty()) Append(row, measured[stage]);
     rows.push_back(row);
     ++stage;

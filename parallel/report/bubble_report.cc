@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kLeastGain = 0.03;
 
-double TimeOf(const StageCost& cost) {
+double MicrobatchTime(const StageCost& cost) {
   return cost.forward + cost.backward_input + cost.backward_weight;
 }
 
@@ -51,15 +51,17 @@ absl::Status OfferCut(const Schedule& schedule, const ScheduleCosts& costs,
   size_t slow = 0;
   size_t fast = 0;
   for (size_t s = 0; s < costs.stages.size(); ++s) {
-    if (TimeOf(costs.stages[s]) > TimeOf(costs.stages[slow])) slow = s;
-    if (TimeOf(costs.stages[s]) < TimeOf(costs.stages[fast])) fast = s;
+    if (MicrobatchTime(costs.stages[s]) > MicrobatchTime(costs.stages[slow]))
+      slow = s;
+    if (MicrobatchTime(costs.stages[s]) < MicrobatchTime(costs.stages[fast]))
+      fast = s;
   }
   Offer(before, even.step, AdviceKind::kMoveCut,
         absl::StrFormat(
             "move the cut (balance by profile): stage %d takes %.2f ms a "
             "microbatch, stage %d takes %.2f; if all took as long, ",
-            slow, 1e3 * TimeOf(costs.stages[slow]), fast,
-            1e3 * TimeOf(costs.stages[fast])),
+            slow, 1e3 * MicrobatchTime(costs.stages[slow]), fast,
+            1e3 * MicrobatchTime(costs.stages[fast])),
         best);
   return absl::OkStatus();
 }
@@ -238,8 +240,8 @@ absl::StatusOr<double> IdealBubble(const Schedule& schedule,
   return predicted.step > 0 ? predicted.bubble / predicted.step : 0;
 }
 
-std::string TextOf(const Schedule& schedule, const PipelineTimes& times,
-                   const BubbleReport& report) {
+std::string ReportText(const Schedule& schedule, const PipelineTimes& times,
+                       const BubbleReport& report) {
   return absl::StrFormat(
       "%s: %d stages on %d devices, %d microbatches; means of %d steps\n\n"
       "ms a step\n%s\n"
@@ -308,7 +310,7 @@ absl::StatusOr<BubbleReport> ReportBubbles(const Schedule& schedule,
   }
   TANDEM_ASSIGN_OR_RETURN(report.ideal_bubble, IdealBubble(schedule, costs));
   TANDEM_ASSIGN_OR_RETURN(report.advice, AdviseOn(schedule, costs, limits));
-  report.text = TextOf(schedule, times, report);
+  report.text = ReportText(schedule, times, report);
   return report;
 }
 

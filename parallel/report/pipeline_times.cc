@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-std::string NameOf(const Action& action) {
+std::string ActionName(const Action& action) {
   const bool is_forward = action.kind == ActionKind::kForward;
   const char* part = "";
   if (action.kind == ActionKind::kBackwardInput) part = ", input";
@@ -28,26 +28,26 @@ double Seconds(Clock::time_point from, Clock::time_point to) {
 }
 
 // The numbers of each, in the order in which they are flattened.
-std::vector<double*> NumbersOf(StageTimes& stage) {
+std::vector<double*> AllNumbers(StageTimes& stage) {
   return {&stage.forward, &stage.backward, &stage.backward_input,
           &stage.backward_weight, &stage.microbatches};
 }
 
-std::vector<double*> NumbersOf(DeviceTimes& device) {
+std::vector<double*> AllNumbers(DeviceTimes& device) {
   return {&device.steps,      &device.step,          &device.working,
           &device.forward,    &device.backward,      &device.weights,
           &device.input_wait, &device.gradient_wait, &device.copying,
           &device.messages};
 }
 
-std::vector<double*> NumbersOf(std::vector<StageTimes>& stages,
-                               std::vector<DeviceTimes>& devices) {
+std::vector<double*> AllNumbers(std::vector<StageTimes>& stages,
+                                std::vector<DeviceTimes>& devices) {
   std::vector<double*> all;
   for (StageTimes& stage : stages) {
-    for (double* each : NumbersOf(stage)) all.push_back(each);
+    for (double* each : AllNumbers(stage)) all.push_back(each);
   }
   for (DeviceTimes& device : devices) {
-    for (double* each : NumbersOf(device)) all.push_back(each);
+    for (double* each : AllNumbers(device)) all.push_back(each);
   }
   return all;
 }
@@ -87,7 +87,7 @@ void AddWaits(const ActionTime& time, DeviceTimes& device) {
 }
 
 // From the first action of all devices to the end of the last.
-double SpanOf(const PipelineTimeline& step) {
+double StepSpan(const PipelineTimeline& step) {
   Clock::time_point begin = Clock::time_point::max();
   Clock::time_point end = Clock::time_point::min();
   for (const auto& actions : step) {
@@ -104,8 +104,12 @@ void AddToTrace(const PipelineTimeline& timeline, Trace& trace) {
   for (size_t device = 0; device < timeline.size(); ++device) {
     const std::string track = absl::StrCat("device ", device);
     for (const ActionTime& each : timeline[device]) {
-      trace.Add(
-          {track, NameOf(each.action), "", each.started, each.computed, {}});
+      trace.Add({track,
+                 ActionName(each.action),
+                 "",
+                 each.started,
+                 each.computed,
+                 {}});
     }
   }
 }
@@ -121,7 +125,7 @@ void PipelineTimes::Add(const PipelineTimeline& step) {
     --to_skip_;
     return;
   }
-  const double span = SpanOf(step);
+  const double span = StepSpan(step);
   for (size_t d = 0; d < step.size(); ++d) {
     if (step[d].empty()) continue;  // another rank's
     DeviceTimes& device = devices_[d];
@@ -139,7 +143,7 @@ void PipelineTimes::Add(const PipelineTimes& other) {
   CHECK_EQ(other.stages_.size(), stages_.size());
   CHECK_EQ(other.devices_.size(), devices_.size());
   const std::vector<double> values = other.Flatten();
-  const auto mine = NumbersOf(stages_, devices_);
+  const auto mine = AllNumbers(stages_, devices_);
   for (size_t i = 0; i < mine.size(); ++i) *mine[i] += values[i];
 }
 
@@ -147,14 +151,14 @@ std::vector<double> PipelineTimes::Flatten() const {
   auto stages = stages_;
   auto devices = devices_;
   std::vector<double> values;
-  for (const double* each : NumbersOf(stages, devices)) {
+  for (const double* each : AllNumbers(stages, devices)) {
     values.push_back(*each);
   }
   return values;
 }
 
 absl::Status PipelineTimes::SetFlat(const std::vector<double>& values) {
-  const auto mine = NumbersOf(stages_, devices_);
+  const auto mine = AllNumbers(stages_, devices_);
   if (values.size() != mine.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the times of a pipeline of ", stages_.size(), " stages on ",

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kMost = 1 << 20;  // of stages and microbatches
 
-std::optional<ActionKind> KindOf(char letter) {
+std::optional<ActionKind> ActionKindOfLetter(char letter) {
   switch (letter) {
     case 'F':
       return ActionKind::kForward;
@@ -44,7 +44,7 @@ bool ParseNumber(absl::string_view text, int* number) {
 std::optional<Action> ParseAction(absl::string_view word, int device) {
   const size_t letter = word.find_first_not_of("0123456789");
   if (letter == absl::string_view::npos) return std::nullopt;
-  const std::optional<ActionKind> kind = KindOf(word[letter]);
+  const std::optional<ActionKind> kind = ActionKindOfLetter(word[letter]);
   Action action;
   action.stage = device;
   const bool right =

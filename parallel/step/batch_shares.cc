@@ -20,7 +20,7 @@
 namespace tandem {
 namespace {
 
-int64_t SumOf(const std::vector<int64_t>& sizes, int first, int end) {
+int64_t SumSizes(const std::vector<int64_t>& sizes, int first, int end) {
   return std::accumulate(sizes.begin() + first, sizes.begin() + end,
                          int64_t{0});
 }
@@ -73,7 +73,7 @@ absl::Status BatchShares::ExchangeSizes(int64_t size, bool apart) {
                        its, " samples: give them the same"));
     }
   }
-  TANDEM_RETURN_IF_ERROR(CheckAny(SumOf(sizes_, 0, replicas)));
+  TANDEM_RETURN_IF_ERROR(CheckAny(SumSizes(sizes_, 0, replicas)));
   if (!options_.reproducible) return absl::OkStatus();
   return CheckIsWholeBatchesBeginning(
       sizes_, options_.microbatch_size * options_.schedule.microbatches);
@@ -177,7 +177,7 @@ double BatchShares::SamplesDividedBy() const {
     case UnevenDivision::kSamples:
       break;
   }
-  return static_cast<double>(SumOf(sizes_, 0, replicas)) /
+  return static_cast<double>(SumSizes(sizes_, 0, replicas)) /
          (options_.reproducible ? 1 : replicas);
 }
 
@@ -190,7 +190,8 @@ absl::StatusOr<StepSamples> BatchShares::SamplesOfStep(
         "uneven_division as it is");
   }
   StepSamples samples;
-  samples.samples = {options_.seed, step, SumOf(sizes_, 0, groups_.replica())};
+  samples.samples = {options_.seed, step,
+                     SumSizes(sizes_, 0, groups_.replica())};
   samples.of = SamplesDividedBy();
   TANDEM_ASSIGN_OR_RETURN(samples.loss_parts, LossParts(microbatches));
   return samples;

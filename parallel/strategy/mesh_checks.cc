@@ -25,7 +25,7 @@
 namespace tandem {
 namespace {
 
-std::string LayersOf(const LayerSpecs& specs) {
+std::string LayersText(const LayerSpecs& specs) {
   return absl::StrJoin(specs, ", ", [](std::string* out, const auto& layer) {
     absl::StrAppend(out, layer.name, " (", layer.type, ")");
   });
@@ -42,14 +42,14 @@ struct ModelNames {
   std::map<std::string, std::string> stage_of;
 };
 
-const char* KindOf(const at::Tensor& parameter) {
+const char* ParameterKind(const at::Tensor& parameter) {
   if (!parameter.defined()) return kEmpty;
   return parameter.requires_grad() ? kTrained : kFrozen;
 }
 
 // A line each: KIND STAGE TENSOR NAME, where names of one parameter have the
 // same TENSOR, a number.
-std::string LinesOf(const PipelineExecutor::Stages& stages) {
+std::string ParameterLines(const PipelineExecutor::Stages& stages) {
   std::string lines;
   std::map<const void*, size_t> numbers;
   for (size_t i = 0; i < stages.size(); ++i) {
@@ -58,8 +58,8 @@ std::string LinesOf(const PipelineExecutor::Stages& stages) {
       const size_t number =
           numbers.emplace(tensor.unsafeGetTensorImpl(), numbers.size())
               .first->second;
-      absl::StrAppend(&lines, KindOf(tensor), " ", i, " ", number, " ", name,
-                      "\n");
+      absl::StrAppend(&lines, ParameterKind(tensor), " ", i, " ", number, " ",
+                      name, "\n");
     }
     for (const auto& each : NamedBuffers(stages[i]->layers())) {
       absl::StrAppend(&lines, kBuffer, " ", i, " 0 ", each.first, "\n");
@@ -126,7 +126,7 @@ NamedValues MeshStrategyValues(const LayerSpecs& specs,
                                const MeshStrategyOptions& options) {
   NamedValues values;
   DescribeStepParts(options, values);
-  values["layers"] = LayersOf(specs);
+  values["layers"] = LayersText(specs);
   values["parameters' traits"] = absl::StrJoin(
       NamedTraits(specs), "; ", [](std::string* out, const auto& each) {
         absl::StrAppend(out, each.first, " ", Describe(each.second));
@@ -145,7 +145,7 @@ absl::Status CheckSameOptions(const LayerSpecs& specs, const LossFunction& loss,
 }
 
 absl::Status CheckNames(MeshModel& model) {
-  std::vector<std::string> all = {LinesOf(model.executor->stages())};
+  std::vector<std::string> all = {ParameterLines(model.executor->stages())};
   if (model.groups.pipe() != nullptr) {
     TANDEM_ASSIGN_OR_RETURN(
         all, model.groups.pipe()->AllGatherString(

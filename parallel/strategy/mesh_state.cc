@@ -21,7 +21,7 @@
 namespace tandem {
 namespace {
 
-std::set<std::string> NamesOf(const NamedTensors& tensors) {
+std::set<std::string> TensorNames(const NamedTensors& tensors) {
   std::set<std::string> names;
   for (const auto& each : tensors) names.insert(each.first);
   return names;
@@ -32,7 +32,7 @@ void Append(NamedTensors more, NamedTensors* all) {
 }
 
 // Parameters and buffers of this rank's stages.
-NamedTensors ModelOf(const MeshModel& model) {
+NamedTensors ModelValues(const MeshModel& model) {
   NamedTensors all = NamedParameters(model.executor->stages());
   Append(NamedBuffers(model.executor->stages()), &all);
   return all;
@@ -41,7 +41,7 @@ NamedTensors ModelOf(const MeshModel& model) {
 // Picks what is this rank's from a whole model's state, and what nobody has, so
 // that it is refused.
 StoredTensors ModelTensors(const StoredTensors& state, const MeshModel& model) {
-  const std::set<std::string> mine = NamesOf(ModelOf(model));
+  const std::set<std::string> mine = TensorNames(ModelValues(model));
   StoredTensors wanted;
   for (const StoredTensor& each : state) {
     const std::string& name = each.info.name;
@@ -178,19 +178,19 @@ absl::StatusOr<StatePart> MeshState::PartToSave() {
 
 absl::Status MeshState::CheckModelState(const StoredTensors& state) const {
   return tandem::CheckModelState(ModelTensors(state, model()),
-                                 ModelOf(model()));
+                                 ModelValues(model()));
 }
 
 absl::Status MeshState::LoadModelState(const StoredTensors& state) {
   TANDEM_RETURN_IF_ERROR(
-      CopyModelState(ModelTensors(state, model()), ModelOf(model())));
+      CopyModelState(ModelTensors(state, model()), ModelValues(model())));
   for (const auto& part : parts()) part->AfterLoad();
   return absl::OkStatus();
 }
 
 // State of parameters that no rank has is given to the first stage, which
 // refuses it.
-std::vector<StoredTensors> MeshState::OptimizerStateOf(
+std::vector<StoredTensors> MeshState::OptimizerStates(
     const StoredTensors& state) const {
   std::vector<StoredTensors> wanted;
   for (int i : model().OwnStages()) {
@@ -216,7 +216,7 @@ StoredTensors MeshState::WithoutParts(const StoredTensors& state) const {
 }
 
 absl::Status MeshState::CheckOptimizerState(const StoredTensors& state) const {
-  const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
+  const std::vector<StoredTensors> wanted = OptimizerStates(state);
   const std::vector<int> stages = model().OwnStages();
   for (size_t i = 0; i < stages.size(); ++i) {
     for (const auto& part : parts()) {
@@ -230,7 +230,7 @@ absl::Status MeshState::CheckOptimizerState(const StoredTensors& state) const {
 
 absl::Status MeshState::LoadOptimizerState(const StoredTensors& state) {
   TANDEM_RETURN_IF_ERROR(CheckOptimizerState(state));
-  const std::vector<StoredTensors> wanted = OptimizerStateOf(state);
+  const std::vector<StoredTensors> wanted = OptimizerStates(state);
   const std::vector<int> stages = model().OwnStages();
   for (size_t i = 0; i < stages.size(); ++i) {
     for (const auto& part : parts()) {

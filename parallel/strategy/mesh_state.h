@@ -62,7 +62,7 @@ class MeshState : public MeshStrategy {
   absl::StatusOr<NamedTensors> GatherOptimizerState() const;
   // Picks state of this rank's stages, in the order of OwnStages, from that of
   // a whole model.
-  std::vector<StoredTensors> OptimizerStateOf(const StoredTensors& state) const;
+  std::vector<StoredTensors> OptimizerStates(const StoredTensors& state) const;
   // Leaves out states that are a part's.
   StoredTensors WithoutParts(const StoredTensors& state) const;
 

@@ -10,7 +10,7 @@
 namespace tandem {
 namespace {
 
-std::vector<StageGradients*> GradientsOf(const MeshModel& model) {
+std::vector<StageGradients*> AllGradients(const MeshModel& model) {
   std::vector<StageGradients*> all;
   for (const auto& stage : model.stages) {
     all.push_back(stage == nullptr ? nullptr : stage->gradients());
@@ -107,7 +107,7 @@ absl::Status MeshTraining::Compute(const Batch& batch, StepContext& step) {
   }
   TANDEM_ASSIGN_OR_RETURN(const StepSamples samples,
                           shares.SamplesOfStep(microbatches, steps_));
-  step.gradients.of_stages = GradientsOf(model());
+  step.gradients.of_stages = AllGradients(model());
   if (step.updates_at_once) {
     step.gradients.after_device = [&](int device) {
       return UpdateDevice(model(), parts(), step, device);

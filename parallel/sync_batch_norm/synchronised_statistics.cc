@@ -44,7 +44,7 @@ at::Tensor As(const at::Tensor& tensor, const at::Tensor& x) {
 }
 
 // (mean, variance, count) of this rank's samples.
-at::Tensor RowOf(const at::Tensor& x) {
+at::Tensor StatisticsRow(const at::Tensor& x) {
   const int64_t channels = x.size(1);
   at::Tensor row =
       at::zeros({2 * channels + 1}, x.options().dtype(at::kDouble));
@@ -180,7 +180,7 @@ SharedStatistics SynchronisedStatistics::Share(
   const at::NoGradGuard no_grad;
   ThrowUnlessOk(FaultPoint("sync_batch_norm:forward"));
   const auto rows = group_.AllGather(
-      RowOf(x), [] { return "batch statistics (SyncBatchNorm)"; });
+      StatisticsRow(x), [] { return "batch statistics (SyncBatchNorm)"; });
   ThrowUnlessOk(rows.status());
   const at::Tensor on_host = at::stack(*rows).cpu();
   // Where a stream ran it, values of a rank that has gone mean nothing.

@@ -120,7 +120,7 @@ std::string TryLoopback() {
 }
 
 // "10.0.0.7"; empty when the name stands for nothing.
-std::string AddressOf(const std::string& host) {
+std::string HostAddress(const std::string& host) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -138,7 +138,7 @@ NetworkFacts GatherNetwork() {
   std::array<char, 256> name = {};
   gethostname(name.data(), name.size() - 1);
   facts.host = name.data();
-  facts.address = AddressOf(facts.host);
+  facts.address = HostAddress(facts.host);
   return facts;
 }
 

@@ -11,7 +11,7 @@
 namespace tandem {
 namespace {
 
-const char* NameOf(Severity severity) {
+const char* SeverityName(Severity severity) {
   switch (severity) {
     case Severity::kFine:
       return "fine";
@@ -67,7 +67,7 @@ bool IsStopped(const Findings& findings) {
 std::string ReportText(const Findings& findings, const PlannedJob& job) {
   std::string text;
   for (const Finding& each : findings) {
-    absl::StrAppendFormat(&text, "%-8s %-14s %s\n", NameOf(each.severity),
+    absl::StrAppendFormat(&text, "%-8s %-14s %s\n", SeverityName(each.severity),
                           each.subject, each.what);
     if (!each.fix.empty()) {
       absl::StrAppendFormat(&text, "%-8s %-14s to do: %s\n", "", "", each.fix);
@@ -98,7 +98,7 @@ std::string ReportJson(const Findings& findings, const PlannedJob& job) {
   report["stopped"] = IsStopped(findings);
   report["findings"] = nlohmann::ordered_json::array();
   for (const Finding& each : findings) {
-    report["findings"].push_back({{"severity", NameOf(each.severity)},
+    report["findings"].push_back({{"severity", SeverityName(each.severity)},
                                   {"subject", each.subject},
                                   {"what", each.what},
                                   {"fix", each.fix}});

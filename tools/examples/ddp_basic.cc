@@ -40,7 +40,7 @@ struct ToyModel : torch::nn::Module {
   torch::nn::Linear net2;
 };
 
-NamedTensors WeightsOf(const std::shared_ptr<ToyModel>& model) {
+NamedTensors ModelWeights(const std::shared_ptr<ToyModel>& model) {
   return ModuleTraits<std::shared_ptr<ToyModel>>::Parameters(model);
 }
 
@@ -54,7 +54,7 @@ absl::Status Demo(const ExampleRank& rank) {
   model->to(device);
   TANDEM_RETURN_IF_ERROR(
       SayEach(rank, absl::StrFormat("on %s made weights  %s", device.str(),
-                                    WeightsSha256(WeightsOf(model)))));
+                                    WeightsSha256(ModelWeights(model)))));
 
   // From here on all have rank 0's.
   TANDEM_ASSIGN_OR_RETURN(auto ddp,
@@ -69,7 +69,7 @@ absl::Status Demo(const ExampleRank& rank) {
   ExampleResult result;
   result.loss_before = loss_now();
   TANDEM_ASSIGN_OR_RETURN(result.weights_before,
-                          CommonFingerprint(rank, WeightsOf(model)));
+                          CommonFingerprint(rank, ModelWeights(model)));
 
   for (int64_t step = 0; step < rank.options.steps; ++step) {
     ddp->ZeroGrad();
@@ -81,7 +81,7 @@ absl::Status Demo(const ExampleRank& rank) {
   }
 
   result.loss_after = loss_now();
-  result.weights = WeightsOf(model);
+  result.weights = ModelWeights(model);
   return SayResult(rank, result);
 }
 

@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Ddp>> MakeModel(const ExampleRank& rank,
   return MakeDistributedDataParallel(std::move(model), rank.world);
 }
 
-double LossOf(Ddp& ddp, const ExampleSamples& samples) {
+double MeanLoss(Ddp& ddp, const ExampleSamples& samples) {
   const at::NoGradGuard no_grad;
   return at::mse_loss(Forward(ddp.module(), samples.inputs), samples.labels)
       .item<double>();
@@ -119,13 +119,13 @@ absl::Status Demo(const ExampleRank& rank) {
                                  WeightsSha256(result.weights))));
   TANDEM_ASSIGN_OR_RETURN(result.weights_before,
                           CommonFingerprint(rank, result.weights));
-  result.loss_before = LossOf(*second, samples);
+  result.loss_before = MeanLoss(*second, samples);
 
   // Training goes on from there. Its all-reduces have heard of every rank, and
   // so every rank has loaded: the file may go.
   TANDEM_RETURN_IF_ERROR(Train(rank, *second, samples));
   std::move(remove).Invoke();
-  result.loss_after = LossOf(*second, samples);
+  result.loss_after = MeanLoss(*second, samples);
   return SayResult(rank, result);
 }
 

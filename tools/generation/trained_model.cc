@@ -33,7 +33,7 @@
 namespace tandem {
 namespace {
 
-absl::StatusOr<c10::ScalarType> DtypeOf(const std::string& name) {
+absl::StatusOr<c10::ScalarType> ParseDtype(const std::string& name) {
   const std::map<std::string, c10::ScalarType> known = {
       {"fp32", c10::ScalarType::Float},
       {"bf16", c10::ScalarType::BFloat16},
@@ -90,7 +90,7 @@ absl::StatusOr<Language> FindLanguage(const TrainedModelOptions& options,
   return Language{std::move(specs), TokenLimitsOf(name), ""};
 }
 
-NamedTensors StateOf(const LayerList& layers) {
+NamedTensors AllTensors(const LayerList& layers) {
   NamedTensors state = NamedParameters(layers);
   for (const auto& buffer : NamedBuffers(layers)) state.push_back(buffer);
   return state;
@@ -118,7 +118,7 @@ absl::StatusOr<TrainedModel> LoadCheckpoint(const TrainedModelOptions& options,
                           FindLanguage(options, checkpoint.progress));
   TANDEM_ASSIGN_OR_RETURN(TrainedModel model, MakePlaced(options, language));
   TANDEM_RETURN_IF_ERROR(
-      CopyModelState(checkpoint.model, StateOf(model.layers)));
+      CopyModelState(checkpoint.model, AllTensors(model.layers)));
   model.generation_config = checkpoint.progress.generation_config;
   model.texts_vocabulary = checkpoint.progress.vocabulary;
   return model;
@@ -144,7 +144,7 @@ absl::StatusOr<TrainedModel> LoadFolder(const TrainedModelOptions& options,
   TANDEM_ASSIGN_OR_RETURN(TrainedModel model, MakePlaced(options, language));
   model.generation_config = transformer.generation_config;
   model.texts_vocabulary = ReadTextsVocabulary(transformer.config);
-  const NamedTensors state = StateOf(model.layers);
+  const NamedTensors state = AllTensors(model.layers);
   std::vector<TensorInfo> infos;
   for (const auto& [name, tensor] : state) {
     infos.push_back(InfoOf(name, tensor));
@@ -163,7 +163,7 @@ absl::StatusOr<TrainedModel> LoadFolder(const TrainedModelOptions& options,
 absl::StatusOr<ModelPlacement> ParsePlacement(const std::string& device,
                                               const std::string& dtype) {
   ModelPlacement placement;
-  TANDEM_ASSIGN_OR_RETURN(placement.dtype, DtypeOf(dtype));
+  TANDEM_ASSIGN_OR_RETURN(placement.dtype, ParseDtype(dtype));
   TrainOptions options;
   options.devices.device = device;
   TANDEM_ASSIGN_OR_RETURN(const auto devices,

@@ -31,7 +31,7 @@ const FlightDump* FindFailed(const JobHistory& history) {
   return first != nullptr && FailedByItself(*first) ? first : nullptr;
 }
 
-std::vector<int> RanksOf(const std::vector<RankWait>& waits) {
+std::vector<int> WaitingRanks(const std::vector<RankWait>& waits) {
   std::set<int> ranks;
   for (const RankWait& each : waits) ranks.insert(each.rank);
   return {ranks.begin(), ranks.end()};
@@ -83,7 +83,8 @@ void SetInstead(const JobHistory& history, int rank, Verdict* verdict) {
       history.groups().at(history.GroupId(rank, *last)).name;
 }
 
-Fault FaultOf(const JobHistory& history, const RankWait& wait, int culprit) {
+Fault CulpritFault(const JobHistory& history, const RankWait& wait,
+                   int culprit) {
   if (history.dumps().count(culprit) == 0) return Fault::kAbsent;
   const bool has_come =
       history.Counterpart(wait.rank, *wait.entry, culprit) != nullptr;
@@ -103,7 +104,7 @@ Verdict BlameFailed(const JobHistory& history, const FlightDump& failed,
   Verdict verdict;
   verdict.fault = Fault::kFailed;
   verdict.culprits = {failed.rank};
-  verdict.waiting = RanksOf(waits);
+  verdict.waiting = WaitingRanks(waits);
   SetInstead(history, failed.rank, &verdict);
   const RankWait* const wait = FirstFor(waits, {failed.rank});
   if (wait != nullptr) SetOperation(history, *wait, &verdict);
@@ -115,11 +116,11 @@ Verdict BlameMissing(const JobHistory& history, const std::set<int>& causes,
   Verdict verdict;
   const RankWait& wait = *FirstFor(waits, causes);
   verdict.culprits = {causes.begin(), causes.end()};
-  verdict.waiting = RanksOf(waits);
+  verdict.waiting = WaitingRanks(waits);
   const int first =
       *std::find_if(wait.missing.begin(), wait.missing.end(),
                     [&](int rank) { return causes.count(rank) > 0; });
-  verdict.fault = FaultOf(history, wait, first);
+  verdict.fault = CulpritFault(history, wait, first);
   verdict.has_started = wait.has_started;
   SetOperation(history, wait, &verdict);
   SetInstead(history, first, &verdict);
@@ -162,7 +163,7 @@ Verdict BlameCircle(const JobHistory& history,
   verdict.culprits = parts.front().ranks;
   const std::set<int> culprits(verdict.culprits.begin(),
                                verdict.culprits.end());
-  for (int rank : RanksOf(waits)) {
+  for (int rank : WaitingRanks(waits)) {
     if (culprits.count(rank) == 0) verdict.waiting.push_back(rank);
   }
   std::vector<RankWait> others;

@@ -47,8 +47,8 @@ int64_t LatestStart(const std::vector<AlikeRanks>& parts) {
 }
 
 // The group's first.
-std::optional<Mismatch> FirstOf(const std::string& id,
-                                const GroupHistory& group) {
+std::optional<Mismatch> FirstInGroup(const std::string& id,
+                                     const GroupHistory& group) {
   std::set<int64_t> sequences;
   for (const auto& [rank, all] : group.collectives) {
     for (const auto& [sequence, entry] : all) sequences.insert(sequence);
@@ -65,7 +65,7 @@ std::optional<Mismatch> FirstOf(const std::string& id,
 std::optional<Mismatch> FirstMismatch(const JobHistory& history) {
   std::optional<Mismatch> first;
   for (const auto& [id, group] : history.groups()) {
-    std::optional<Mismatch> found = FirstOf(id, group);
+    std::optional<Mismatch> found = FirstInGroup(id, group);
     if (!found.has_value()) continue;
     if (!first.has_value() || found->began_ns < first->began_ns) first = found;
   }
@@ -81,8 +81,8 @@ bool HasElsewhere(const GroupHistory& group, int rank,
   });
 }
 
-Fault FaultOf(const GroupHistory& group, const AlikeRanks& right,
-              const AlikeRanks& wrong) {
+Fault WrongPartFault(const GroupHistory& group, const AlikeRanks& right,
+                     const AlikeRanks& wrong) {
   const FlightEntry& expected = *right.entries.front();
   const FlightEntry& given = *wrong.entries.front();
   const bool other_purpose =
@@ -111,7 +111,7 @@ Verdict MismatchVerdict(const JobHistory& history, const Mismatch& mismatch) {
                             part.ranks.end());
   }
   std::sort(verdict.culprits.begin(), verdict.culprits.end());
-  verdict.fault = FaultOf(group, expected, *first);
+  verdict.fault = WrongPartFault(group, expected, *first);
   verdict.waiting = expected.ranks;
   verdict.group = group.name;
   verdict.operation = *expected.entries.front();

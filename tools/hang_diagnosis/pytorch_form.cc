@@ -107,7 +107,7 @@ void Append(const Json& value, std::string* pickle) {
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 // When the first rank gave up.
-int64_t EndOf(const JobHistory& history) {
+int64_t FirstGivingUp(const JobHistory& history) {
   int64_t end = kNever;
   for (const auto& [rank, dump] : history.dumps()) {
     if (dump.trigger == FlightTrigger::kSignal) continue;
@@ -116,15 +116,15 @@ int64_t EndOf(const JobHistory& history) {
   return end;
 }
 
-std::vector<int> OthersOf(const JobHistory& history, int rank,
-                          const FlightEntry& entry) {
+std::vector<int> OtherMembers(const JobHistory& history, int rank,
+                              const FlightEntry& entry) {
   if (entry.kind != FlightKind::kCollective) return {entry.peer};
   return history.groups().at(history.GroupId(rank, entry)).ranks;
 }
 
 // Has another rank's ring lost its part?
 bool IsHalfLost(const JobHistory& history, int rank, const FlightEntry& entry) {
-  const std::vector<int> others = OthersOf(history, rank, entry);
+  const std::vector<int> others = OtherMembers(history, rank, entry);
   return std::any_of(others.begin(), others.end(), [&](int other) {
     return history.HadJoined(rank, entry, other, kNever) &&
            history.Counterpart(rank, entry, other) == nullptr;
@@ -152,7 +152,7 @@ Lane EntryLane(const JobHistory& history, int rank, const FlightEntry& entry) {
 // Numbers of messages, from 1, in the order in which either end was started.
 using MessageNumbers = std::map<Lane, std::map<MessageKey, int64_t>>;
 
-MessageNumbers NumbersOf(const JobHistory& history, int64_t end) {
+MessageNumbers NumberMessages(const JobHistory& history, int64_t end) {
   MessageNumbers began;
   for (const auto& [rank, dump] : history.dumps()) {
     for (const FlightEntry& each : dump.entries) {
@@ -175,7 +175,7 @@ MessageNumbers NumbersOf(const JobHistory& history, int64_t end) {
   return began;
 }
 
-const char* StateOf(const FlightEntry& entry) {
+const char* StateName(const FlightEntry& entry) {
   switch (entry.state) {
     case FlightState::kScheduled:
       return "scheduled";
@@ -194,8 +194,8 @@ struct NamedGroup {
   std::vector<int> ranks;
 };
 
-NamedGroup GroupOf(const JobHistory& history, int rank,
-                   const FlightEntry& entry) {
+NamedGroup EntryGroup(const JobHistory& history, int rank,
+                      const FlightEntry& entry) {
   const std::string& id = history.GroupId(rank, entry);
   const GroupHistory& group = history.groups().at(id);
   if (entry.kind == FlightKind::kCollective)
@@ -240,8 +240,8 @@ void SetTensors(const FlightEntry& entry, size_t ranks, Json* json) {
 
 Json TimeOrNull(int64_t ns) { return ns == 0 ? Json() : Json(ns); }
 
-Json EntryOf(int rank, const FlightEntry& entry, const NamedGroup& group,
-             int64_t number, int64_t record) {
+Json PyTorchEntry(int rank, const FlightEntry& entry, const NamedGroup& group,
+                  int64_t number, int64_t record) {
   const bool is_message = entry.kind != FlightKind::kCollective;
   Json json = {{"record_id", record},
                {"pg_id", entry.group},
@@ -252,7 +252,7 @@ Json EntryOf(int rank, const FlightEntry& entry, const NamedGroup& group,
                {"profiling_name", ProfilingName(rank, entry)},
                {"time_created_ns", entry.scheduled_ns}};
   SetTensors(entry, group.ranks.size(), &json);
-  json["state"] = StateOf(entry);
+  json["state"] = StateName(entry);
   json["time_discovered_started_ns"] = TimeOrNull(entry.started_ns);
   json["time_discovered_completed_ns"] = TimeOrNull(entry.completed_ns);
   json["retired"] = entry.state == FlightState::kCompleted;
@@ -272,8 +272,8 @@ std::string Pickled(const Json& value) {
 }
 
 Json PyTorchForm(const JobHistory& history, int rank) {
-  const int64_t end = EndOf(history);
-  MessageNumbers numbers = NumbersOf(history, end);
+  const int64_t end = FirstGivingUp(history);
+  MessageNumbers numbers = NumberMessages(history, end);
   Json form = {{"version", "2.10"},
                {"pg_config", Json::object()},
                {"pg_status", Json::object()},
@@ -281,7 +281,7 @@ Json PyTorchForm(const JobHistory& history, int rank) {
   int64_t record = 0;
   for (const FlightEntry& each : history.dumps().at(rank).entries) {
     if (!IsShown(history, rank, each, end)) continue;
-    const NamedGroup group = GroupOf(history, rank, each);
+    const NamedGroup group = EntryGroup(history, rank, each);
     form["pg_config"][group.id] = {
         {"name", group.id},
         {"desc", group.name},
@@ -290,7 +290,8 @@ Json PyTorchForm(const JobHistory& history, int rank) {
                                ? each.sequence
                                : numbers[EntryLane(history, rank, each)]
                                         [{each.tag, each.sequence}];
-    form["entries"].push_back(EntryOf(rank, each, group, number, record++));
+    form["entries"].push_back(
+        PyTorchEntry(rank, each, group, number, record++));
   }
   return form;
 }

@@ -45,7 +45,7 @@ bool IsNamedAsDump(const std::string& name) {
   return absl::StartsWith(name, "rank_") && absl::EndsWith(name, ".json");
 }
 
-absl::StatusOr<std::vector<fs::path>> FilesOf(const std::string& folder) {
+absl::StatusOr<std::vector<fs::path>> DumpFiles(const std::string& folder) {
   std::vector<fs::path> files;
   std::error_code error;
   fs::directory_iterator each(folder, error);
@@ -83,7 +83,7 @@ void KeepLastJob(FoundDumps* found) {
 }  // namespace
 
 absl::StatusOr<FoundDumps> ReadDumps(const std::string& folder) {
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<fs::path> files, FilesOf(folder));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<fs::path> files, DumpFiles(folder));
   FoundDumps found;
   for (const fs::path& each : files) {
     absl::StatusOr<FlightDump> dump = ReadDump(each);

@@ -22,7 +22,7 @@ std::string Capitalised(std::string text) {
   return text;
 }
 
-std::string TimeOf(int64_t ns) {
+std::string TimeText(int64_t ns) {
   return absl::FormatTime("%Y-%m-%d %H:%M:%E3S UTC", absl::FromUnixNanos(ns),
                           absl::UTCTimeZone());
 }
@@ -77,7 +77,7 @@ std::string WaitingClause(const Verdict& verdict) {
       absl::StrCat(" ", Capitalised(AllRanks(verdict.waiting)),
                    verdict.waiting.size() == 1 ? " waits" : " wait", ", ");
   absl::StrAppendFormat(&clause, "since %s (%.1f s before the dump).",
-                        TimeOf(verdict.since_ns), seconds);
+                        TimeText(verdict.since_ns), seconds);
   return clause;
 }
 
@@ -93,7 +93,7 @@ std::string InsteadClause(const Verdict& verdict, const std::string& instead) {
              : absl::StrCat(who, " is in ", instead, ".");
 }
 
-std::string LineOf(const JobHistory& history, int rank) {
+std::string RankLine(const JobHistory& history, int rank) {
   const auto found = history.dumps().find(rank);
   if (found == history.dumps().end()) {
     return absl::StrCat("rank ", rank, ": no dump\n");
@@ -101,7 +101,7 @@ std::string LineOf(const JobHistory& history, int rank) {
   const FlightDump& dump = found->second;
   std::string line =
       absl::StrCat("rank ", rank, " on ", dump.host, ", ",
-                   TimeOf(dump.dumped_ns), ": ", dump.reason, "\n");
+                   TimeText(dump.dumped_ns), ": ", dump.reason, "\n");
   constexpr size_t kShown = 3;
   const size_t first =
       dump.entries.size() > kShown ? dump.entries.size() - kShown : 0;
@@ -166,7 +166,7 @@ std::string Sentence(const Verdict& verdict) {
 std::string ReportText(const JobHistory& history, const Verdict& verdict) {
   std::string text = Sentence(verdict) + "\n\n";
   for (int rank = 0; rank < history.world_size(); ++rank) {
-    text += LineOf(history, rank);
+    text += RankLine(history, rank);
   }
   return text;
 }

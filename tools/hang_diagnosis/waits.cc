@@ -7,8 +7,8 @@ namespace tandem {
 namespace {
 
 // Ranks that take part in the entry beside this one.
-std::vector<int> OthersOf(const JobHistory& history, int rank,
-                          const FlightEntry& entry) {
+std::vector<int> OtherParticipants(const JobHistory& history, int rank,
+                                   const FlightEntry& entry) {
   if (entry.kind != FlightKind::kCollective) return {entry.peer};
   std::vector<int> others;
   for (int each : history.groups().at(history.GroupId(rank, entry)).ranks) {
@@ -34,7 +34,7 @@ RankWait WaitFor(const JobHistory& history, int rank,
                  const FlightEntry& entry) {
   const int64_t dumped_ns = history.dumps().at(rank).dumped_ns;
   RankWait wait{rank, &entry, {}};
-  for (int other : OthersOf(history, rank, entry)) {
+  for (int other : OtherParticipants(history, rank, entry)) {
     if (history.HadJoined(rank, entry, other, dumped_ns)) continue;
     if (HadGivenUp(history, other, wait)) continue;
     wait.missing.push_back(other);
@@ -61,7 +61,7 @@ RankWait WaitBehind(const JobHistory& history, int rank,
 RankWait WaitForIdle(const JobHistory& history, int rank,
                      const FlightEntry& entry) {
   RankWait wait{rank, &entry, {}, /*has_started=*/true};
-  for (int other : OthersOf(history, rank, entry)) {
+  for (int other : OtherParticipants(history, rank, entry)) {
     const FlightEntry* const counterpart =
         history.Counterpart(rank, entry, other);
     if (counterpart != nullptr && counterpart->awaited_ns == 0 &&

@@ -24,7 +24,7 @@ bool IsWithinCharacter(char byte) {
 
 // Kind of the place between the two: how many kinds are better. None: there is
 // no place.
-std::optional<size_t> KindOf(char before, char after) {
+std::optional<size_t> PlaceKind(char before, char after) {
   if (IsWithinCharacter(after) || (before == '\r' && after == '\n')) {
     return std::nullopt;
   }
@@ -40,7 +40,7 @@ std::vector<size_t> CutPlaces(absl::string_view text, size_t least, size_t most,
   std::array<std::vector<size_t>, kPlaceKinds> kinds;
   for (size_t at = std::max<size_t>(least, 1);
        at <= most && at < text.size() && kinds.front().size() < count; ++at) {
-    const std::optional<size_t> kind = KindOf(text[at - 1], text[at]);
+    const std::optional<size_t> kind = PlaceKind(text[at - 1], text[at]);
     if (kind && kinds[*kind].size() < count) kinds[*kind].push_back(at);
   }
   std::vector<size_t> places;

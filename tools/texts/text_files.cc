@@ -59,12 +59,12 @@ absl::Status CannotRead(const fs::path& path, const std::error_code& error) {
 }
 
 // ".txt" of "BOOK.TXT".
-std::string EndOf(const fs::path& path) {
+std::string FileEnd(const fs::path& path) {
   return absl::AsciiStrToLower(path.extension().string());
 }
 
 bool IsText(const fs::path& path) {
-  const std::string end = EndOf(path);
+  const std::string end = FileEnd(path);
   return end == ".txt" || end == ".md" || end == ".jsonl";
 }
 
@@ -86,7 +86,7 @@ absl::Status AddFile(const fs::path& path, TextFiles* found) {
   const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
   if (error) return CannotRead(path, error);
   TANDEM_RETURN_IF_ERROR(CheckBeginning(path));
-  found->files.push_back({path.string(), bytes, EndOf(path) == ".jsonl"});
+  found->files.push_back({path.string(), bytes, FileEnd(path) == ".jsonl"});
   return absl::OkStatus();
 }
 
@@ -107,7 +107,7 @@ absl::Status AddEntry(const fs::directory_entry& entry,
   if (is_file && IsText(path) && !IsTokenizerFile(path.string())) {
     return AddFile(path, found);
   }
-  const std::string end = EndOf(path);
+  const std::string end = FileEnd(path);
   const bool is_own = is_file && IsText(path);
   ++found->left_out[is_own        ? "of a tokenizer"
                     : end.empty() ? "without an ending"
@@ -172,7 +172,7 @@ absl::StatusOr<TextFiles> FindTextFiles(const std::string& input) {
   }
   TextFiles found;
   if (fs::is_regular_file(status)) {
-    if (EndOf(input) == ".json") {
+    if (FileEnd(input) == ".json") {
       return absl::InvalidArgumentError(absl::StrCat(
           input,
           " is JSON by its name: documents are read from a .jsonl file, an "

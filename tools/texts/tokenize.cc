@@ -26,7 +26,7 @@ namespace {
 
 // A number from 0 to 1 that is the text's own (FNV-1a, then MurmurHash3's last
 // steps, for its high bits are poor).
-double PlaceOf(absl::string_view text) {
+double SplitPlace(absl::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char byte : text) {
     hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
@@ -37,7 +37,7 @@ double PlaceOf(absl::string_view text) {
   return static_cast<double>(hash >> 11) / static_cast<double>(1ULL << 53);
 }
 
-int64_t VocabularyOf(const Tokenizer& tokenizer, bool end_of_text) {
+int64_t TokenCount(const Tokenizer& tokenizer, bool end_of_text) {
   return end_of_text ? tokenizer.vocabulary_size()
                      : tokenizer.vocabulary_without_end();
 }
@@ -115,7 +115,7 @@ class TokenizeRun {
 
   bool IsHeldOut(absl::string_view beginning) const {
     if (is_alone_) return is_behind_;
-    return PlaceOf(beginning.substr(0, kHashedBytes)) <
+    return SplitPlace(beginning.substr(0, kHashedBytes)) <
            options_.validation_fraction;
   }
 
@@ -202,7 +202,7 @@ absl::StatusOr<TokenWriter> OpenSide(const TokenizeOptions& options,
                                      const char* name) {
   return TokenWriter::Create(
       absl::StrCat(options.output, "/", name),
-      VocabularyOf(tokenizer, options.end_of_text),
+      TokenCount(tokenizer, options.end_of_text),
       options.end_of_text ? tokenizer.end_of_text() : std::nullopt);
 }
 
@@ -266,7 +266,7 @@ absl::StatusOr<TokenizeResult> Tokenize(
   // Once there is something that it has made.
   TANDEM_RETURN_IF_ERROR(SaveTokenizer(options.tokenizer, options.output));
   TANDEM_ASSIGN_OR_RETURN(TokenizeResult result, run.Finish());
-  result.vocabulary = VocabularyOf(*tokenizer, options.end_of_text);
+  result.vocabulary = TokenCount(*tokenizer, options.end_of_text);
   result.left_out = DescribeLeftOut(found);
   return result;
 }

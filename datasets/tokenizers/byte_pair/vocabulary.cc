@@ -72,7 +72,7 @@ std::optional<std::string> BytesOfWord(absl::string_view word) {
 // Keys lie in words that stay where they are.
 using Numbers = absl::flat_hash_map<absl::string_view, uint32_t>;
 
-absl::StatusOr<Numbers> NumbersOf(const WordsAndNumbers& words) {
+absl::StatusOr<Numbers> NumbersByWord(const WordsAndNumbers& words) {
   Numbers numbers;
   numbers.reserve(words.size());
   for (const auto& [word, number] : words) {
@@ -152,7 +152,7 @@ absl::StatusOr<WordsAndNumbers> ReadWordsAndNumbers(
 
 absl::StatusOr<Vocabulary> MakeVocabulary(const WordsAndNumbers& words,
                                           const WordPairs& merges) {
-  TANDEM_ASSIGN_OR_RETURN(const Numbers numbers, NumbersOf(words));
+  TANDEM_ASSIGN_OR_RETURN(const Numbers numbers, NumbersByWord(words));
   Vocabulary vocabulary;
   for (const auto& [word, number] : words) {
     Put(BytesOfWord(word).value_or(word), static_cast<uint32_t>(number),
@@ -168,7 +168,7 @@ absl::StatusOr<Vocabulary> MakeVocabulary(const WordsAndNumbers& words,
 }
 
 absl::StatusOr<Vocabulary> MakeRankedVocabulary(const WordsAndNumbers& words) {
-  TANDEM_ASSIGN_OR_RETURN(const Numbers numbers, NumbersOf(words));
+  TANDEM_ASSIGN_OR_RETURN(const Numbers numbers, NumbersByWord(words));
   Vocabulary vocabulary;
   for (const auto& [word, number] : words) {
     Put(word, static_cast<uint32_t>(number), &vocabulary.words);

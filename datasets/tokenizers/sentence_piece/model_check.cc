@@ -101,7 +101,7 @@ class Trie {
     for (uint64_t place = 0; place < size(); ++place) {
       const uint32_t unit = At(place);
       if (unit >> 31 != 0) continue;  // a value
-      const uint64_t children = place ^ OffsetOf(unit);
+      const uint64_t children = place ^ UnitOffset(unit);
       if ((children | 0xff) >= size()) {
         return Damaged("its character map's trie leads out of itself");
       }
@@ -120,7 +120,7 @@ class Trie {
     return unit;
   }
 
-  static uint64_t OffsetOf(uint32_t unit) {
+  static uint64_t UnitOffset(uint32_t unit) {
     return uint32_t{unit >> 10} << ((unit & (1u << 9)) >> 6);
   }
 

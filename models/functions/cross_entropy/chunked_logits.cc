@@ -15,7 +15,7 @@ namespace tandem {
 namespace {
 
 // Float or wider, unless the fused kernels take them as they are.
-at::Tensor LogitsOf(const at::Tensor& x, const at::Tensor& weight) {
+at::Tensor ComputeLogits(const at::Tensor& x, const at::Tensor& weight) {
   const at::Tensor logits = MatrixProduct(x, weight.t());
   const bool stays =
       IsForFusedKernels(logits) || logits.scalar_type() == at::kDouble;
@@ -38,7 +38,7 @@ void Visit(const at::Tensor& x, const at::Tensor& factor, int64_t chunk,
            Visitor visit) {
   for (int64_t first = 0; first == 0 || first < x.size(0); first += chunk) {
     const RowChunk rows = {first, std::min(chunk, x.size(0) - first)};
-    visit(rows, LogitsOf(rows.Of(x), factor));
+    visit(rows, ComputeLogits(rows.Of(x), factor));
   }
 }
 

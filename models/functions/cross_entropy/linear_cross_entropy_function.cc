@@ -33,8 +33,8 @@ struct Rows {
   at::Tensor losses, log_sums, right;
 };
 
-Rows RowsOf(const at::Tensor& logits, const at::Tensor& targets,
-            std::optional<int64_t> ignored) {
+Rows LossRows(const at::Tensor& logits, const at::Tensor& targets,
+              std::optional<int64_t> ignored) {
   if (IsForFusedKernels(logits)) {
     auto [losses, log_sums, right] =
         FusedCrossEntropy(logits, targets, ignored);
@@ -134,7 +134,7 @@ Rows InChunks(const at::Tensor& x, const at::Tensor& weight,
   std::vector<at::Tensor> losses, log_sums, right;
   ForEachLogits(x, weight, chunk,
                 [&](const RowChunk& rows, const at::Tensor& logits) {
-                  const Rows part = RowsOf(logits, rows.Of(targets), ignored);
+                  const Rows part = LossRows(logits, rows.Of(targets), ignored);
                   losses.push_back(part.losses);
                   log_sums.push_back(part.log_sums);
                   right.push_back(part.right);

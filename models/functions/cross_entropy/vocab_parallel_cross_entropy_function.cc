@@ -54,8 +54,8 @@ at::Tensor TargetLogits(const at::Tensor& logits, const Places& places) {
       .masked_fill(places.inside.logical_not(), 0);
 }
 
-at::Tensor NumbersOf(const at::Tensor& logits, const at::Tensor& targets,
-                     int64_t first_class) {
+at::Tensor PartNumbers(const at::Tensor& logits, const at::Tensor& targets,
+                       int64_t first_class) {
   const Places places(targets, first_class, logits.size(1));
   const auto [greatest, arg] = logits.max(1);
   const at::Tensor hits =
@@ -166,11 +166,11 @@ at::Tensor VocabPartFunction(const at::Tensor& x, const at::Tensor& weight,
   {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     std::vector<at::Tensor> parts;
-    ForEachLogits(x, weight, chunk,
-                  [&](const RowChunk& rows, const at::Tensor& logits) {
-                    parts.push_back(
-                        NumbersOf(Wide(logits), rows.Of(targets), first_class));
-                  });
+    ForEachLogits(
+        x, weight, chunk, [&](const RowChunk& rows, const at::Tensor& logits) {
+          parts.push_back(
+              PartNumbers(Wide(logits), rows.Of(targets), first_class));
+        });
     numbers = at::cat(parts);
   }
   if (torch::autograd::compute_requires_grad(x, weight)) {

@@ -41,7 +41,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::minutes kTimeout(5);
 
 // Tensor i holds i, i + 1, ...: as the peer makes them.
-NamedTensors TensorsOf(const CheckpointState& state) {
+NamedTensors MakeTensors(const CheckpointState& state) {
   NamedTensors tensors;
   for (int64_t i = 0; i < state.tensors; ++i) {
     tensors.emplace_back(absl::StrCat("layers.", i, ".weight"),
@@ -50,7 +50,7 @@ NamedTensors TensorsOf(const CheckpointState& state) {
   return tensors;
 }
 
-std::string DigestOf(const NamedTensors& tensors) {
+std::string TensorsDigest(const NamedTensors& tensors) {
   Sha256 hash;
   for (const auto& [name, tensor] : tensors) {
     hash.Update(tensor.const_data_ptr(), tensor.nbytes());
@@ -100,7 +100,7 @@ class Contest {
         state_(state),
         peer_(peer),
         progress_(progress),
-        tensors_(TensorsOf(state)),
+        tensors_(MakeTensors(state)),
         path_(bench.folder + "/ours") {
     part_.tensors = tensors_;
   }
@@ -143,16 +143,16 @@ class Contest {
   }
 
   absl::Status CheckLoaded() {
-    const std::string expected = DigestOf(TensorsOf(state_));
+    const std::string expected = TensorsDigest(MakeTensors(state_));
     for (const auto& [name, tensor] : tensors_) tensor.zero_();
     TANDEM_RETURN_IF_ERROR(Load(path_, tensors_));
     TANDEM_ASSIGN_OR_RETURN(const json theirs, Ask(json::array({"digest"})));
-    if (DigestOf(tensors_) == expected && theirs["sha256"] == expected) {
+    if (TensorsDigest(tensors_) == expected && theirs["sha256"] == expected) {
       return absl::OkStatus();
     }
     return absl::DataLossError(absl::StrCat(
         state_.name, ": what was loaded is not what was saved; tandem ",
-        DigestOf(tensors_), ", its peer ", theirs["sha256"].dump(),
+        TensorsDigest(tensors_), ", its peer ", theirs["sha256"].dump(),
         ", expected ", expected));
   }
 

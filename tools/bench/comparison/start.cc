@@ -65,7 +65,7 @@ absl::StatusOr<std::vector<std::string>> RankCommand(
   return std::vector<std::string>{"/usr/bin/env", python, script};
 }
 
-Layout LayoutOf(Program program, const Layout& ours) {
+Layout ProgramLayout(Program program, const Layout& ours) {
   if (program == Program::kTandem) return ours;
   return program == Program::kOneProcess ? Layout() : ours.OverRanks();
 }
@@ -73,7 +73,7 @@ Layout LayoutOf(Program program, const Layout& ours) {
 absl::StatusOr<std::unique_ptr<Side>> StartSide(
     const std::string& name, Program program, const Case& bench,
     const ComparisonOptions& options) {
-  const Layout layout = LayoutOf(program, bench.layout);
+  const Layout layout = ProgramLayout(program, bench.layout);
   SideOptions side;
   side.name = name;
   side.ranks = layout.ranks();
@@ -129,7 +129,7 @@ Contender StartContender(const std::string& name, Program program,
   absl::StatusOr<std::unique_ptr<Side>> side =
       StartSide(name, program, bench, options);
   if (!side.ok()) return Contender(name, side.status());
-  const Layout layout = LayoutOf(program, bench.layout);
+  const Layout layout = ProgramLayout(program, bench.layout);
   return Contender(name, *std::move(side), layout.replicas);
 }
 

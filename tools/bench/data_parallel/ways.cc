@@ -180,7 +180,7 @@ class DdpRanks : public TrainingWay {
     std::vector<double> losses(ranks_.size());
     TANDEM_RETURN_IF_ERROR(OnRanks([&](int number, DdpRank& rank) {
       const auto i = static_cast<size_t>(number);
-      return StepOf(rank, inputs[i], targets[i], &losses[i]);
+      return RankStep(rank, inputs[i], targets[i], &losses[i]);
     }));
     double sum = 0;
     for (const double each : losses) sum += each;
@@ -190,8 +190,8 @@ class DdpRanks : public TrainingWay {
  private:
   int size() const { return static_cast<int>(ranks_.size()); }
 
-  static absl::Status StepOf(DdpRank& rank, const at::Tensor& inputs,
-                             const at::Tensor& targets, double* loss) {
+  static absl::Status RankStep(DdpRank& rank, const at::Tensor& inputs,
+                               const at::Tensor& targets, double* loss) {
     const c10::Device device = rank.thread.device();
     rank.ddp->ZeroGrad();
     TANDEM_ASSIGN_OR_RETURN(const at::Tensor outputs,

@@ -181,19 +181,19 @@ Table StartupTable(const StartupResult& startup) {
 }
 
 // What an operator does, for the profile's sums.
-std::string KindOf(const std::string& op) {
+std::string OperatorKind(const std::string& op) {
   if (absl::StrContains(op, "_fused_")) return "optimizer";
   return IsProduct(op) ? "matrices" : "rest";
 }
 
 // Processor time of a step by kinds of operators.
-std::vector<json> SumsOf(const DdpResult& result) {
+std::vector<json> ProfileSums(const DdpResult& result) {
   const double cpu = result.profile.at("cpu_ms");
   std::map<std::string, double> kinds;
   double in_ops = 0;
   for (const json& op : result.profile.at("ops")) {
     const double ms = op.at("ms");
-    kinds[KindOf(op.at("name"))] += ms;
+    kinds[OperatorKind(op.at("name"))] += ms;
     in_ops += ms;
   }
   return {result.bench.name,  cpu,           kinds["matrices"],
@@ -281,7 +281,7 @@ std::vector<Table> ProfileTables(const std::vector<DdpResult>& results) {
       {{"name"}, {"ms", "", 3}, {"calls", "", 1}, {"operator"}, {"operands"}}};
   for (const DdpResult& result : results) {
     const std::string& name = result.bench.name;
-    sums.Add(SumsOf(result));
+    sums.Add(ProfileSums(result));
     const json& ops = result.profile.at("ops");
     for (size_t i = 0; i < std::min(ops.size(), kOpsShown); ++i) {
       operators.Add(

@@ -26,8 +26,8 @@ std::string OurName(const Setting& setting) {
   return setting.chunks == 1 ? "zb_h1" : "zb_v";
 }
 
-DeviceWork WorkOf(const Workload& workload, const Layout& layout,
-                  const Setting& setting) {
+DeviceWork WorkOfLargest(const Workload& workload, const Layout& layout,
+                         const Setting& setting) {
   DeviceWork work;
   // The greater ones where they do not divide.
   const int64_t parts = int64_t{layout.replicas} * setting.microbatches;
@@ -133,7 +133,7 @@ double FormulaMib(const Workload& workload, const Layout& layout,
       {layout.devices_of_replica(), setting.chunks, setting.microbatches});
   if (!schedule.ok()) return 0;
   const std::vector<int64_t> bytes = BytesOfDevices(
-      *model, WorkOf(workload, layout, setting), *schedule,
+      *model, WorkOfLargest(workload, layout, setting), *schedule,
       ValidateSchedule(*schedule)->peak_activations, setting.chunks);
   int64_t most = 0;
   for (int rank = 0; rank < layout.pipe; ++rank) {

@@ -22,14 +22,14 @@ using nlohmann::json;
 
 constexpr int kUsualRounds = 7;
 
-int DevicesOf(const PipelineResult& result) {
+int CountDevices(const PipelineResult& result) {
   return result.bench.layout.devices_of_replica();
 }
 
 // What a microbatch of that side costs beyond theory.
 double Overhead(const PipelineResult& result, const SideResult& side) {
   return OverheadOfMicrobatch(Median(side.step_ms), Median(side.alone_ms),
-                              result.limit, DevicesOf(result),
+                              result.limit, CountDevices(result),
                               side.setting.microbatches);
 }
 
@@ -44,7 +44,7 @@ Table EfficiencyTable(const PipelineResults& results) {
                   {"peer_efficiency"},
                   {"peer_microbatch", "ms"}}};
   for (const PipelineResult& result : results.cases) {
-    const int devices = DevicesOf(result);
+    const int devices = CountDevices(result);
     const double efficiency = PipelineEfficiency(result.ours, devices);
     std::vector<json> row = {result.bench.name,
                              Median(result.ours.alone_ms),
@@ -148,7 +148,7 @@ std::vector<Table> PipelineTables(const PipelineResults& results) {
   for (const PipelineResult& result : results.cases) {
     cases.Add(result, [&](const SideResult& peer) -> std::vector<json> {
       // Tandem's rank has all devices, a peer's one.
-      return {MedianOrZero(result.ours.cpu_ms) / DevicesOf(result),
+      return {MedianOrZero(result.ours.cpu_ms) / CountDevices(result),
               MedianOrZero(peer.cpu_ms), ToString(result.ours.setting),
               ToString(peer.setting)};
     });

@@ -23,7 +23,7 @@
 namespace tandem {
 namespace {
 
-OptimizerOptions OptimizerOf(const Workload& workload) {
+OptimizerOptions MakeOptimizerOptions(const Workload& workload) {
   if (workload.optimizer == "adamw") return AdamWOptions();
   SgdOptions sgd;
   sgd.momentum = 0.9;
@@ -145,7 +145,7 @@ absl::Status Trainer::Make(const Setting& setting, const RankPlace& place) {
   TANDEM_ASSIGN_OR_RETURN(MeshStrategyOptions options,
                           in_stages ? InStages(inputs_, specs, setting, place)
                                     : InOnePiece(setting, place));
-  options.optimizer = OptimizerOf(inputs_.workload);
+  options.optimizer = MakeOptimizerOptions(inputs_.workload);
   options.shard_optimizer = OptimizerSharding::kAuto;
   if (inputs_.workload.dtype == "bf16") {
     options.ddp.mixed_precision.param_dtype = at::kBFloat16;

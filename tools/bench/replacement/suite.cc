@@ -46,8 +46,9 @@ absl::StatusOr<std::vector<std::string>> TrainCommand(
   return command;
 }
 
-absl::StatusOr<double> TimeOf(const ReplacementBench& bench, const Way& way,
-                              const std::string& save_dir) {
+absl::StatusOr<double> MeasureTime(const ReplacementBench& bench,
+                                   const Way& way,
+                                   const std::string& save_dir) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> command,
                           TrainCommand(bench, way, save_dir));
   Environment environment = Environment::OfProcess();
@@ -63,8 +64,8 @@ absl::StatusOr<double> TimeOf(const ReplacementBench& bench, const Way& way,
       absl::StrCat("a job ended without '", way.mark, "': ", end.err));
 }
 
-absl::StatusOr<ReplacementBench> BenchOf(const BenchFlags& flags,
-                                         const std::string& folder) {
+absl::StatusOr<ReplacementBench> BenchFromFlags(const BenchFlags& flags,
+                                                const std::string& folder) {
   ReplacementBench bench;
   bench.ranks = flags.ranks.value_or(bench.ranks);
   bench.steps = flags.steps.value_or(bench.steps);
@@ -96,7 +97,7 @@ absl::StatusOr<ReplacementResult> MeasureReplacement(
           absl::StrCat(bench.folder, "/", name, "_", round);
       std::error_code ignored;
       std::filesystem::remove_all(saves, ignored);  // an earlier measurement's
-      return TimeOf(bench, way, saves);
+      return MeasureTime(bench, way, saves);
     };
     TANDEM_ASSIGN_OR_RETURN(result.undisturbed.emplace_back(),
                             time_of(undisturbed, "undisturbed"));
@@ -134,7 +135,8 @@ std::vector<Table> ReplacementTables(
 
 absl::StatusOr<SuiteReport> RunReplacementSuite(const BenchFlags& flags,
                                                 const std::string& folder) {
-  TANDEM_ASSIGN_OR_RETURN(ReplacementBench bench, BenchOf(flags, folder));
+  TANDEM_ASSIGN_OR_RETURN(ReplacementBench bench,
+                          BenchFromFlags(flags, folder));
   std::vector<std::string> models = flags.cases;
   if (models.empty()) models.push_back(bench.model);
   for (const std::string& model : models) {

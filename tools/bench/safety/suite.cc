@@ -131,9 +131,9 @@ int JobsInRound(const std::vector<Means>& all) {
   return jobs;
 }
 
-absl::StatusOr<JobTimes> TimesOf(const SafetyBench& bench,
-                                 std::vector<std::string> command,
-                                 const Means& means) {
+absl::StatusOr<JobTimes> MeasureTimes(const SafetyBench& bench,
+                                      std::vector<std::string> command,
+                                      const Means& means) {
   const std::string& folder = bench.folder;
   const std::string metrics = absl::StrCat(folder, "/metrics.jsonl");
   command.push_back(absl::StrCat("--metrics_file=", metrics));
@@ -196,13 +196,14 @@ absl::Status MeasureModel(const SafetyBench& bench, const std::string& train,
       double plain_ms = 0;
       if (all[i].cost == Means::Cost::kStep) {
         progress.Begin(absl::StrCat(workload.model, ", nothing"));
-        TANDEM_ASSIGN_OR_RETURN(const JobTimes plain,
-                                TimesOf(bench, command, {"", {kNoRecorder}}));
+        TANDEM_ASSIGN_OR_RETURN(
+            const JobTimes plain,
+            MeasureTimes(bench, command, {"", {kNoRecorder}}));
         plain_ms = plain.step_ms;
       }
       progress.Begin(absl::StrCat(workload.model, ", ", all[i].name));
       TANDEM_ASSIGN_OR_RETURN(const JobTimes times,
-                              TimesOf(bench, command, all[i]));
+                              MeasureTimes(bench, command, all[i]));
       if (plain_ms == 0) plain_ms = times.step_ms;
       SafetyResult& result = results[first + i];
       result.plain_ms.push_back(plain_ms);

@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<StageCalibration>> StageCalibration::OnCores(
   return made;
 }
 
-StagePass StageCalibration::PassOf(int microbatch) const {
+StagePass StageCalibration::MakePass(int microbatch) const {
   StagePass pass;
   pass.microbatch = {microbatch, schedule_.microbatches, false, false};
   return pass;
@@ -100,7 +100,7 @@ absl::Status StageCalibration::MakeInputs(const Batch& batch) {
     for (size_t stage = 0; stage < stages_.size(); ++stage) {
       inputs_[stage].push_back(message);
       TANDEM_ASSIGN_OR_RETURN(message,
-                              stages_[stage]->Infer(PassOf(m), message));
+                              stages_[stage]->Infer(MakePass(m), message));
       gradients_[stage].emplace_back();
       if (stage + 1 == stages_.size()) continue;
       TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
@@ -150,12 +150,12 @@ absl::Status StageCalibration::RunAction(const Action& action) {
         const double weight =
             static_cast<double>(batch.size) / static_cast<double>(batch_size_);
         TANDEM_RETURN_IF_ERROR(stage
-                                   .ForwardLoss(PassOf(action.microbatch),
+                                   .ForwardLoss(MakePass(action.microbatch),
                                                 inputs, batch.targets, weight)
                                    .status());
       } else {
         TANDEM_RETURN_IF_ERROR(
-            stage.Forward(PassOf(action.microbatch), inputs).status());
+            stage.Forward(MakePass(action.microbatch), inputs).status());
       }
       samples.forward.push_back(SecondsSince(begin));
       break;

@@ -68,7 +68,7 @@ class StageCalibration {
 
   absl::Status MakeInputs(const Batch& batch);
   absl::Status MakeDevices(const std::vector<DeviceThread*>& places);
-  StagePass PassOf(int microbatch) const;
+  StagePass MakePass(int microbatch) const;
   absl::Status RunAction(const Action& action);
   absl::Status RunDevice(size_t device, int runs, double* optimizer_ms);
 

@@ -29,7 +29,7 @@ std::string ColumnHeading(const Table& table, size_t index) {
   return column.unit.empty() ? name : absl::StrCat(name, " ", column.unit);
 }
 
-std::string KeyOf(const Column& column) {
+std::string ColumnKey(const Column& column) {
   if (column.unit.empty()) return column.name;
   return absl::StrCat(column.name, "_",
                       absl::StrReplaceAll(absl::AsciiStrToLower(column.unit),
@@ -86,7 +86,7 @@ json TablesJson(const std::vector<Table>& tables) {
     for (const std::vector<json>& row : table.rows) {
       json figures = json::object();
       for (size_t i = 0; i < row.size(); ++i) {
-        if (!row[i].is_null()) figures[KeyOf(table.columns[i])] = row[i];
+        if (!row[i].is_null()) figures[ColumnKey(table.columns[i])] = row[i];
       }
       list.push_back(std::move(figures));
     }

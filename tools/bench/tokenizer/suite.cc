@@ -211,8 +211,8 @@ std::string PythonFor(const std::string& given) {
   return Environment::OfProcess().Get("TANDEM_PEER_PYTHON").value_or("python3");
 }
 
-absl::StatusOr<TokenizerBench> BenchOf(const BenchFlags& flags,
-                                       const std::string& folder) {
+absl::StatusOr<TokenizerBench> BenchFromFlags(const BenchFlags& flags,
+                                              const std::string& folder) {
   TokenizerBench bench;
   bench.folder = folder;
   bench.vocabulary = flags.vocabulary;
@@ -278,7 +278,8 @@ std::vector<Table> TokenizerTables(
 
 absl::StatusOr<SuiteReport> RunTokenizerSuite(const BenchFlags& flags,
                                               const std::string& folder) {
-  TANDEM_ASSIGN_OR_RETURN(const TokenizerBench bench, BenchOf(flags, folder));
+  TANDEM_ASSIGN_OR_RETURN(const TokenizerBench bench,
+                          BenchFromFlags(flags, folder));
   const auto results = CompareTokenizers(bench);
   if (absl::IsAborted(results.status())) {
     return absl::AbortedError(
