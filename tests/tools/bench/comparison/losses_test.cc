@@ -33,7 +33,7 @@ TEST(KnownLosses, AreThoseOfTheFirstWithSoManyMicrobatches) {
   EXPECT_TRUE(losses.Record(4, "tandem", {5, 4}).ok());
   EXPECT_TRUE(losses.Check(2, "eager", {3, 2}).ok());
   EXPECT_FALSE(losses.Check(4, "eager", {3, 2}).ok());
-  // Who could teach is checked too.
+  // A side whose losses could be recorded is checked, too.
   EXPECT_FALSE(losses.Record(2, "tandem", {5, 4}).ok());
   EXPECT_TRUE(losses.Check(2, "eager", {3, 2}).ok());
   EXPECT_FALSE(losses.Record(8, "tandem", {NAN}).ok());

@@ -27,7 +27,8 @@ Setting Of(const char* schedule, int chunks, int microbatches) {
   return setting;
 }
 
-// Of gpt_baby's layers from `first` on, to `end`, holding so many microbatches.
+// Memory of gpt_baby's layers from `first` on, to `end`, holding so many
+// microbatches.
 double Stage(int64_t first, int64_t end, int64_t samples, int64_t held) {
   DeviceWork work;
   work.first_layer = first;

@@ -80,7 +80,7 @@ TEST(PipelineTables, SetEfficiencyBesideTheLimit) {
   // All of the step is theory.
   EXPECT_NEAR(efficiency.at("microbatch_ms"), 0, 1e-12);
   EXPECT_EQ(efficiency.at("peer_efficiency"), 0.5);
-  // Of 8 microbatches; 25 ms on each core, 31.25 with the bubble.
+  // 8 microbatches; 25 ms on each core, 31.25 with the bubble.
   EXPECT_NEAR(efficiency.at("peer_microbatch_ms"), 18.75 / 8, 1e-12);
   results.cases[0].peers.erase(results.cases[0].peers.begin());
   EXPECT_FALSE(Report(results).at("efficiency")[0].contains("peer_efficiency"));

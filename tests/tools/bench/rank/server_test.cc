@@ -150,7 +150,7 @@ TEST_F(RankServerTest, ProductsAreAPartOfAStep) {
   for (const json& each : products.at("products")) {
     calls += each.at("calls").get<double>();
   }
-  // Of 8 linear layers: forward, weights, and inputs but the first's.
+  // Calls of 8 linear layers: forward, weights, and inputs but the first's.
   EXPECT_EQ(calls, 8 + 8 + 7);
 }
 

@@ -49,7 +49,8 @@ TEST(MeasureSafetyTest, EachMeansHasACostInEachRound) {
     EXPECT_THAT(each.plain_ms, SizeIs(2)) << each.means;
     EXPECT_THAT(each.plain_ms, Each(Gt(0))) << each.means;
     EXPECT_THAT(each.cost_ms, SizeIs(2)) << each.means;
-    // Of a save, and of the copy that one makes: no difference of two times.
+    // Times of a save, and of the copy that one makes: no difference of two
+    // times.
     if (each.means.find("save") != std::string::npos) {
       EXPECT_EQ(each.every, 100) << each.means;
       EXPECT_THAT(each.cost_ms, Each(Gt(0))) << each.means;
@@ -73,7 +74,7 @@ TEST(MeasureSafetyTest, AnUnknownModelIsRefusedBeforeAnyIsMeasured) {
   EXPECT_TRUE(absl::IsNotFound(status)) << status;
 }
 
-// Of 1 %, 2 % and a quarter of a percent of the steps' time.
+// Costs of 1 %, 2 % and a quarter of a percent of the steps' time.
 SafetyResult Result() {
   SafetyResult result;
   result.model = "mlp";

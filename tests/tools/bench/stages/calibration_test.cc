@@ -1,4 +1,4 @@
-// Of stages that wait: a time can be known from below alone.
+// Calibration of stages that wait: a time can be known from below alone.
 
 #include "tools/bench/stages/calibration.h"
 

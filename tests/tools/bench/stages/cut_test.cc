@@ -62,7 +62,7 @@ TEST(CutByProfile, MakesStagesThatTakeAsLong) {
     layer.forward = 1;
     profile.layers.push_back(layer);
   }
-  // As long as all the others together.
+  // The first layer takes as long as all the others together.
   profile.layers.front().forward = static_cast<double>(specs.size() - 1);
   const Schedule schedule = *MakeSchedule("1f1b", {2, 1, 4});
   EXPECT_THAT(*CutByProfile(specs, profile, schedule, {}), ElementsAre(1));
