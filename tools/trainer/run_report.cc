@@ -22,6 +22,7 @@
 #include "core/sim/streams/host_waits.h"
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/next_steps.h"
+#include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/shown.h"
 #include "tools/trainer/settings/options.h"
 
@@ -77,6 +78,13 @@ absl::Status CheckSomeCounted(const Job& job, const SummaryReport& summary) {
 }
 
 }  // namespace
+
+absl::StatusOr<Report> OpenReport(const Job& job) {
+  if (!job.speaks()) return Report::Silent();
+  TANDEM_ASSIGN_OR_RETURN(MetricsFile metrics,
+                          MetricsFile::Open(job.options.metrics_file));
+  return Report::Speaking(std::move(metrics));
+}
 
 void HostWaitMeter::BeginStep() { before_ = sim::CountedHostWaits(); }
 

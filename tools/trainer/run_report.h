@@ -24,6 +24,10 @@
 
 namespace tandem {
 
+// What the job says: on rank 0 to a person and in --metrics_file, and nothing
+// on the others.
+absl::StatusOr<Report> OpenReport(const Job& job);
+
 // Counts how often the host waits for asynchronous simulated devices within
 // this process's training steps. Not thread-safe.
 class HostWaitMeter {

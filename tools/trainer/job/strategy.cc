@@ -12,7 +12,6 @@
 #include "tools/trainer/job/mesh_options.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/job/optimizer.h"
-#include "tools/trainer/job/weight_decay.h"
 #include "tools/trainer/settings/pipeline_settings.h"
 
 namespace tandem {

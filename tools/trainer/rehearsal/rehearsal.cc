@@ -27,10 +27,9 @@
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/job/partition.h"
+#include "tools/trainer/job/process.h"
 #include "tools/trainer/job/strategy.h"
-#include "tools/trainer/job/threads.h"
 #include "tools/trainer/job/transformer.h"
-#include "tools/trainer/job/world.h"
 #include "tools/trainer/rehearsal/step_prediction.h"
 
 namespace tandem {

@@ -5,6 +5,7 @@
 #define TANDEM_TOOLS_TRAINER_REPLACEMENT_REPLACEMENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -80,6 +81,14 @@ class Replacement {
   // Of the step under way, as they were before it: the live ones, and copies.
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
 };
+
+// Sets a job up and trains it, until its end or that of its generation.
+using RunGeneration = std::function<absl::Status(Job& job, Replacement*)>;
+
+// Calls `run` with a job of each generation that this rank takes part in: as
+// `first`, which has options and launch alone, but for those who are there. The
+// devices that the first one takes, the others have.
+absl::Status RunGenerations(Job first, const RunGeneration& run);
 
 }  // namespace tandem
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "tools/trainer/settings/setting.h"
 
 namespace tandem {
@@ -20,9 +19,6 @@ struct DdpSettings {
   setting::kind::Field name = setting::kind::Of(value);
 #include "tools/trainer/settings/ddp_settings.def"
 };
-
-// Reads the flags. InvalidArgument names the flag.
-absl::StatusOr<DdpSettings> DdpSettingsFromFlags();
 
 // Whether each is in its range and they fit together; which names the model has
 // is seen later.

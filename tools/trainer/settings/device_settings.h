@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "tools/trainer/settings/setting.h"
 
 namespace tandem {
@@ -25,9 +24,6 @@ absl::Status Validate(const DeviceSettings& settings);
 
 // Every option as (flag name, value).
 SettingValues Describe(const DeviceSettings& settings);
-
-// Of the flags; not checked.
-absl::StatusOr<DeviceSettings> DeviceSettingsFromFlags();
 
 }  // namespace tandem
 

@@ -51,8 +51,6 @@ absl::Status CheckReplicas(const TrainOptions& options, int64_t replicas);
 // whose number of replicas may change.
 absl::Status CheckForOneReplica(const TrainOptions& options);
 
-// --trace_file and --trace_step.
-absl::Status CheckTracing(const TrainOptions& options);
 // Whether the step to be traced is still to come, of a job that has done `done`
 // of `in_all` steps; OK where none is to be traced.
 absl::Status CheckStepToTrace(const TrainOptions& options, int64_t done,
@@ -61,17 +59,9 @@ absl::Status CheckStepToTrace(const TrainOptions& options, int64_t done,
 // How many ranks are parameter servers: 0 unless --strategy=parameter_server.
 int ServersOf(const TrainOptions& options);
 
-// Whether what was given suits --strategy=parameter_server; or, with another,
-// that nothing was given that is its alone.
-absl::Status CheckParameterServer(const TrainOptions& options);
-
 // The learning rate that will be used: --learning_rate, or where that is not
 // given the optimizer's usual one (sgd 0.05, adam and adamw 0.001).
 double ResolvedLearningRate(const TrainOptions& options);
-
-// Whether what was given suits the optimizer, the schedule of its learning
-// rates, and what is clipped.
-absl::Status CheckOptimizer(const TrainOptions& options);
 
 // What else decides about the pipeline.
 PipelineSurroundings SurroundingsOf(const TrainOptions& options);
@@ -83,25 +73,8 @@ MixedPrecision PrecisionOf(const TrainOptions& options);
 // products are computed in fp16; else the loss is not scaled.
 std::optional<GradScalerOptions> GradScalerOf(const TrainOptions& options);
 
-// Whether all these fit each other, and what else says how gradients travel.
-absl::Status CheckPrecision(const TrainOptions& options);
-
 // Whether kernels are chosen by timing them, by --kernels.
 bool MeasuresKernels(const TrainOptions& options);
-// --backend, --kernels, --kernel_cache, and how GPUs compute.
-absl::Status CheckBackend(const TrainOptions& options);
-
-// --check_finite and --check_replicas_every.
-absl::Status CheckValues(const TrainOptions& options);
-
-// Whether what was given suits --replace_replicas: replicas that have, each,
-// all of the job's state after every step.
-absl::Status CheckReplacedReplicas(const TrainOptions& options);
-
-// Whether --eval_only has weights, --allow_missing and --allow_unexpected have
-// a use, and checkpoints do not come to lie beside --init_from's weights.
-absl::Status CheckInitialWeights(const TrainOptions& options);
-absl::Status CheckSaving(const TrainOptions& options);
 
 // --checkpoint_layers and --checkpoint_every.
 SelectiveCheckpointing SelectiveOf(const TrainOptions& options);

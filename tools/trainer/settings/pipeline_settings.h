@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "tools/trainer/settings/setting.h"
 
 namespace tandem {
@@ -49,9 +48,6 @@ std::string BalanceFor(const PipelineSettings& settings,
 
 // Every option as (flag name, value).
 SettingValues Describe(const PipelineSettings& settings);
-
-// Of the flags; not checked.
-absl::StatusOr<PipelineSettings> PipelineSettingsFromFlags();
 
 }  // namespace tandem
 

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -31,6 +32,22 @@ using SettingValues = std::vector<std::pair<std::string, SettingValue>>;
 // Those of `given` that are not as in `usual`, the same names in the same
 // order.
 SettingValues Differing(const SettingValues& given, const SettingValues& usual);
+
+// "--name=value" of the first of `values` that is one of `names`; empty: none.
+std::string FirstOf(const SettingValues& values,
+                    const std::set<std::string>& names);
+// The same of those that are none of `names`.
+std::string FirstBut(const SettingValues& values,
+                     const std::set<std::string>& names);
+
+// What settings must not be together, and what is said where they are.
+struct SettingRule {
+  bool is_broken;
+  std::string message;
+};
+
+// InvalidArgument with the message of the first rule that is broken.
+absl::Status CheckRules(const std::vector<SettingRule>& rules);
 
 namespace setting {
 
