@@ -5,8 +5,8 @@
 
 #include "absl/status/statusor.h"
 #include "tools/trainer/job/job.h"
-#include "tools/trainer/report/evaluation_report.h"
 #include "tools/trainer/report/report.h"
+#include "tools/trainer/report/reports.h"
 
 namespace tandem {
 

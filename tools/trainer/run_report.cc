@@ -23,7 +23,7 @@
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/next_steps.h"
 #include "tools/trainer/report/metrics.h"
-#include "tools/trainer/report/shown.h"
+#include "tools/trainer/report/reports.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {

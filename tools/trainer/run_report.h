@@ -18,8 +18,8 @@
 #include "parallel/step/step_score.h"
 #include "tools/trainer/checkpoints/save_times.h"
 #include "tools/trainer/job/job.h"
-#include "tools/trainer/report/evaluation_report.h"
 #include "tools/trainer/report/report.h"
+#include "tools/trainer/report/reports.h"
 #include "tools/trainer/step_meter.h"
 
 namespace tandem {

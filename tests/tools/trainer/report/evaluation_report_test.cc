@@ -1,4 +1,4 @@
-#include "tools/trainer/report/evaluation_report.h"
+#include "tools/trainer/report/reports.h"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "tools/trainer/report/step_report.h"
+#include "tools/trainer/report/reports.h"
 
 #include <limits>
 #include <string>
