@@ -11,7 +11,7 @@
 #include "core/program/interrupt.h"
 #include "datasets/distributed_sampler.h"
 #include "datasets/loader.h"
-#include "tools/trainer/job/evaluation_batch.h"
+#include "tools/trainer/job/data.h"
 #include "tools/trainer/settings/options.h"
 #include "tools/trainer/stop_agreement.h"
 

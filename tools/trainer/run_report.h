@@ -16,7 +16,7 @@
 #include "core/model/batch.h"
 #include "core/sim/streams/host_waits.h"
 #include "parallel/step/step_score.h"
-#include "tools/trainer/checkpoints/save_times.h"
+#include "tools/trainer/checkpoints/saver.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/report/report.h"
 #include "tools/trainer/report/reports.h"

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "tools/trainer/checkpoints/position.h"
+#include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/replacement/kept_state.h"
 #include "tools/trainer/replacement/replacement.h"

@@ -14,7 +14,7 @@
 #include "core/instrument/trace.h"
 #include "core/program/interrupt.h"
 #include "tools/trainer/checkpoints/resume.h"
-#include "tools/trainer/checkpoints/save_times.h"
+#include "tools/trainer/checkpoints/saver.h"
 #include "tools/trainer/evaluation.h"
 #include "tools/trainer/replica_check.h"
 #include "tools/trainer/settings/options.h"

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/model/batch.h"
-#include "tools/trainer/checkpoints/position.h"
+#include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/checkpoints/saver.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/replacement/replacement.h"

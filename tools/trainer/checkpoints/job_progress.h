@@ -4,14 +4,20 @@
 #ifndef TANDEM_TOOLS_TRAINER_CHECKPOINTS_JOB_PROGRESS_H_
 #define TANDEM_TOOLS_TRAINER_CHECKPOINTS_JOB_PROGRESS_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "core/checkpoint/checkpoint.h"
-#include "tools/trainer/checkpoints/position.h"
+#include "datasets/distributed_sampler.h"
 #include "tools/trainer/job/job.h"
 
 namespace tandem {
+
+struct TrainPosition {
+  int64_t step = 0;  // steps done
+  SamplerState sampler;
+};
 
 TrainingProgress ProgressOf(const Job& job, const TrainPosition& position);
 TrainPosition PositionOf(const TrainingProgress& progress);

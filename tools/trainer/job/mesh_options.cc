@@ -9,7 +9,6 @@
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/comm_hooks/power_sgd.h"
 #include "parallel/ddp/options.h"
-#include "tools/trainer/settings/ddp_settings.h"
 
 namespace tandem {
 namespace {

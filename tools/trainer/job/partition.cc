@@ -30,11 +30,9 @@
 #include "parallel/schedule/sequential.h"
 #include "parallel/strategy/state_per_parameter.h"
 #include "tools/trainer/job/data.h"
-#include "tools/trainer/job/evaluation_batch.h"
 #include "tools/trainer/job/mesh_options.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/job/optimizer.h"
-#include "tools/trainer/settings/pipeline_layout.h"
 #include "tools/trainer/settings/pipeline_settings.h"
 
 namespace tandem {

@@ -11,7 +11,7 @@
 #include "core/base/named_tensors.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/comm/communicator.h"
-#include "tools/trainer/checkpoints/position.h"
+#include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/job/job.h"
 
 namespace tandem {

@@ -1,8 +1,9 @@
-// Rules of what is trained, on what data, with which optimizer, and of the
-// files that a job reads and writes.
+// Rules of what is trained, on which devices and what data, with which
+// optimizer, and of the files that a job reads and writes.
 
 #include "tools/trainer/settings/option_rules.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <regex>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/byte_size.h"
 #include "core/base/status_macros.h"
 
 namespace tandem {
@@ -49,7 +51,39 @@ std::string FirstForCheckpoints(const TrainOptions& options) {
   return options.resume == "auto" ? "--resume=auto" : "";
 }
 
+bool IsMemory(const std::string& text) {
+  const auto bytes = ParseByteSize(text);
+  return bytes.ok() && *bytes > 0;
+}
+
 }  // namespace
+
+absl::Status CheckDevices(const DeviceSettings& settings) {
+  const bool has_memory = !settings.device_memory.empty();
+  const bool is_sim = settings.device == "sim";
+  const bool delays = settings.sim_delay_us > 0;
+  const bool has_delay_seed = settings.sim_delay_seed > 0;
+  return CheckRules({
+      {has_memory && !IsMemory(settings.device_memory),
+       absl::StrCat("--device_memory=", settings.device_memory,
+                    ": expected a size like 80GiB or 512MiB")},
+      {!settings.cut.empty() && settings.devices_per_rank == 1,
+       absl::StrCat("--cut=", settings.cut,
+                    " needs several devices: set --devices_per_rank")},
+      {settings.share_devices && settings.device == "cpu",
+       "--share_devices is for GPUs and simulated devices, and all share the "
+       "CPU: leave it out, or set --device=cuda or --device=sim"},
+      {!is_sim && (has_memory || settings.sim_async),
+       absl::StrCat(settings.sim_async ? "--sim_async" : "--device_memory",
+                    " is for simulated devices: set --device=sim, not ",
+                    settings.device)},
+      {!settings.sim_async && (delays || has_delay_seed),
+       "--sim_delay_us and --sim_delay_seed need --sim_async"},
+      {has_delay_seed && !delays,
+       absl::StrCat("--sim_delay_seed=", settings.sim_delay_seed,
+                    " is of --sim_delay_us, which is 0: give both")},
+  });
+}
 
 absl::Status CheckOptimizer(const TrainOptions& options) {
   const TrainOptions usual;

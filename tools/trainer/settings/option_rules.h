@@ -11,6 +11,9 @@ namespace tandem {
 
 inline constexpr char kParameterServer[] = "parameter_server";
 
+absl::Status CheckDevices(const DeviceSettings& settings);
+absl::Status CheckDdp(const DdpSettings& settings);
+
 // Whether what was given suits the optimizer, the schedule of its learning
 // rates, and what is clipped.
 absl::Status CheckOptimizer(const TrainOptions& options);

@@ -10,13 +10,41 @@
 
 namespace tandem {
 
+namespace {
+
+absl::Status CheckRanges(const DeviceSettings& settings) {
+#define SETTING(kind, name, value, range, help) \
+  TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, settings.name));
+#include "tools/trainer/settings/device_settings.def"
+  return absl::OkStatus();
+}
+
+absl::Status CheckRanges(const DdpSettings& settings) {
+#define SETTING(kind, name, value, range, help) \
+  TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, settings.name));
+#include "tools/trainer/settings/ddp_settings.def"
+  return absl::OkStatus();
+}
+
+SettingValues Describe(const DeviceSettings& settings) {
+  return {
+#define SETTING(kind, name, value, range, help) \
+  {#name, setting::kind::ValueOf(settings.name)},
+#include "tools/trainer/settings/device_settings.def"
+  };
+}
+
+}  // namespace
+
 absl::Status Validate(const TrainOptions& options) {
 #define SETTING(kind, name, value, range, help) \
   TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, options.name));
 #include "tools/trainer/settings/train_settings.def"
-  TANDEM_RETURN_IF_ERROR(Validate(options.devices));
+  TANDEM_RETURN_IF_ERROR(CheckRanges(options.devices));
+  TANDEM_RETURN_IF_ERROR(CheckDevices(options.devices));
   TANDEM_RETURN_IF_ERROR(Validate(options.pipeline, SurroundingsOf(options)));
-  TANDEM_RETURN_IF_ERROR(Validate(options.ddp));
+  TANDEM_RETURN_IF_ERROR(CheckRanges(options.ddp));
+  TANDEM_RETURN_IF_ERROR(CheckDdp(options.ddp));
   // How many replicas there are is known later, but for a pipeline.
   TANDEM_RETURN_IF_ERROR(
       CheckReplicas(options, options.strategy == "pipeline" ? 1 : 2));
@@ -30,6 +58,10 @@ absl::Status Validate(const TrainOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckTracing(options));
   TANDEM_RETURN_IF_ERROR(CheckReplacedReplicas(options));
   return CheckFiles(options);
+}
+
+bool HasOuterOptimizer(const DdpSettings& settings) {
+  return settings.outer_learning_rate != 1 || settings.outer_momentum != 0;
 }
 
 PipelineSurroundings SurroundingsOf(const TrainOptions& options) {
@@ -84,6 +116,14 @@ std::optional<GradScalerOptions> GradScalerOf(const TrainOptions& options) {
   scaler.init_scale = 1;
   scaler.constant = true;
   return scaler;
+}
+
+SettingValues Describe(const DdpSettings& settings) {
+  return {
+#define SETTING(kind, name, value, range, help) \
+  {#name, setting::kind::ValueOf(settings.name)},
+#include "tools/trainer/settings/ddp_settings.def"
+  };
 }
 
 SettingValues Describe(const TrainOptions& options) {

@@ -15,8 +15,6 @@
 #include "core/precision/loss_scale.h"
 #include "core/precision/mixed_precision.h"
 #include "parallel/activation_checkpointing/checkpointed_groups.h"
-#include "tools/trainer/settings/ddp_settings.h"
-#include "tools/trainer/settings/device_settings.h"
 #include "tools/trainer/settings/pipeline_settings.h"
 #include "tools/trainer/settings/setting.h"
 
@@ -24,6 +22,21 @@ namespace tandem {
 
 // The most threads that --intra_op_threads and OMP_NUM_THREADS may ask for.
 constexpr int kMostIntraOpThreads = 1024;
+
+// Which devices a job runs on.
+struct DeviceSettings {
+#define SETTING(kind, name, value, range, help) \
+  setting::kind::Field name = setting::kind::Of(value);
+#include "tools/trainer/settings/device_settings.def"
+};
+
+// How replicas are kept alike (--strategy=ddp and hybrid), and what parameter
+// servers are.
+struct DdpSettings {
+#define SETTING(kind, name, value, range, help) \
+  setting::kind::Field name = setting::kind::Of(value);
+#include "tools/trainer/settings/ddp_settings.def"
+};
 
 struct TrainOptions {
 #define SETTING(kind, name, value, range, help) \
@@ -41,6 +54,9 @@ absl::StatusOr<TrainOptions> TrainOptionsFromFlags();
 
 // The checks of TrainOptionsFromFlags, on a value.
 absl::Status Validate(const TrainOptions& options);
+
+// Whether averaged parameters are more than their mean (DiLoCo).
+bool HasOuterOptimizer(const DdpSettings& settings);
 
 // Whether what says how replicas are averaged has a meaning for so many of
 // them: a pipeline is one replica, for which nothing is averaged, and several
@@ -81,6 +97,7 @@ SelectiveCheckpointing SelectiveOf(const TrainOptions& options);
 
 // Every option as (flag name, value), in the order in which they are printed.
 SettingValues Describe(const TrainOptions& options);
+SettingValues Describe(const DdpSettings& settings);
 
 }  // namespace tandem
 

@@ -1,11 +1,10 @@
-#include "tools/trainer/job/evaluation_batch.h"
-
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "datasets/synthetic.h"
 #include "gtest/gtest.h"
+#include "tools/trainer/job/data.h"
 
 namespace tandem::evaluation_batch_test {
 namespace {

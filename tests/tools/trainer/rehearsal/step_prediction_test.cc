@@ -1,10 +1,9 @@
-#include "tools/trainer/rehearsal/step_prediction.h"
-
 #include <gtest/gtest.h>
 
 #include <cstddef>
 
 #include "parallel/schedule/schedules.h"
+#include "tools/trainer/rehearsal/rehearsed_job.h"
 
 namespace tandem::step_prediction_test {
 namespace {

@@ -1,5 +1,3 @@
-// With pipeline_layout's: what flags about pipelines come to.
-
 #include "tools/trainer/settings/pipeline_settings.h"
 
 #include <gmock/gmock.h>
@@ -8,8 +6,6 @@
 #include <fstream>
 #include <functional>
 #include <string>
-
-#include "tools/trainer/settings/pipeline_layout.h"
 
 namespace tandem::pipeline_settings_test {
 namespace {
