@@ -69,7 +69,7 @@ absl::Status SetUp(Job& job) {
   TrainOptions settings = job.options;
   // Where on the mesh, and on which devices?
   TANDEM_ASSIGN_OR_RETURN(job.mesh, MeshOf(settings, job.launch.world_size));
-  const int replicas = job.roster ? job.launched_ranks() : job.mesh.data();
+  const int replicas = job.present ? job.launched_ranks() : job.mesh.data();
   TANDEM_ASSIGN_OR_RETURN(job.batch_size_per_replica,
                           BatchSizeOf(settings, replicas));
   settings.batch_size = job.batch_size();  // of the replicas that are there

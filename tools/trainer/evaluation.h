@@ -10,8 +10,8 @@
 
 namespace tandem {
 
-// Of the test set, which must not be empty: each sample counts exactly once, on
-// any number of ranks. The same on every rank. Collective.
+// Evaluates the test set, which must not be empty: each sample counts exactly
+// once, on any number of ranks. The same on every rank. Collective.
 absl::StatusOr<EvaluationReport> EvaluateTestSet(Job& job, Report& report);
 
 }  // namespace tandem

@@ -20,8 +20,8 @@ namespace tandem {
 void RemoveLeftovers(const Job& job, RunReport& report);
 
 struct JobStart {
-  // Of a checkpoint that the job goes on from; none: from another, or from
-  // none.
+  // The position in the checkpoint that the job goes on from; none: it goes on
+  // from another rank's state, or from nothing.
   std::optional<TrainPosition> resumed;
   JobStand stand;
 };

@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// Of replica `rank` of `replicas`.
+// The sampler of replica `rank` of `replicas`.
 absl::StatusOr<std::shared_ptr<DistributedSampler>> SamplerOf(const Job& job,
                                                               int64_t replicas,
                                                               int64_t rank) {
@@ -37,7 +37,7 @@ LoaderOptions LoadingOf(const Job& job) {
   return loading;
 }
 
-// Of a whole epoch: the sampler stands at the beginning of its first.
+// Steps of a whole epoch: the sampler stands at the beginning of its first.
 absl::StatusOr<int64_t> StepsPerEpoch(const Job& job,
                                       const DistributedSampler& sampler) {
   const int64_t samples = job.data.train->size();
@@ -72,8 +72,8 @@ LearningRateOptions LearningRateOf(const TrainOptions& options,
   return rate;
 }
 
-// Of the job as it was launched: the learning rate goes by that, whoever is
-// there.
+// Plan of the job as it was launched: the learning rate goes by that, whoever
+// is there.
 struct Plan {
   int64_t steps = 0;
   int64_t samples_per_epoch = 0;  // that are trained on
@@ -81,7 +81,7 @@ struct Plan {
 
 absl::StatusOr<Plan> PlanOf(const Job& job) {
   const int64_t replicas =
-      job.roster ? job.launched_ranks() : int64_t{job.mesh.data()};
+      job.present ? job.launched_ranks() : int64_t{job.mesh.data()};
   TANDEM_ASSIGN_OR_RETURN(const auto sampler,
                           SamplerOf(job, replicas, /*rank=*/0));
   TANDEM_ASSIGN_OR_RETURN(const int64_t per_epoch,
@@ -119,7 +119,7 @@ absl::Status TrainingSet::Restore(const SamplerState& state) {
 absl::Status TrainingSet::TakeOver(const Job& job, const SamplerState& state,
                                    int64_t done) {
   const TrainOptions& options = job.options;
-  // Of a whole epoch: before the sampler stands in the midst of one.
+  // Steps of a whole epoch: the sampler does not stand in the midst of one yet.
   TANDEM_ASSIGN_OR_RETURN(const int64_t per_epoch,
                           StepsPerEpoch(job, *sampler_));
   TANDEM_RETURN_IF_ERROR(Restore(state));

@@ -23,7 +23,7 @@ std::map<std::string, std::string> OptionsToKeep(const TrainOptions& options) {
           {"batch_size", absl::StrCat(options.batch_size)}};
 }
 
-// Of what a folder says: its kind.
+// The name of the model; where a folder says what it is, its kind.
 std::string ModelNameOf(const Job& job) {
   const bool from_folder =
       job.transformer.has_value() && job.transformer->from_folder;

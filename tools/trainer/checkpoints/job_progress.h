@@ -21,8 +21,8 @@ struct TrainPosition {
 
 TrainingProgress ProgressOf(const Job& job, const TrainPosition& position);
 TrainPosition PositionOf(const TrainingProgress& progress);
-// Of a job that goes on from there, and whose checkpoint fits it: the next
-// epoch's beginning where the training set is another one.
+// Position of a job that goes on from there, and whose checkpoint fits it: the
+// next epoch's beginning where the training set is another one.
 TrainPosition PositionIn(const Job& job, const TrainingProgress& progress);
 
 // InvalidArgument when the checkpoint at `path` is of a job with another model,

@@ -87,14 +87,14 @@ std::map<std::string, std::string> IdentityOf(const Dataset& data) {
 
 // What ranks can tell of their data sets, which may be files of their own.
 NamedValues DescribeData(const JobData& data) {
-  const auto& its = data.identity;
-  const auto digest = its.find(kDigest);
-  return {
-      {"the training set's size", its.at(kTrainingSamples)},
-      {"the test set's size", absl::StrCat(data.test->size())},
-      {"a sample's shape", its.at(kSampleShape)},
-      {"the number of classes", its.at(kClasses)},
-      {"the training set's digest", digest == its.end() ? "" : digest->second}};
+  const auto& identity = data.identity;
+  const auto digest = identity.find(kDigest);
+  return {{"the training set's size", identity.at(kTrainingSamples)},
+          {"the test set's size", absl::StrCat(data.test->size())},
+          {"a sample's shape", identity.at(kSampleShape)},
+          {"the number of classes", identity.at(kClasses)},
+          {"the training set's digest",
+           digest == identity.end() ? "" : digest->second}};
 }
 
 absl::Status CheckTestSet(const TrainOptions& options, const JobData& data) {

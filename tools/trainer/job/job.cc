@@ -116,7 +116,7 @@ absl::Status CheckLayout(const TrainOptions& options, int world_size) {
 
 namespace {
 
-// Those whose names are not there yet.
+// Appends those whose names are not there yet.
 void Append(const SettingValues& more, SettingValues* values) {
   const auto known = *values;
   for (const auto& each : more) {

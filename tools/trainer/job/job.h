@@ -31,7 +31,7 @@
 namespace tandem {
 
 // Which ranks of a job are there, where those that die are replaced.
-struct Roster {
+struct PresentRanks {
   int launched = 1;        // ranks that were
   std::vector<int> ranks;  // their numbers, by what they are now
   bool is_first = true;    // nobody has come or gone yet
@@ -45,7 +45,7 @@ struct Job {
   Launch launch;
   RestartCount restarts;
   // With --replace_replicas: `launch` is then of those that are there.
-  std::optional<Roster> roster;
+  std::optional<PresentRanks> present;
   Mesh mesh;
   int intra_op_threads = 1;
   int64_t batch_size_per_replica = 0;
@@ -66,14 +66,14 @@ struct Job {
   // A rank of it died, and its launcher has started all of them again.
   bool is_restarted() const { return restarts.done > 0; }
   // Goes on from what ranks have that were there before.
-  bool takes_over() const { return roster.has_value() && !roster->is_first; }
-  // As ranks were launched: how many, and this one's number.
+  bool takes_over() const { return present.has_value() && !present->is_first; }
+  // How many ranks were launched, and this one's number among them.
   int launched_ranks() const {
-    return roster ? roster->launched : launch.world_size;
+    return present ? present->launched : launch.world_size;
   }
   int launched_rank() const {
-    return roster ? roster->ranks[static_cast<size_t>(launch.rank)]
-                  : launch.rank;
+    return present ? present->ranks[static_cast<size_t>(launch.rank)]
+                   : launch.rank;
   }
   // Samples of a step, of all replicas that are there.
   int64_t batch_size() const { return batch_size_per_replica * mesh.data(); }

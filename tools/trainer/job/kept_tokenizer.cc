@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr char kFolder[] = "tokenizer";
 
-// Of the job's texts; empty: nobody knows.
+// The folder with the tokenizer of the job's texts; empty: nobody knows.
 std::string SourceOf(const TrainOptions& options) {
   return HasTokenizer(options.data_dir) ? options.data_dir
                                         : KeptTokenizer(options.init_from);

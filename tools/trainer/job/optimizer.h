@@ -22,7 +22,7 @@ namespace tandem {
 OptimizerOptions OptimizerOptionsOf(const TrainOptions& options,
                                     double weight_decay);
 
-// Those without are a parameter group of their own, 1.
+// Parameters without decay are a group of their own, 1.
 struct DecayGroups {
   OptimizerGroup group;  // null: one group
   std::vector<OptimizerOptions> further;

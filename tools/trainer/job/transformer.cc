@@ -44,7 +44,7 @@ std::optional<Transformer> SizedTransformer(const TrainOptions& options) {
   if (!named.has_value()) return named;
   // The registry has found that they suit the model.
   const TransformerSizes sizes = SizesOf(options);
-  std::visit([&](auto& its) { its = WithSizes(its, sizes); }, named->model);
+  std::visit([&](auto& own) { own = WithSizes(own, sizes); }, named->model);
   named->config = WriteModelConfig(named->model, DocumentEndsOf(options));
   return named;
 }

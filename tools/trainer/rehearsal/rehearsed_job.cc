@@ -15,7 +15,7 @@ namespace {
 
 using Devices = std::vector<const RehearsedDevice*>;
 
-// Those of the first replica, as the schedule counts them. In a mesh its ranks
+// The first replica's devices, as the schedule counts them. In a mesh its ranks
 // come first.
 Devices FirstReplica(const RehearsedJob& job, size_t devices) {
   Devices first;

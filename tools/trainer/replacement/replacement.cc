@@ -41,7 +41,7 @@ absl::Status RunOne(const Job& first, const RunGeneration& run,
   job.options.ddp.shard_optimizer = "off";
   job.restarts = first.restarts;
   job.launch = replacement.LaunchNow();
-  job.roster = replacement.RosterNow();
+  job.present = replacement.RanksNow();
   job.devices = host->devices;
   job.intra_op_threads = host->intra_op_threads;
   job.id = host->job;
@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<Replacement>> Replacement::Enter(
       new Replacement(std::move(member), launch.world_size));
 }
 
-Roster Replacement::RosterNow() const {
+PresentRanks Replacement::RanksNow() const {
   const Generation& now = member_.generation();
   return {launched_, now.Ranks(), /*is_first=*/now.number == 0};
 }

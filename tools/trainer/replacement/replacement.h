@@ -41,7 +41,7 @@ class Replacement {
 
   // This generation's place, and who is in it.
   Launch LaunchNow() const { return member_.LaunchNow(); }
-  Roster RosterNow() const;
+  PresentRanks RanksNow() const;
 
   // Before the first step of a generation. In the first one the job stands as
   // it was set up; in a later one it is put into the state of the one that has
@@ -78,7 +78,7 @@ class Replacement {
   const int launched_;
   bool lets_in_ = false;
   std::optional<KeptState> kept_;
-  // Of the step under way, as they were before it: the live ones, and copies.
+  // Buffers of the step under way: the live ones, and copies from before it.
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
 };
 

@@ -33,7 +33,8 @@ struct StepReport {
       auxiliary_losses;                // see Strategy::AuxiliaryLosses
   std::map<std::string, double> sums;  // NamedSums, since the last report
   double learning_rate = 0;
-  // Of this step, before it was clipped (Strategy::MeasureGradientNorm).
+  // The norm of this step, before it was clipped
+  // (Strategy::MeasureGradientNorm).
   std::optional<double> gradient_norm;
   double samples_per_s = 0;
   double tokens_per_s = 0;  // 0: samples are no text
@@ -78,10 +79,10 @@ struct SummaryReport {
   double step_ms_median = 0;
   double peak_rss_mib = 0;
   double startup_ms = 0;
-  // Of simulated devices: what each held at most, and what for.
+  // What each simulated device held at most, and what for.
   std::vector<std::pair<std::string, std::string>> device_memory;
-  // Of simulated devices: for what rank 0's host waited for its own within a
-  // step, and how often. Not there: they are none, or not asynchronous.
+  // For what rank 0's host waited for its own simulated devices within a step,
+  // and how often. Not there: they are none, or not asynchronous.
   std::optional<std::map<std::string, double>> host_waits;
   std::string weights_sha256;
   std::string checkpoint;      // where the last one lies; empty: none

@@ -143,7 +143,7 @@ absl::StatusOr<Schedule> ScheduleOfFile(const PipelineSettings& settings,
         "--schedule=", settings.schedule, " is for ", schedule.devices(),
         " devices (lines), but --pipe x --devices_per_rank are ", devices));
   }
-  // As large as the executor's channels.
+  // Its channels are as large as the executor's.
   TANDEM_RETURN_IF_ERROR(
       ValidateSchedule(schedule, {schedule.microbatches, 0}).status());
   if (settings.microbatches > 0 || settings.microbatch_size > 0) {

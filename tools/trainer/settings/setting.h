@@ -23,13 +23,13 @@ namespace tandem {
 
 using SettingValue = std::variant<bool, int64_t, double, std::string>;
 
-// As it is given after "--name=".
+// The text that is given after "--name=".
 std::string ToText(const SettingValue& value);
 
 // Names of flags, with values, in the order of their tables.
 using SettingValues = std::vector<std::pair<std::string, SettingValue>>;
 
-// Those of `given` that are not as in `usual`, the same names in the same
+// Values of `given` that are not as in `usual`, the same names in the same
 // order.
 SettingValues Differing(const SettingValues& given, const SettingValues& usual);
 

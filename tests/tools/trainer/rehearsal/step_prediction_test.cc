@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kMicrobatches = 4;
 
-// Of a step: 8 seconds forward, 16 backward, 3 behind both.
+// A step: 8 seconds forward, 16 backward, 3 behind both.
 RehearsedDevice Device() {
   RehearsedDevice device;
   device.work.forward.seconds = 8;
