@@ -62,7 +62,7 @@ absl::Status AgreeOnId(Job& job, const std::string& resumed) {
 }
 
 // Id of the job that saved it; "": nobody knows.
-std::string JobOf(const std::string& checkpoint) {
+std::string SavingJob(const std::string& checkpoint) {
   const auto manifest = ReadManifest(checkpoint);
   if (!manifest.ok()) return "";
   const auto progress = ProgressOfCheckpoint(checkpoint, manifest->metadata);
@@ -78,7 +78,7 @@ absl::Status CheckLaterCheckpoints(const Job& job, const JobStart& start,
   const int64_t step = start.stand.position.step;
   if (all.empty() || all.front().step <= step) return absl::OkStatus();
   const std::string& newest = all.front().path;
-  const std::string saved_by = JobOf(newest);
+  const std::string saved_by = SavingJob(newest);
   if (!start.resumed || (!saved_by.empty() && saved_by != job.id)) {
     return MixesJobs(options.save_dir, newest, step);
   }

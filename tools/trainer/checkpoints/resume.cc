@@ -97,7 +97,7 @@ Candidates Decode(absl::string_view text) {
 
 // Candidates as rank 0 sees them, on all ranks: a folder may change meanwhile,
 // and differ from host to host (CompareProgress tells).
-absl::StatusOr<Candidates> CandidatesOf(const Job& job) {
+absl::StatusOr<Candidates> SharedCandidates(const Job& job) {
   const std::string mine = job.speaks() ? Encode(Look(job)) : "";
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<std::string> all,
@@ -165,7 +165,7 @@ absl::Status LoadCheckpoint(const StoredCheckpoint& checkpoint,
 
 absl::StatusOr<Resumed> ResumeJob(Job& job) {
   Resumed resumed;
-  TANDEM_ASSIGN_OR_RETURN(const Candidates candidates, CandidatesOf(job));
+  TANDEM_ASSIGN_OR_RETURN(const Candidates candidates, SharedCandidates(job));
   std::vector<std::string> unusable = candidates.unusable;
   for (const std::string& path : candidates.paths) {
     const auto checkpoint = Verified(job, path);

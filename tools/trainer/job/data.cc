@@ -75,7 +75,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSplit(
           options.data_dir.empty() ? "" : " --data_dir=" + options.data_dir));
 }
 
-std::map<std::string, std::string> IdentityOf(const Dataset& data) {
+std::map<std::string, std::string> DataIdentity(const Dataset& data) {
   std::map<std::string, std::string> identity = {
       {kTrainingSamples, absl::StrCat(data.size())},
       {kSampleShape, absl::StrJoin(data.input_shape(), "x")},
@@ -115,7 +115,7 @@ absl::StatusOr<JobData> OpenData(const TrainOptions& options,
                           OpenSplit(options, transformer, Split::kTrain));
   TANDEM_ASSIGN_OR_RETURN(data.test,
                           OpenSplit(options, transformer, Split::kTest));
-  data.identity = IdentityOf(*data.train);
+  data.identity = DataIdentity(*data.train);
   TANDEM_RETURN_IF_ERROR(AgreeInGroup(DescribeData(data), "data sets", world));
   TANDEM_RETURN_IF_ERROR(CheckTestSet(options, data));
   return data;

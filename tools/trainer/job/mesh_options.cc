@@ -35,7 +35,7 @@ absl::StatusOr<CommunicationHook> MakeHook(const DdpSettings& settings) {
   return Fp16CompressWrapper(power_sgd.Hook());
 }
 
-DistributedDataParallelOptions DdpOptionsOf(const DdpSettings& settings) {
+DistributedDataParallelOptions ReducingOptions(const DdpSettings& settings) {
   DistributedDataParallelOptions ddp;
   ddp.broadcast_buffers = settings.broadcast_buffers;
   ddp.init_sync = settings.init_sync;
@@ -51,19 +51,19 @@ DistributedDataParallelOptions DdpOptionsOf(const DdpSettings& settings) {
   return ddp;
 }
 
-OptimizerSharding ShardingOf(const DdpSettings& settings) {
+OptimizerSharding Sharding(const DdpSettings& settings) {
   if (settings.shard_optimizer == "auto") return OptimizerSharding::kAuto;
   return settings.shard_optimizer == "on" ? OptimizerSharding::kOn
                                           : OptimizerSharding::kOff;
 }
 
 void Apply(const DdpSettings& settings, MeshStrategyOptions* options) {
-  options->ddp = DdpOptionsOf(settings);
+  options->ddp = ReducingOptions(settings);
   if (settings.comm_hook != "none") {
     options->make_hook = [settings] { return MakeHook(settings); };
   }
   options->sync_batch_norm = settings.sync_batch_norm;
-  options->shard_optimizer = ShardingOf(settings);
+  options->shard_optimizer = Sharding(settings);
   if (settings.uneven_inputs == "join") options->uneven_batches = true;
   if (settings.join_divide_by == "initial") {
     options->uneven_division = UnevenDivision::kInitialReplicas;

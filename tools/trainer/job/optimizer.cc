@@ -16,7 +16,7 @@ namespace {
 
 // Both kinds have the same.
 template <typename Options>
-Options AdamOptionsOf(const TrainOptions& options, double weight_decay) {
+Options MakeAdamOptions(const TrainOptions& options, double weight_decay) {
   Options adam;
   adam.beta1 = options.adam_beta1;
   adam.beta2 = options.adam_beta2;
@@ -68,9 +68,9 @@ OptimizerOptions OptimizerOptionsOf(const TrainOptions& options,
     return sgd;
   }
   if (options.optimizer == "adam") {
-    return AdamOptionsOf<AdamOptions>(options, weight_decay);
+    return MakeAdamOptions<AdamOptions>(options, weight_decay);
   }
-  return AdamOptionsOf<AdamWOptions>(options, weight_decay);
+  return MakeAdamOptions<AdamWOptions>(options, weight_decay);
 }
 
 DecayGroups DecayGroupsOf(const TrainOptions& options, const RowParts& parts) {

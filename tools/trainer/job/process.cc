@@ -19,8 +19,8 @@
 namespace tandem {
 namespace {
 
-absl::StatusOr<int> ThreadsOf(const TrainOptions& options,
-                              const Launch& launch) {
+absl::StatusOr<int> ThreadShare(const TrainOptions& options,
+                                const Launch& launch) {
   TANDEM_ASSIGN_OR_RETURN(
       int requested,
       RequestedThreads(options.intra_op_threads, kMostIntraOpThreads));
@@ -44,7 +44,7 @@ absl::StatusOr<int> ThreadsOf(const TrainOptions& options,
 
 absl::StatusOr<int> TakeThreads(const TrainOptions& options,
                                 const Launch& launch) {
-  TANDEM_ASSIGN_OR_RETURN(const int threads, ThreadsOf(options, launch));
+  TANDEM_ASSIGN_OR_RETURN(const int threads, ThreadShare(options, launch));
   ConfigureProcess(threads);
   return threads;
 }

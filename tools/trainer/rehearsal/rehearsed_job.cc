@@ -38,7 +38,7 @@ int MessagesOfMicrobatch(const Schedule& schedule, int device) {
 }
 
 // The longest that a message takes.
-double TransferOf(const Schedule& schedule, const Devices& devices) {
+double LongestTransfer(const Schedule& schedule, const Devices& devices) {
   double longest = 0;
   for (size_t i = 0; i < devices.size(); ++i) {
     const int messages = schedule.microbatches *
@@ -52,9 +52,9 @@ double TransferOf(const Schedule& schedule, const Devices& devices) {
   return longest;
 }
 
-ScheduleCosts CostsOf(const Schedule& schedule, const Devices& devices) {
+ScheduleCosts StepCosts(const Schedule& schedule, const Devices& devices) {
   ScheduleCosts costs;
-  costs.transfer = TransferOf(schedule, devices);
+  costs.transfer = LongestTransfer(schedule, devices);
   for (int stage = 0; stage < schedule.stages; ++stage) {
     const auto device = static_cast<size_t>(DeviceOfStage(schedule, stage));
     const sim::DeviceWork& work = devices[device]->work;
@@ -104,7 +104,7 @@ absl::Status PredictStep(const Schedule& schedule, const Mesh& mesh,
   TANDEM_ASSIGN_OR_RETURN(
       const SchedulePrediction predicted,
       PredictSchedule(schedule,
-                      CostsOf(schedule, FirstReplica(*job, replica))));
+                      StepCosts(schedule, FirstReplica(*job, replica))));
   double update = 0;
   job->waited = 0;
   for (const RehearsedDevice& each : job->devices) {
