@@ -24,7 +24,8 @@ bool IsFolder(const std::string& path) {
 }
 
 // The tokens that end a document of the training set; nothing: who knows.
-std::optional<std::vector<int64_t>> DocumentEnds(const TrainOptions& options) {
+std::optional<std::vector<int64_t>> DocumentEndTokens(
+    const TrainOptions& options) {
   using Ends = std::vector<int64_t>;
   if (options.dataset != "tokens" || options.data_dir.empty()) {
     return std::nullopt;
@@ -44,7 +45,7 @@ std::optional<Transformer> SizedTransformer(const TrainOptions& options) {
   // The registry has found that they suit the model.
   const TransformerSizes sizes = SizesOf(options);
   std::visit([&](auto& own) { own = WithSizes(own, sizes); }, named->model);
-  named->config = WriteModelConfig(named->model, DocumentEnds(options));
+  named->config = WriteModelConfig(named->model, DocumentEndTokens(options));
   return named;
 }
 
