@@ -75,7 +75,7 @@ constexpr Exclusion kReproducibleExcludes[] = {
      [](const MeshStrategyOptions& options) {
        return options.weight_gradient_batch > 1;
      },
-     "weight_gradient_batch > 1", "weight_gradient_batch",
+     "weight_gradient_batch > 1", "weight_gradient_batch>1",
      "$1 computes gradients of several microbatches together, which "
      "--reproducible cannot have: leave one out"},
 };

@@ -1,10 +1,11 @@
 #include "parallel/step/parts/step_flags.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
-#include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/substitute.h"
 #include "parallel/step/parts/step_parts.h"
@@ -13,19 +14,26 @@
 namespace tandem {
 namespace {
 
-// The value of `flag`, "name" or "name=value", where it is given so; null: it
-// is not.
-const std::pair<const std::string, std::string>* Find(const NamedValues& given,
-                                                      absl::string_view flag) {
-  const std::pair<absl::string_view, absl::string_view> parts =
-      absl::StrSplit(flag, absl::MaxSplits('=', 1));
-  const auto found = given.find(std::string(parts.first));
-  if (found == given.end()) return nullptr;
-  return parts.second.empty() || parts.second == found->second ? &*found
-                                                               : nullptr;
+// Whether `value` is what `condition`, "=on" or ">1", asks for; "": any is.
+bool Meets(const std::string& value, absl::string_view condition) {
+  if (condition.empty()) return true;
+  const absl::string_view bound = condition.substr(1);
+  if (condition.front() == '=') return value == bound;
+  double given = 0, least = 0;
+  return absl::SimpleAtod(value, &given) && absl::SimpleAtod(bound, &least) &&
+         given > least;
 }
 
-std::string AsGiven(const std::pair<const std::string, std::string>& flag) {
+// The name and value of `flag` where it is given so; null: it is not.
+const NamedValues::value_type* Find(const NamedValues& given,
+                                    absl::string_view flag) {
+  const size_t end = std::min(flag.find_first_of("=>"), flag.size());
+  const auto found = given.find(std::string(flag.substr(0, end)));
+  if (found == given.end()) return nullptr;
+  return Meets(found->second, flag.substr(end)) ? &*found : nullptr;
+}
+
+std::string AsGiven(const NamedValues::value_type& flag) {
   return absl::StrCat("--", flag.first, "=", flag.second);
 }
 

@@ -46,7 +46,7 @@ constexpr Exclusion kUpdatesLastExcludes[] = {
      [](const MeshStrategyOptions& options) {
        return options.averaging.has_value();
      },
-     "averaging of parameters", "average_parameters_every",
+     "averaging of parameters", "average_parameters_every>1",
      "$0 goes on from any replica's parameters, which must be alike, but $1 "
      "was given: leave one out"},
 };

@@ -157,5 +157,12 @@ TEST(ExcludedOptionsTest, WhatAPartExcludesItsFlagsRefuse) {
   EXPECT_EQ(exclusions, Sentences().size());
 }
 
+TEST(ExcludedOptionsTest, WhatAsksForNothingIsTaken) {
+  TrainOptions options = Several();
+  options.pipeline.reproducible = true;
+  options.pipeline.weight_gradient_batch = 1;
+  EXPECT_TRUE(Validate(options).ok()) << Validate(options);
+}
+
 }  // namespace
 }  // namespace tandem::excluded_options_test
