@@ -33,6 +33,14 @@ struct Exclusion {
   const char* option;  // its member of MeshStrategyOptions: "ddp.static_graph"
   bool (*is_given)(const MeshStrategyOptions& options);
   const char* what;  // in the message
+  // The same for the flags of a program: the one that gives the option, with
+  // any value that is not as usual ("static_graph"), with one value
+  // ("shard_optimizer=on") or with more than one ("weight_gradient_batch>1"),
+  // and the message. In it $0 and $1 are the flags of the part and of the
+  // option as they were given, "--static_graph=true", and $2 the latter's name
+  // alone.
+  const char* flag;
+  const char* flag_message;
 };
 
 // Exclusions of a part. Where one of `others` is given with it the message is
@@ -42,6 +50,7 @@ struct Exclusions {
   const char* begins = "";
   const char* ends = "";
   absl::Span<const Exclusion> others = {};
+  const char* flag = "";  // that asks for the part, as Exclusion's
 };
 
 struct StepPartRow {

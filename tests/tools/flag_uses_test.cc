@@ -265,7 +265,7 @@ void Set(const Values& values) {
   for (const auto& [flag, value] : values) Set(flag, value);
 }
 
-// As the launcher of so many ranks checks it.
+// What the launcher of so many ranks says of it.
 absl::Status Check(const Layout& layout) {
   Launch first;
   first.world_size = layout.ranks;

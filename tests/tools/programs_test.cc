@@ -67,7 +67,7 @@ TEST(ProgramsTest, WhatElseFailsIsTold) {
   EXPECT_THAT(result.err, StartsWith("schedule: "));
 }
 
-// Of one tensor of one float.
+// A file of one tensor of one float.
 std::string FileOfTensor(const std::string& name_in_json) {
   const std::string path = NewFolder("escapes") + "/tensor.safetensors";
   const std::string header = absl::StrCat(

@@ -11,7 +11,7 @@
 #include "core/program/interrupt.h"
 #include "datasets/distributed_sampler.h"
 #include "datasets/loader.h"
-#include "tools/trainer/job/evaluation_batch.h"
+#include "tools/trainer/job/data.h"
 #include "tools/trainer/settings/options.h"
 #include "tools/trainer/stop_agreement.h"
 
@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<Loader>> TestLoader(const Job& job) {
   return Loader::Create(job.data.test, std::move(sampler), loading);
 }
 
-// Of the replica that has the most.
+// Batches of the replica that has the most.
 int64_t MostBatches(const Job& job) {
   const int64_t replicas = job.mesh.data();
   const int64_t samples = (job.data.test->size() + replicas - 1) / replicas;

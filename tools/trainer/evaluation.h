@@ -5,13 +5,13 @@
 
 #include "absl/status/statusor.h"
 #include "tools/trainer/job/job.h"
-#include "tools/trainer/report/evaluation_report.h"
 #include "tools/trainer/report/report.h"
+#include "tools/trainer/report/reports.h"
 
 namespace tandem {
 
-// Of the test set, which must not be empty: each sample counts exactly once, on
-// any number of ranks. The same on every rank. Collective.
+// Evaluates the test set, which must not be empty: each sample counts exactly
+// once, on any number of ranks. The same on every rank. Collective.
 absl::StatusOr<EvaluationReport> EvaluateTestSet(Job& job, Report& report);
 
 }  // namespace tandem

@@ -49,4 +49,21 @@ absl::Status CheckJob(const Launch& first) {
   return CheckUseOfReplicas(settings, first);
 }
 
+bool CanBeLost(int rank) {
+  const absl::StatusOr<TrainOptions> settings = TrainOptionsFromFlags();
+  if (!settings.ok()) return false;
+  const int servers = ServersOf(*settings);
+  return servers > 0 && rank >= servers;
+}
+
+std::string CheckpointOfRestart() {
+  const absl::StatusOr<TrainOptions> settings = TrainOptionsFromFlags();
+  return settings.ok() ? NewestCheckpoint(settings->save_dir) : "";
+}
+
+int MaxReplacements() {
+  const absl::StatusOr<TrainOptions> settings = TrainOptionsFromFlags();
+  return settings.ok() ? static_cast<int>(settings->replace_replicas) : 0;
+}
+
 }  // namespace tandem

@@ -50,13 +50,14 @@ std::string NewFolder(const std::string& save_dir, const std::string& name) {
     std::error_code error;
     return folder == present || fs::exists(folder, error);
   };
-  std::string its = name;
-  for (int i = 2; is_taken(present.parent_path() / its); ++i) {
-    its = absl::StrCat(name, "_", i);
+  std::string folder_name = name;
+  for (int i = 2; is_taken(present.parent_path() / folder_name); ++i) {
+    folder_name = absl::StrCat(name, "_", i);
   }
-  const fs::path folder = present.parent_path() / its;
-  return fs::path(UserPath(its)).lexically_normal() == folder ? its
-                                                              : folder.string();
+  const fs::path folder = present.parent_path() / folder_name;
+  return fs::path(UserPath(folder_name)).lexically_normal() == folder
+             ? folder_name
+             : folder.string();
 }
 
 // What begins another job: its checkpoints have a folder of their own.

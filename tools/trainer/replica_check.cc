@@ -20,19 +20,21 @@ namespace tandem {
 namespace {
 
 // The ranks that have each fingerprint, of one place of all replicas.
-using Camps = std::map<std::string, std::vector<int>>;
+using RanksByFingerprint = std::map<std::string, std::vector<int>>;
 
-Camps CampsOf(const std::vector<std::string>& fingerprints,
-              const std::vector<int>& ranks) {
-  Camps camps;
-  for (const int rank : ranks) camps[fingerprints[rank]].push_back(rank);
-  return camps;
+RanksByFingerprint GroupByFingerprint(
+    const std::vector<std::string>& fingerprints,
+    const std::vector<int>& ranks) {
+  RanksByFingerprint groups;
+  for (const int rank : ranks) groups[fingerprints[rank]].push_back(rank);
+  return groups;
 }
 
-// The camp of more than half of the ranks; none: nobody can say who is right.
-const std::vector<int>* Majority(const Camps& camps, size_t ranks) {
-  for (const auto& [fingerprint, camp] : camps) {
-    if (2 * camp.size() > ranks) return &camp;
+// The group of more than half of the ranks; none: nobody can say who is right.
+const std::vector<int>* Majority(const RanksByFingerprint& groups,
+                                 size_t ranks) {
+  for (const auto& [fingerprint, group] : groups) {
+    if (2 * group.size() > ranks) return &group;
   }
   return nullptr;
 }
@@ -60,18 +62,19 @@ std::string Differing(absl::string_view a, absl::string_view b) {
                       others == 1 ? "" : "s");
 }
 
-// Between the first two camps: with a majority, one of the two may be it.
-std::string DifferingParameters(const Camps& camps) {
-  return Differing(camps.begin()->first, std::next(camps.begin())->first);
+// Between the first two groups: with a majority, one of the two may be it.
+std::string DifferingParameters(const RanksByFingerprint& groups) {
+  return Differing(groups.begin()->first, std::next(groups.begin())->first);
 }
 
-std::string Difference(const Camps& camps, const std::vector<int>& ranks) {
-  const std::vector<int>* const majority = Majority(camps, ranks.size());
+std::string Difference(const RanksByFingerprint& groups,
+                       const std::vector<int>& ranks) {
+  const std::vector<int>* const majority = Majority(groups, ranks.size());
   if (majority == nullptr) {
     return absl::StrCat(Named(ranks),
                         " have different parameters, and no majority says "
                         "whose are right (",
-                        DifferingParameters(camps), ")");
+                        DifferingParameters(groups), ")");
   }
   std::vector<int> drifted;
   for (const int rank : ranks) {
@@ -82,7 +85,7 @@ std::string Difference(const Camps& camps, const std::vector<int>& ranks) {
   }
   return absl::StrCat(Named(drifted), drifted.size() == 1 ? " has" : " have",
                       " drifted from ", Named(*majority), ", which are alike (",
-                      DifferingParameters(camps), ")");
+                      DifferingParameters(groups), ")");
 }
 
 }  // namespace
@@ -94,8 +97,8 @@ absl::Status CompareReplicas(const std::vector<std::string>& fingerprints,
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
     const std::vector<int> ranks = mesh.RanksAlong({kDataAxis}, rank);
     if (ranks.front() != rank) continue;
-    const Camps camps = CampsOf(fingerprints, ranks);
-    if (camps.size() > 1) differences.push_back(Difference(camps, ranks));
+    const RanksByFingerprint groups = GroupByFingerprint(fingerprints, ranks);
+    if (groups.size() > 1) differences.push_back(Difference(groups, ranks));
   }
   if (differences.empty()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(

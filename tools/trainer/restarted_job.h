@@ -22,7 +22,8 @@ std::string NewestCheckpoint(const std::string& save_dir);
 absl::Status MixesJobs(const std::string& save_dir, const std::string& newest,
                        int64_t step);
 
-// That error where a job is to begin anew in a folder with checkpoints.
+// The error of MixesJobs where a job is to begin anew in a folder with
+// checkpoints.
 absl::Status CheckSaveFolderIsFree(const TrainOptions& options,
                                    RestartCount restarts);
 

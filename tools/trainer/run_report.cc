@@ -22,7 +22,8 @@
 #include "core/sim/streams/host_waits.h"
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/next_steps.h"
-#include "tools/trainer/report/shown.h"
+#include "tools/trainer/report/metrics.h"
+#include "tools/trainer/report/reports.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
@@ -77,6 +78,13 @@ absl::Status CheckSomeCounted(const Job& job, const SummaryReport& summary) {
 }
 
 }  // namespace
+
+absl::StatusOr<Report> OpenReport(const Job& job) {
+  if (!job.speaks()) return Report::Silent();
+  TANDEM_ASSIGN_OR_RETURN(MetricsFile metrics,
+                          MetricsFile::Open(job.options.metrics_file));
+  return Report::Speaking(std::move(metrics));
+}
 
 void HostWaitMeter::BeginStep() { before_ = sim::CountedHostWaits(); }
 
@@ -188,18 +196,18 @@ absl::Status RunReport::ReadScores() {
   return absl::OkStatus();
 }
 
-absl::Status RunReport::Note(const Pending& ended, const StepScore& its) {
+absl::Status RunReport::Note(const Pending& ended, const StepScore& result) {
   const Step& step = ended.step;
-  const Score& score = its.score;
+  const Score& score = result.score;
   const Clock::time_point end = ended.end.time();
-  // Of a step that overflowed before its gradients did there is no mean.
+  // A step that overflowed before its gradients did has no mean.
   const bool finite = std::isfinite(score.loss());
   meter_.Add(finite ? score : Score(), step.samples, end - last_step_end_,
-             finite ? its.auxiliary_losses : StepMeter::Losses(),
-             finite ? its.sums : StepMeter::Losses());
+             finite ? result.auxiliary_losses : StepMeter::Losses(),
+             finite ? result.sums : StepMeter::Losses());
   last_step_end_ = end;
   ++summary_.steps;
-  const bool was_skipped = its.scaled && its.scaled->was_skipped;
+  const bool was_skipped = result.scaled && result.scaled->was_skipped;
   if (!finite && !was_skipped) {
     return absl::OutOfRangeError(absl::StrFormat(
         "the loss of step %d is %g: training has diverged; try a smaller "
@@ -207,15 +215,16 @@ absl::Status RunReport::Note(const Pending& ended, const StepScore& its) {
         step.done, Shown(score.loss()), ResolvedLearningRate(job_->options)));
   }
   if (was_skipped) {
-    NoteSkipped({step.done,
-                 ShownScale(*job_->strategy) > 0 ? its.scaled->loss_scale : 0,
-                 its.scaled->skipped_steps});
+    NoteSkipped(
+        {step.done,
+         ShownScale(*job_->strategy) > 0 ? result.scaled->loss_scale : 0,
+         result.scaled->skipped_steps});
   }
   report_->ShowProgress(
       step.done - first_,
       absl::StrFormat("loss %.4f", Shown(meter_.score().loss())));
   if (!IsShown(step)) return absl::OkStatus();
-  const StepReport line = LineOf(step, its);
+  const StepReport line = LineOf(step, result);
   summary_.last_steps = line.score;
   report_->ShowStep(line, step.in_all);
   return absl::OkStatus();
@@ -257,7 +266,7 @@ absl::Status RunReport::Summarise(const std::string& checkpoint,
   if (job_->options.ddp.ddp_logging) {
     summary_.measurements = strategy.Measurements();
   }
-  // Of all ranks, of which a parameter server's job may have lost some.
+  // All ranks take part, of which a parameter server's job may have lost some.
   if (ServersOf(job_->options) == 0) {
     TANDEM_ASSIGN_OR_RETURN(summary_.device_memory,
                             PeakMemory(job_->devices, *job_->world));

@@ -16,13 +16,17 @@
 #include "core/model/batch.h"
 #include "core/sim/streams/host_waits.h"
 #include "parallel/step/step_score.h"
-#include "tools/trainer/checkpoints/save_times.h"
+#include "tools/trainer/checkpoints/saver.h"
 #include "tools/trainer/job/job.h"
-#include "tools/trainer/report/evaluation_report.h"
 #include "tools/trainer/report/report.h"
+#include "tools/trainer/report/reports.h"
 #include "tools/trainer/step_meter.h"
 
 namespace tandem {
+
+// What the job says: on rank 0 to a person and in --metrics_file, and nothing
+// on the others.
+absl::StatusOr<Report> OpenReport(const Job& job);
 
 // Counts how often the host waits for asynchronous simulated devices within
 // this process's training steps. Not thread-safe.

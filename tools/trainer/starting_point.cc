@@ -61,16 +61,16 @@ absl::Status AgreeOnId(Job& job, const std::string& resumed) {
   return absl::OkStatus();
 }
 
-// Of the job that saved it; "": nobody knows.
-std::string JobOf(const std::string& checkpoint) {
+// Id of the job that saved it; "": nobody knows.
+std::string SavingJob(const std::string& checkpoint) {
   const auto manifest = ReadManifest(checkpoint);
   if (!manifest.ok()) return "";
   const auto progress = ProgressOfCheckpoint(checkpoint, manifest->metadata);
   return progress.ok() ? progress->job : "";
 }
 
-// As rank 0 sees them: checkpoints of steps that this job has yet to do would
-// be taken for its own. `said`: of those that are.
+// Checkpoints of steps that this job has yet to do, as rank 0 sees them, would
+// be taken for its own. `said`: a line about those that are.
 absl::Status CheckLaterCheckpoints(const Job& job, const JobStart& start,
                                    std::string* said) {
   const TrainOptions& options = job.options;
@@ -78,8 +78,8 @@ absl::Status CheckLaterCheckpoints(const Job& job, const JobStart& start,
   const int64_t step = start.stand.position.step;
   if (all.empty() || all.front().step <= step) return absl::OkStatus();
   const std::string& newest = all.front().path;
-  const std::string its = JobOf(newest);
-  if (!start.resumed || (!its.empty() && its != job.id)) {
+  const std::string saved_by = SavingJob(newest);
+  if (!start.resumed || (!saved_by.empty() && saved_by != job.id)) {
     return MixesJobs(options.save_dir, newest, step);
   }
   *said = absl::StrCat(

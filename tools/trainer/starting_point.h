@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "tools/trainer/checkpoints/position.h"
+#include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/replacement/kept_state.h"
 #include "tools/trainer/replacement/replacement.h"
@@ -20,8 +20,8 @@ namespace tandem {
 void RemoveLeftovers(const Job& job, RunReport& report);
 
 struct JobStart {
-  // Of a checkpoint that the job goes on from; none: from another, or from
-  // none.
+  // The position in the checkpoint that the job goes on from; none: it goes on
+  // from another rank's state, or from nothing.
   std::optional<TrainPosition> resumed;
   JobStand stand;
 };

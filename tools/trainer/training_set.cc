@@ -9,10 +9,9 @@
 namespace tandem {
 namespace {
 
-// Of replica `rank` of `replicas`.
-absl::StatusOr<std::shared_ptr<DistributedSampler>> SamplerOf(const Job& job,
-                                                              int64_t replicas,
-                                                              int64_t rank) {
+// The sampler of replica `rank` of `replicas`.
+absl::StatusOr<std::shared_ptr<DistributedSampler>> MakeSampler(
+    const Job& job, int64_t replicas, int64_t rank) {
   const TrainOptions& options = job.options;
   DistributedSamplerOptions sampling;
   sampling.num_replicas = replicas;
@@ -27,7 +26,7 @@ absl::StatusOr<std::shared_ptr<DistributedSampler>> SamplerOf(const Job& job,
   return DistributedSampler::Create(job.data.train->size(), sampling);
 }
 
-LoaderOptions LoadingOf(const Job& job) {
+LoaderOptions LoadingOptions(const Job& job) {
   LoaderOptions loading;
   loading.batch_size = job.batch_size_per_replica;
   loading.drop_last = job.options.drop_last;
@@ -37,7 +36,7 @@ LoaderOptions LoadingOf(const Job& job) {
   return loading;
 }
 
-// Of a whole epoch: the sampler stands at the beginning of its first.
+// Steps of a whole epoch: the sampler stands at the beginning of its first.
 absl::StatusOr<int64_t> StepsPerEpoch(const Job& job,
                                       const DistributedSampler& sampler) {
   const int64_t samples = job.data.train->size();
@@ -58,8 +57,8 @@ int64_t AtMost(int64_t most, int64_t steps) {
   return most > 0 ? std::min(most, steps) : steps;
 }
 
-LearningRateOptions LearningRateOf(const TrainOptions& options,
-                                   int64_t steps_in_all) {
+LearningRateOptions RateOptions(const TrainOptions& options,
+                                int64_t steps_in_all) {
   LearningRateOptions rate;
   rate.learning_rate = ResolvedLearningRate(options);
   rate.warmup_steps = options.lr_warmup_steps;
@@ -72,18 +71,18 @@ LearningRateOptions LearningRateOf(const TrainOptions& options,
   return rate;
 }
 
-// Of the job as it was launched: the learning rate goes by that, whoever is
-// there.
+// Plan of the job as it was launched: the learning rate goes by that, whoever
+// is there.
 struct Plan {
   int64_t steps = 0;
   int64_t samples_per_epoch = 0;  // that are trained on
 };
 
-absl::StatusOr<Plan> PlanOf(const Job& job) {
+absl::StatusOr<Plan> MakePlan(const Job& job) {
   const int64_t replicas =
-      job.roster ? job.launched_ranks() : int64_t{job.mesh.data()};
+      job.present ? job.launched_ranks() : int64_t{job.mesh.data()};
   TANDEM_ASSIGN_OR_RETURN(const auto sampler,
-                          SamplerOf(job, replicas, /*rank=*/0));
+                          MakeSampler(job, replicas, /*rank=*/0));
   TANDEM_ASSIGN_OR_RETURN(const int64_t per_epoch,
                           StepsPerEpoch(job, *sampler));
   return Plan{AtMost(job.options.max_steps, job.options.epochs * per_epoch),
@@ -99,14 +98,14 @@ absl::StatusOr<TrainingSet> TrainingSet::Open(const Job& job) {
   set.batch_size_ = job.batch_size();
   set.joins_ = job.options.ddp.uneven_inputs == "join";
   TANDEM_ASSIGN_OR_RETURN(set.sampler_,
-                          SamplerOf(job, job.mesh.data(), job.data_rank()));
+                          MakeSampler(job, job.mesh.data(), job.data_rank()));
   TANDEM_ASSIGN_OR_RETURN(
       set.loader_,
-      Loader::Create(job.data.train, set.sampler_, LoadingOf(job)));
-  TANDEM_ASSIGN_OR_RETURN(const Plan plan, PlanOf(job));
+      Loader::Create(job.data.train, set.sampler_, LoadingOptions(job)));
+  TANDEM_ASSIGN_OR_RETURN(const Plan plan, MakePlan(job));
   set.steps_in_all_ = plan.steps;
   set.samples_per_epoch_ = plan.samples_per_epoch;
-  set.learning_rate_ = LearningRateOf(job.options, set.steps_in_all_);
+  set.learning_rate_ = RateOptions(job.options, set.steps_in_all_);
   TANDEM_RETURN_IF_ERROR(ValidateLearningRate(set.learning_rate_));
   return set;
 }
@@ -119,7 +118,7 @@ absl::Status TrainingSet::Restore(const SamplerState& state) {
 absl::Status TrainingSet::TakeOver(const Job& job, const SamplerState& state,
                                    int64_t done) {
   const TrainOptions& options = job.options;
-  // Of a whole epoch: before the sampler stands in the midst of one.
+  // Steps of a whole epoch: the sampler does not stand in the midst of one yet.
   TANDEM_ASSIGN_OR_RETURN(const int64_t per_epoch,
                           StepsPerEpoch(job, *sampler_));
   TANDEM_RETURN_IF_ERROR(Restore(state));

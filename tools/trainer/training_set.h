@@ -41,12 +41,12 @@ class TrainingSet {
   SamplerState state() const;
 
   int64_t steps_in_all() const { return steps_in_all_; }
-  // Of the step behind `done` others.
+  // The rate of the step behind `done` others.
   double LearningRate(int64_t done) const {
     return LearningRateAt(learning_rate_, done);
   }
-  // Of the batch behind `before`, on all replicas, in `epoch`; those that
-  // padding repeats count once.
+  // Samples of the batch behind `before`, on all replicas, in `epoch`; those
+  // that padding repeats count once.
   int64_t SamplesOfStep(const SamplerState& before, int64_t epoch) const;
   // The samples of the job up to the last batch, counted so; epochs before this
   // one count as if they had been of this training set.
@@ -60,7 +60,7 @@ class TrainingSet {
   LearningRateOptions learning_rate_;
   SamplerState begin_;  // where this run began
   bool joins_ = false;  // --uneven_inputs=join
-  // Of the epoch, or what was left of it: where it began, the steps of the
+  // The epoch, or what was left of it: where it began, the steps of the
   // replica that has the most, and those that were taken.
   SamplerState start_;
   int64_t steps_ = 0;

@@ -52,29 +52,39 @@ void DescribeShardedOptimizer(const MeshStrategyOptions& options,
   values["shard_optimizer"] = Word(options.shard_optimizer);
 }
 
+constexpr char kMoves[] =
+    "$0 needs parameters that stay in their places and are updated together, "
+    "which $2 does not give: leave one of them out";
+
 constexpr Exclusion kShardedOptimizerExcludes[] = {
     {"averaging",
      [](const MeshStrategyOptions& options) {
        return options.averaging.has_value();
      },
-     "averaging, with which replicas train apart"},
+     "averaging, with which replicas train apart", "average_parameters_every",
+     kMoves},
     {"ddp.static_graph",
      [](const MeshStrategyOptions& options) {
        return options.ddp.static_graph;
      },
-     "ddp.static_graph, which moves parameters after the first step"},
+     "ddp.static_graph, which moves parameters after the first step",
+     "static_graph", kMoves},
     {"ddp.skip_all_reduce_unused_params",
      [](const MeshStrategyOptions& options) {
        return options.ddp.skip_all_reduce_unused_params;
      },
      "ddp.skip_all_reduce_unused_params, which moves parameters after the "
-     "first step"},
+     "first step",
+     "skip_all_reduce_unused_params", kMoves},
     {"compares_replicas",
      [](const MeshStrategyOptions& options) {
        return options.compares_replicas;
      },
      "comparing replicas, which its owners' values make alike in each step, "
-     "corrupted or not"},
+     "corrupted or not",
+     "check_replicas_every",
+     "$1 compares replicas, which $0 makes alike in each step, for the owner "
+     "of a parameter sends its values, corrupted or not: leave one out"},
 };
 
 }  // namespace
@@ -88,7 +98,7 @@ constexpr StepPartRow kShardedOptimizerRow = {
        return options.shard_optimizer == OptimizerSharding::kOn;
      },
      "shard_optimizer excludes ", "; leave one of them out",
-     kShardedOptimizerExcludes}};
+     kShardedOptimizerExcludes, "shard_optimizer=on"}};
 
 std::string ExcludesSharding(const MeshStrategyOptions& options) {
   const Exclusion* const given = FirstGiven(kShardedOptimizerExcludes, options);

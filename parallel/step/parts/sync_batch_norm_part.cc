@@ -234,7 +234,9 @@ constexpr Exclusion kSyncBatchNormExcludes[] = {
      [](const MeshStrategyOptions& options) {
        return options.averaging.has_value();
      },
-     "averaging has them train apart"},
+     "averaging has them train apart", "average_parameters_every",
+     "--sync_batch_norm has replicas normalise together, $1 train apart: give "
+     "one"},
 };
 
 }  // namespace
@@ -246,6 +248,6 @@ constexpr StepPartRow kSyncBatchNormRow = {
     nullptr,
     {[](const MeshStrategyOptions& options) { return options.sync_batch_norm; },
      "sync_batch_norm has replicas normalise together, ",
-     ": leave one of them out", kSyncBatchNormExcludes}};
+     ": leave one of them out", kSyncBatchNormExcludes, "sync_batch_norm"}};
 
 }  // namespace tandem

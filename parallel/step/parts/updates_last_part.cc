@@ -39,12 +39,16 @@ constexpr Exclusion kUpdatesLastExcludes[] = {
      [](const MeshStrategyOptions& options) {
        return options.shard_optimizer != OptimizerSharding::kOff;
      },
-     "shard_optimizer"},
+     "shard_optimizer", "shard_optimizer=on",
+     "$0 takes a lost rank's state from a neighbour, who must have all of it, "
+     "but $1 was given: leave one out"},
     {"averaging",
      [](const MeshStrategyOptions& options) {
        return options.averaging.has_value();
      },
-     "averaging of parameters"},
+     "averaging of parameters", "average_parameters_every>1",
+     "$0 goes on from any replica's parameters, which must be alike, but $1 "
+     "was given: leave one out"},
 };
 
 }  // namespace
@@ -57,6 +61,6 @@ constexpr StepPartRow kUpdatesLastRow = {
     {[](const MeshStrategyOptions& options) { return options.updates_last; },
      "updates_last excludes ",
      ", whose updates have collectives; leave one of them out",
-     kUpdatesLastExcludes}};
+     kUpdatesLastExcludes, "replace_replicas"}};
 
 }  // namespace tandem

@@ -49,7 +49,7 @@ TEST(StepMeterTest, AuxiliaryLossesAreMeansOverSamples) {
   EXPECT_TRUE(meter.auxiliary_losses().empty());
 }
 
-// Of one that overflowed nothing is known.
+// Nothing is known of one that overflowed.
 TEST(StepMeterTest, AStepWithoutALossDoesNotDiluteTheMean) {
   StepMeter meter;
   meter.Add(Score(), 3, StepMeter::Duration(1), {{"a", 2}});

@@ -23,8 +23,8 @@ std::map<std::string, std::string> OptionsToKeep(const TrainOptions& options) {
           {"batch_size", absl::StrCat(options.batch_size)}};
 }
 
-// Of what a folder says: its kind.
-std::string ModelNameOf(const Job& job) {
+// The name of the model; where a folder says what it is, its kind.
+std::string ModelName(const Job& job) {
   const bool from_folder =
       job.transformer.has_value() && job.transformer->from_folder;
   return from_folder ? ModelTypeOf(job.transformer->model) : job.options.model;
@@ -53,7 +53,7 @@ absl::Status CheckSame(const std::string& path, const char* flag,
 absl::Status CheckSameModel(const std::string& path,
                             const TrainingProgress& progress, const Job& job) {
   if (progress.model_config.empty() || !job.transformer.has_value()) {
-    return CheckSame(path, "model", progress.model, ModelNameOf(job));
+    return CheckSame(path, "model", progress.model, ModelName(job));
   }
   const auto then = ReadModelConfig(progress.model_config);
   if (then.ok() && WriteModelConfig(then->model) ==
@@ -66,7 +66,7 @@ absl::Status CheckSameModel(const std::string& path,
                 : "";
   return absl::InvalidArgumentError(absl::StrCat(
       "--resume=", path, ": the checkpoint is of a model (", progress.model,
-      ") with another configuration than this job's (", ModelNameOf(job), ")",
+      ") with another configuration than this job's (", ModelName(job), ")",
       differences.empty() ? "" : absl::StrCat(": ", differences),
       ": give the same --model, --init_from, and sizes (--layers, --width, "
       "...)"));
@@ -82,7 +82,7 @@ TrainingProgress ProgressOf(const Job& job, const TrainPosition& position) {
   progress.seed = job.options.seed;
   progress.world_size = job.launch.world_size;
   progress.job = job.id;
-  progress.model = ModelNameOf(job);
+  progress.model = ModelName(job);
   if (job.transformer.has_value()) {
     progress.model_config = job.transformer->config;
     progress.generation_config = job.transformer->generation_config;

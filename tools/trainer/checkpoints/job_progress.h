@@ -4,19 +4,25 @@
 #ifndef TANDEM_TOOLS_TRAINER_CHECKPOINTS_JOB_PROGRESS_H_
 #define TANDEM_TOOLS_TRAINER_CHECKPOINTS_JOB_PROGRESS_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "core/checkpoint/checkpoint.h"
-#include "tools/trainer/checkpoints/position.h"
+#include "datasets/distributed_sampler.h"
 #include "tools/trainer/job/job.h"
 
 namespace tandem {
 
+struct TrainPosition {
+  int64_t step = 0;  // steps done
+  SamplerState sampler;
+};
+
 TrainingProgress ProgressOf(const Job& job, const TrainPosition& position);
 TrainPosition PositionOf(const TrainingProgress& progress);
-// Of a job that goes on from there, and whose checkpoint fits it: the next
-// epoch's beginning where the training set is another one.
+// Position of a job that goes on from there, and whose checkpoint fits it: the
+// next epoch's beginning where the training set is another one.
 TrainPosition PositionIn(const Job& job, const TrainingProgress& progress);
 
 // InvalidArgument when the checkpoint at `path` is of a job with another model,

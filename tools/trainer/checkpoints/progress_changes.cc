@@ -54,7 +54,7 @@ struct Change {
   std::string name, then, now;
 };
 
-// Those of `now` that `then` has in another way.
+// Options of `now` that `then` has in another way.
 std::vector<Change> Changes(const Options& then, const Options& now) {
   std::vector<Change> changes;
   for (const auto& [name, value] : now) {
@@ -87,7 +87,7 @@ std::string ChangedFlags(const std::vector<Change>& changes) {
   return SomeOf(texts, /*most=*/24);
 }
 
-// Of a cosine that ends at another step; "": none does.
+// A line about a cosine that ends at another step; "": none does.
 std::string DescribeCosine(const Options& then, const Job& job) {
   const auto before = then.find(kPlannedSteps);
   const auto schedule = then.find("lr_schedule");

@@ -33,10 +33,10 @@ bool HasOwnParameters(const Job& job) {
 bool IsAuto(const Job& job) { return job.options.resume == kResumeAuto; }
 
 struct Candidates {
-  // Of a folder of checkpoints, the newest first; or the one that was named.
+  // The checkpoints of a folder, the newest first; or the one that was named.
   std::vector<std::string> paths;
   std::string folder;  // empty: one was named
-  // Of those in the folder that are none: what they lack.
+  // What folders in it that are no checkpoints lack.
   std::vector<std::string> unusable;
 };
 
@@ -95,9 +95,9 @@ Candidates Decode(absl::string_view text) {
   return found;
 }
 
-// As rank 0 sees them, on all ranks: a folder may change meanwhile, and differ
-// from host to host (CompareProgress tells).
-absl::StatusOr<Candidates> CandidatesOf(const Job& job) {
+// Candidates as rank 0 sees them, on all ranks: a folder may change meanwhile,
+// and differ from host to host (CompareProgress tells).
+absl::StatusOr<Candidates> SharedCandidates(const Job& job) {
   const std::string mine = job.speaks() ? Encode(Look(job)) : "";
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<std::string> all,
@@ -165,7 +165,7 @@ absl::Status LoadCheckpoint(const StoredCheckpoint& checkpoint,
 
 absl::StatusOr<Resumed> ResumeJob(Job& job) {
   Resumed resumed;
-  TANDEM_ASSIGN_OR_RETURN(const Candidates candidates, CandidatesOf(job));
+  TANDEM_ASSIGN_OR_RETURN(const Candidates candidates, SharedCandidates(job));
   std::vector<std::string> unusable = candidates.unusable;
   for (const std::string& path : candidates.paths) {
     const auto checkpoint = Verified(job, path);

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/checkpoint/checkpoint.h"
-#include "tools/trainer/checkpoints/position.h"
+#include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/job/job.h"
 
 namespace tandem {

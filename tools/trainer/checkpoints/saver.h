@@ -15,11 +15,15 @@
 #include "core/checkpoint/folder/host_copy.h"
 #include "core/checkpoint/folder/save.h"
 #include "core/comm/background_gather.h"
-#include "tools/trainer/checkpoints/position.h"
-#include "tools/trainer/checkpoints/save_times.h"
+#include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/job/job.h"
 
 namespace tandem {
+
+struct SaveTimes {
+  int64_t saves = 0;
+  double stalled_ms = 0;  // that the loop stood still for them
+};
 
 // Writes a job's checkpoints, one a position at most. Every rank has one and
 // calls the same methods. Not thread-safe.

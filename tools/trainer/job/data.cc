@@ -19,6 +19,22 @@
 namespace tandem {
 namespace {
 
+constexpr int64_t kInputBytes = int64_t{1} << 20;
+constexpr int64_t kMostSamples = 256;
+constexpr int64_t kLogitBytes = int64_t{256} << 20;
+
+// Inputs are float32.
+int64_t BytesOfSample(const Dataset& data) {
+  int64_t bytes = sizeof(float);
+  for (const int64_t size : data.input_shape()) bytes *= size;
+  return std::max<int64_t>(bytes, 1);
+}
+
+// Logits are float32: as many of each token as there are classes.
+int64_t LogitBytesOfSample(const Dataset& tokens) {
+  return BytesOfSample(tokens) * std::max<int64_t>(tokens.classes(), 1);
+}
+
 constexpr char kSampleShape[] = "sample_shape";
 constexpr char kClasses[] = "classes";
 constexpr char kDigest[] = "data_digest";
@@ -59,7 +75,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSplit(
           options.data_dir.empty() ? "" : " --data_dir=" + options.data_dir));
 }
 
-std::map<std::string, std::string> IdentityOf(const Dataset& data) {
+std::map<std::string, std::string> DataIdentity(const Dataset& data) {
   std::map<std::string, std::string> identity = {
       {kTrainingSamples, absl::StrCat(data.size())},
       {kSampleShape, absl::StrJoin(data.input_shape(), "x")},
@@ -71,14 +87,14 @@ std::map<std::string, std::string> IdentityOf(const Dataset& data) {
 
 // What ranks can tell of their data sets, which may be files of their own.
 NamedValues DescribeData(const JobData& data) {
-  const auto& its = data.identity;
-  const auto digest = its.find(kDigest);
-  return {
-      {"the training set's size", its.at(kTrainingSamples)},
-      {"the test set's size", absl::StrCat(data.test->size())},
-      {"a sample's shape", its.at(kSampleShape)},
-      {"the number of classes", its.at(kClasses)},
-      {"the training set's digest", digest == its.end() ? "" : digest->second}};
+  const auto& identity = data.identity;
+  const auto digest = identity.find(kDigest);
+  return {{"the training set's size", identity.at(kTrainingSamples)},
+          {"the test set's size", absl::StrCat(data.test->size())},
+          {"a sample's shape", identity.at(kSampleShape)},
+          {"the number of classes", identity.at(kClasses)},
+          {"the training set's digest",
+           digest == identity.end() ? "" : digest->second}};
 }
 
 absl::Status CheckTestSet(const TrainOptions& options, const JobData& data) {
@@ -99,7 +115,7 @@ absl::StatusOr<JobData> OpenData(const TrainOptions& options,
                           OpenSplit(options, transformer, Split::kTrain));
   TANDEM_ASSIGN_OR_RETURN(data.test,
                           OpenSplit(options, transformer, Split::kTest));
-  data.identity = IdentityOf(*data.train);
+  data.identity = DataIdentity(*data.train);
   TANDEM_RETURN_IF_ERROR(AgreeInGroup(DescribeData(data), "data sets", world));
   TANDEM_RETURN_IF_ERROR(CheckTestSet(options, data));
   return data;
@@ -110,6 +126,19 @@ absl::StatusOr<Batch> FirstSamples(const Dataset& data, int64_t size) {
       static_cast<size_t>(std::min(size, data.size())));
   std::iota(indices.begin(), indices.end(), 0);
   return data.Get(indices);
+}
+
+int64_t EvaluationBatchSize(const TrainOptions& options, int64_t training,
+                            const Dataset& test) {
+  if (options.eval_batch_size > 0) return options.eval_batch_size;
+  if (test.tokens() && !options.eval_only) return training;
+  if (test.tokens()) {
+    const int64_t fits = kLogitBytes / LogitBytesOfSample(test);
+    return std::clamp<int64_t>(fits, 1, training);
+  }
+  const int64_t small =
+      std::min(kInputBytes / BytesOfSample(test), kMostSamples);
+  return std::max(training, small);
 }
 
 }  // namespace tandem

@@ -21,7 +21,7 @@ struct JobFlops {
   std::string unknown;     // why not
   double peak_of_all = 0;  // FLOP/s of all devices; 0: not known
 
-  // Of a training step: backward has twice the forward's products, by the
+  // FLOPs of a training step: backward has twice the forward's products, by the
   // inputs and by the weights. What activation checkpointing computes a second
   // time is not the model's.
   double per_sample() const { return 3 * forward; }
@@ -34,7 +34,7 @@ struct JobFlops {
   }
 };
 
-// Of the model that LayersOf gives for `data`, with all its logits. A
+// FLOPs of the model that LayersOf gives for `data`, with all its logits. A
 // registered model, whose code may not know tensors without values, is counted
 // where --peak_tflops asks for it alone.
 JobFlops FlopsOf(const TrainOptions& options,

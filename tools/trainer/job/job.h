@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "core/autotune/job_kernels.h"
 #include "core/base/owned_fd.h"
 #include "core/checkpoint/row_parts.h"
@@ -30,7 +31,7 @@
 namespace tandem {
 
 // Which ranks of a job are there, where those that die are replaced.
-struct Roster {
+struct PresentRanks {
   int launched = 1;        // ranks that were
   std::vector<int> ranks;  // their numbers, by what they are now
   bool is_first = true;    // nobody has come or gone yet
@@ -44,7 +45,7 @@ struct Job {
   Launch launch;
   RestartCount restarts;
   // With --replace_replicas: `launch` is then of those that are there.
-  std::optional<Roster> roster;
+  std::optional<PresentRanks> present;
   Mesh mesh;
   int intra_op_threads = 1;
   int64_t batch_size_per_replica = 0;
@@ -65,14 +66,14 @@ struct Job {
   // A rank of it died, and its launcher has started all of them again.
   bool is_restarted() const { return restarts.done > 0; }
   // Goes on from what ranks have that were there before.
-  bool takes_over() const { return roster.has_value() && !roster->is_first; }
-  // As ranks were launched: how many, and this one's number.
+  bool takes_over() const { return present.has_value() && !present->is_first; }
+  // How many ranks were launched, and this one's number among them.
   int launched_ranks() const {
-    return roster ? roster->launched : launch.world_size;
+    return present ? present->launched : launch.world_size;
   }
   int launched_rank() const {
-    return roster ? roster->ranks[static_cast<size_t>(launch.rank)]
-                  : launch.rank;
+    return present ? present->ranks[static_cast<size_t>(launch.rank)]
+                   : launch.rank;
   }
   // Samples of a step, of all replicas that are there.
   int64_t batch_size() const { return batch_size_per_replica * mesh.data(); }
@@ -100,6 +101,25 @@ struct JobDescription {
   SettingValues shown;
 };
 JobDescription DescribeJob(const Job& job);
+
+// The name of the strategy that a mesh asks for, when every rank has
+// `devices_per_rank` devices:
+//
+//   a replica has               one replica      several replicas
+//   one device                  single           ddp
+//   several, all of one rank    model_parallel   ddp
+//   several ranks (pipe > 1)    pipeline         hybrid
+//
+// "single", "model_parallel" and "ddp" run a replica's devices one after the
+// other, "pipeline" and "hybrid" all at once, on microbatches. `requested`
+// overrides it, where the mesh allows: "pipeline" wherever one replica has
+// several devices, "hybrid" everywhere, "ddp" for one rank too, and
+// "data_parallel", for which each device has a replica, wherever a rank that is
+// no part of a pipeline has several devices.
+// Empty or "auto" asks for none. InvalidArgument for an unknown name, or one
+// that contradicts the mesh.
+absl::StatusOr<std::string> StrategyFor(const Mesh& mesh, int devices_per_rank,
+                                        absl::string_view requested);
 
 }  // namespace tandem
 

@@ -17,14 +17,14 @@ namespace fs = std::filesystem;
 
 constexpr char kFolder[] = "tokenizer";
 
-// Of the job's texts; empty: nobody knows.
-std::string SourceOf(const TrainOptions& options) {
+// The folder with the tokenizer of the job's texts; empty: nobody knows.
+std::string TokenizerSource(const TrainOptions& options) {
   return HasTokenizer(options.data_dir) ? options.data_dir
                                         : KeptTokenizer(options.init_from);
 }
 
 absl::Status Keep(const TrainOptions& options) {
-  const std::string source = SourceOf(options);
+  const std::string source = TokenizerSource(options);
   if (source.empty()) return absl::OkStatus();
   const std::string folder = absl::StrCat(options.save_dir, "/", kFolder);
   std::error_code error;

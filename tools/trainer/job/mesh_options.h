@@ -11,12 +11,12 @@
 
 namespace tandem {
 
-// Of a replica, whoever updates it: all but its cuts, its devices, and the
-// update.
+// Options of a replica, whoever updates it: all but its cuts, its devices, and
+// the update.
 MeshStrategyOptions ReplicaOptionsOf(const TrainOptions& options,
                                      const Schedule& schedule);
 
-// Of replicas that average their gradients, or their parameters, in addition.
+// Adds those of replicas that average their gradients, or their parameters.
 void AddReplicas(const TrainOptions& options, MeshStrategyOptions* mesh);
 
 // --checkpoint_activations.

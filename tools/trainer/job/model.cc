@@ -67,7 +67,7 @@ absl::StatusOr<LayerSpecs> ForLoss(const TrainOptions& options,
 // With what config.json leaves to the job.
 absl::StatusOr<TransformerOptions> ToTrain(TransformerOptions model,
                                            const TrainOptions& options) {
-  std::visit([&](auto& its) { its.document_masks = options.document_masks; },
+  std::visit([&](auto& own) { own.document_masks = options.document_masks; },
              model);
   if (options.dropout == 0) return model;
   auto* const gpt = std::get_if<GptOptions>(&model);

@@ -30,17 +30,15 @@
 #include "parallel/schedule/schedules.h"
 #include "parallel/strategy/state_per_parameter.h"
 #include "tools/trainer/job/data.h"
-#include "tools/trainer/job/evaluation_batch.h"
 #include "tools/trainer/job/mesh_options.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/job/optimizer.h"
-#include "tools/trainer/settings/pipeline_layout.h"
 #include "tools/trainer/settings/pipeline_settings.h"
 
 namespace tandem {
 namespace {
 
-ModelOutline OutlineOf(const LayerSpecs& specs) {
+ModelOutline Outline(const LayerSpecs& specs) {
   ModelOutline outline;
   for (const LayerSpec& each : specs) {
     outline.names.push_back(each.name);
@@ -124,7 +122,7 @@ absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
                                        const Communicator& world) {
   const std::string flag = BalanceFor(options.pipeline, options.devices.cut);
   TANDEM_ASSIGN_OR_RETURN(const BalanceRule rule, ParseBalance(flag));
-  ModelOutline outline = OutlineOf(task.specs);
+  ModelOutline outline = Outline(task.specs);
   PipelineDevices described;
   if (rule.kind == BalanceKind::kProfile) {
     TANDEM_ASSIGN_OR_RETURN(described, DescribeDevices(options, devices));
@@ -144,14 +142,14 @@ absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
 
 // How many samples of the test set each of so many replicas evaluates at a time
 // that train on `samples`.
-int64_t EvaluationBatchOf(const TrainOptions& options, const JobData& data,
-                          int64_t samples, int64_t replicas) {
+int64_t EvaluationBatch(const TrainOptions& options, const JobData& data,
+                        int64_t samples, int64_t replicas) {
   if (!data.has_test()) return 0;
   const int64_t share = (data.test->size() + replicas - 1) / replicas;
   return std::min(share, EvaluationBatchSize(options, samples, *data.test));
 }
 
-std::string TextOf(const absl::StatusOr<JobPartition>& partition) {
+std::string EncodePartition(const absl::StatusOr<JobPartition>& partition) {
   std::string text;
   AppendField(EncodeStatus(partition.status()), &text);
   if (partition.ok()) {
@@ -161,7 +159,7 @@ std::string TextOf(const absl::StatusOr<JobPartition>& partition) {
 }
 
 // Every rank fails as rank 0 does, with the same code.
-absl::StatusOr<Cuts> CutsOf(absl::string_view text) {
+absl::StatusOr<Cuts> DecodeCuts(absl::string_view text) {
   TANDEM_RETURN_IF_ERROR(Verdict({std::string(TakeField(&text).value_or(""))}));
   Cuts cuts;
   for (const auto word : absl::StrSplit(text, ',', absl::SkipEmpty())) {
@@ -199,13 +197,13 @@ absl::StatusOr<JobPartition> PartitionJob(
     if (!mine.ok()) mine = AsAsked(options, mine.status());
   }
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                          world.AllGatherString(TextOf(mine), [] {
+                          world.AllGatherString(EncodePartition(mine), [] {
                             return "where the model is cut";
                           }));
   if (!mine.ok()) return mine.status();
   JobPartition partition = *std::move(mine);
   partition.schedule = task.schedule;
-  TANDEM_ASSIGN_OR_RETURN(partition.cuts, CutsOf(all[0]));
+  TANDEM_ASSIGN_OR_RETURN(partition.cuts, DecodeCuts(all[0]));
   return partition;
 }
 
@@ -228,7 +226,7 @@ absl::StatusOr<JobPartition> PartitionOf(
     task.checkpointing = CheckpointingOf(pipeline);
     task.microbatch = LargestMicrobatch(samples, task.schedule.microbatches,
                                         pipeline.microbatch_size);
-    task.evaluation_batch = EvaluationBatchOf(options, data, samples, replicas);
+    task.evaluation_batch = EvaluationBatch(options, data, samples, replicas);
     return PartitionJob(options, task, devices, *data.train, world);
   }
   const bool in_one_piece =
@@ -242,8 +240,7 @@ absl::StatusOr<JobPartition> PartitionOf(
   const int64_t samples = options.batch_size / world.size();
   task.microbatch =
       LargestMicrobatch(samples, options.ddp.gradient_accumulation_steps, 0);
-  task.evaluation_batch =
-      EvaluationBatchOf(options, data, samples, world.size());
+  task.evaluation_batch = EvaluationBatch(options, data, samples, world.size());
   return PartitionJob(options, task, devices, *data.train, world);
 }
 

@@ -46,7 +46,7 @@ absl::Status FolderError(const std::string& folder, const absl::Status& why) {
       absl::Status(why.code(), Message(folder, why.message())));
 }
 
-// As a checkpoint is made; where it is.
+// Makes a folder as a checkpoint is made; where it is.
 absl::StatusOr<std::string> MakeProbe(const std::string& folder) {
   std::error_code error;
   if (fs::is_symlink(folder, error) && !fs::exists(folder, error)) {

@@ -12,7 +12,6 @@
 #include "tools/trainer/job/mesh_options.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/job/optimizer.h"
-#include "tools/trainer/job/weight_decay.h"
 #include "tools/trainer/settings/pipeline_settings.h"
 
 namespace tandem {
@@ -43,11 +42,11 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeServed(
   served.max_staleness = options.ddp.max_staleness;
   const auto make =
       [&](int worker) -> absl::StatusOr<std::unique_ptr<Strategy>> {
-    MeshStrategyOptions its = replica;
+    MeshStrategyOptions own = replica;
     // What layers draw is each worker's own; initial values are the first's.
-    its.seed += static_cast<uint64_t>(worker);
-    its.ddp.mixed_precision = PrecisionOf(options);
-    return MeshStrategy::Create(layers, LossOf(options), its, nullptr);
+    own.seed += static_cast<uint64_t>(worker);
+    own.ddp.mixed_precision = PrecisionOf(options);
+    return MeshStrategy::Create(layers, LossOf(options), own, nullptr);
   };
   return MakeParameterServer(make, served, world);
 }

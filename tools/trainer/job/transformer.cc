@@ -24,7 +24,7 @@ bool IsFolder(const std::string& path) {
 }
 
 // The tokens that end a document of the training set; nothing: who knows.
-std::optional<std::vector<int64_t>> DocumentEndsOf(
+std::optional<std::vector<int64_t>> DocumentEndTokens(
     const TrainOptions& options) {
   using Ends = std::vector<int64_t>;
   if (options.dataset != "tokens" || options.data_dir.empty()) {
@@ -44,8 +44,8 @@ std::optional<Transformer> SizedTransformer(const TrainOptions& options) {
   if (!named.has_value()) return named;
   // The registry has found that they suit the model.
   const TransformerSizes sizes = SizesOf(options);
-  std::visit([&](auto& its) { its = WithSizes(its, sizes); }, named->model);
-  named->config = WriteModelConfig(named->model, DocumentEndsOf(options));
+  std::visit([&](auto& own) { own = WithSizes(own, sizes); }, named->model);
+  named->config = WriteModelConfig(named->model, DocumentEndTokens(options));
   return named;
 }
 

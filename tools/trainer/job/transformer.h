@@ -29,11 +29,11 @@ struct Transformer {
 // --layers, --width and so on.
 TransformerSizes SizesOf(const TrainOptions& options);
 
-// That of a folder's config.json, with the generation_config.json beside it.
-// Errors name the file.
+// The model of a folder's config.json, with the generation_config.json beside
+// it. Errors name the file.
 absl::StatusOr<Transformer> ReadTransformer(const std::string& config_file);
 
-// Of a --model that has one; nothing for another.
+// The one of a --model that has one; nothing for another.
 std::optional<Transformer> NamedTransformer(absl::string_view name);
 
 // What the job trains: the model of --init_from where that is a folder

@@ -23,15 +23,13 @@
 #include "core/sim/sim.h"
 #include "core/sim/streams/limits.h"
 #include "tools/trainer/job/data.h"
-#include "tools/trainer/job/evaluation_batch.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/job/partition.h"
+#include "tools/trainer/job/process.h"
 #include "tools/trainer/job/strategy.h"
-#include "tools/trainer/job/threads.h"
 #include "tools/trainer/job/transformer.h"
-#include "tools/trainer/job/world.h"
-#include "tools/trainer/rehearsal/step_prediction.h"
+#include "tools/trainer/rehearsal/rehearsed_job.h"
 
 namespace tandem {
 namespace {

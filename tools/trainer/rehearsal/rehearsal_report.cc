@@ -55,7 +55,7 @@ struct JobTraffic {
   }
 };
 
-JobTraffic TrafficOf(const RehearsedJob& job) {
+JobTraffic TotalTraffic(const RehearsedJob& job) {
   JobTraffic all;
   for (const RehearsedDevice& each : job.devices) {
     const sim::DeviceTraffic& traffic = each.traffic;
@@ -75,7 +75,7 @@ struct Columns {
   bool traffic;
 };
 
-Row HeadOf(const Columns& columns) {
+Row TableHead(const Columns& columns) {
   Row head = {"device", "peak"};
   for (int i = 0; i < kMemoryCategories; ++i) {
     head.emplace_back(MemoryCategoryName(static_cast<MemoryCategory>(i)));
@@ -91,7 +91,7 @@ Row HeadOf(const Columns& columns) {
   return head;
 }
 
-Row RowOf(const RehearsedDevice& device, const Columns& columns) {
+Row DeviceRow(const RehearsedDevice& device, const Columns& columns) {
   Row row = {device.name, FormatBytes(device.peak.total)};
   for (const int64_t bytes : device.peak.by_category) {
     row.push_back(FormatBytes(bytes));
@@ -114,17 +114,17 @@ Row RowOf(const RehearsedDevice& device, const Columns& columns) {
   return row;
 }
 
-std::string TableOf(const RehearsedJob& job) {
-  const Columns columns = {job.step > 0, TrafficOf(job).any()};
-  std::vector<Row> rows = {HeadOf(columns)};
+std::string DeviceTable(const RehearsedJob& job) {
+  const Columns columns = {job.step > 0, TotalTraffic(job).any()};
+  std::vector<Row> rows = {TableHead(columns)};
   for (const RehearsedDevice& each : job.devices) {
-    rows.push_back(RowOf(each, columns));
+    rows.push_back(DeviceRow(each, columns));
   }
   return TextTable(rows);
 }
 
-std::string CommunicationOf(const RehearsedJob& job) {
-  const JobTraffic traffic = TrafficOf(job);
+std::string DescribeCommunication(const RehearsedJob& job) {
+  const JobTraffic traffic = TotalTraffic(job);
   if (!traffic.any()) return "";
   const std::string missing = traffic.MissingSpeeds();
   if (!traffic.takes_time()) {
@@ -137,7 +137,7 @@ std::string CommunicationOf(const RehearsedJob& job) {
           : absl::StrCat("; some communication takes no time: give ", missing));
 }
 
-std::string StepOf(const RehearsedJob& job, const TrainOptions& options) {
+std::string DescribeStep(const RehearsedJob& job, const TrainOptions& options) {
   if (job.step <= 0) {
     return "no times: give --peak_tflops, --sim_memory_bandwidth or both\n";
   }
@@ -148,10 +148,10 @@ std::string StepOf(const RehearsedJob& job, const TrainOptions& options) {
       "of the busiest device's work%s\n",
       Milliseconds(job.step),
       static_cast<double>(options.batch_size) / job.step,
-      flops / job.step / 1e12, 100 * job.bubble, CommunicationOf(job));
+      flops / job.step / 1e12, 100 * job.bubble, DescribeCommunication(job));
 }
 
-const RehearsedDevice& FullestOf(const RehearsedJob& job) {
+const RehearsedDevice& Fullest(const RehearsedJob& job) {
   return *std::max_element(
       job.devices.begin(), job.devices.end(),
       [](const auto& a, const auto& b) { return a.peak.total < b.peak.total; });
@@ -182,11 +182,11 @@ std::string WaysToFit(const TrainOptions& options) {
 
 std::string DescribeRehearsal(const RehearsedJob& job,
                               const TrainOptions& options) {
-  const RehearsedDevice& fullest = FullestOf(job);
+  const RehearsedDevice& fullest = Fullest(job);
   const std::string& there = options.devices.device_memory;
   return absl::StrCat(
-      TableOf(job), StepOf(job, options), "fullest: ", fullest.name, " with ",
-      FormatBytes(fullest.peak.total),
+      DeviceTable(job), DescribeStep(job, options), "fullest: ", fullest.name,
+      " with ", FormatBytes(fullest.peak.total),
       there.empty() ? "" : absl::StrCat(" of --device_memory=", there), "\n");
 }
 
@@ -194,7 +194,7 @@ absl::Status CheckFits(const RehearsedJob& job, const TrainOptions& options) {
   const std::string& memory = options.devices.device_memory;
   if (memory.empty()) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const int64_t there, ParseByteSize(memory));
-  const RehearsedDevice& fullest = FullestOf(job);
+  const RehearsedDevice& fullest = Fullest(job);
   if (fullest.peak.total <= there) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
       "it does not fit: ", fullest.name, " would hold ",

@@ -22,7 +22,7 @@ struct RehearsalSettings {
   double network_bandwidth = 0;
 };
 
-// Of the flags, once they are parsed.
+// What the flags say, once they are parsed.
 RehearsalSettings RehearsalSettingsFromFlags();
 
 // Whether what was given goes together. InvalidArgument names the flag that

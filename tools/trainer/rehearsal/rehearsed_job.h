@@ -9,8 +9,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/memory/memory_use.h"
+#include "core/mesh/mesh.h"
 #include "core/sim/imagined/link_meter.h"
 #include "core/sim/imagined/work_meter.h"
+#include "parallel/schedule/schedule.h"
 
 namespace tandem {
 
@@ -39,6 +41,14 @@ struct RehearsedJob {
 // Every rank's devices, as many each, in the ranks' order. Collective.
 absl::StatusOr<std::vector<RehearsedDevice>> GatherDevices(
     const std::vector<RehearsedDevice>& mine, Communicator& world);
+
+// Sets `job`'s times. A device's work and what it receives are shared out
+// evenly among its stages' microbatches; devices wait for each other as the
+// schedule, one replica's, says; behind it come the longest wait for
+// collectives and the longest update. Requires as many devices on each rank of
+// the mesh.
+absl::Status PredictStep(const Schedule& schedule, const Mesh& mesh,
+                         RehearsedJob* job);
 
 }  // namespace tandem
 

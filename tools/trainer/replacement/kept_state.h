@@ -11,7 +11,7 @@
 #include "core/base/named_tensors.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/comm/communicator.h"
-#include "tools/trainer/checkpoints/position.h"
+#include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/job/job.h"
 
 namespace tandem {
@@ -36,7 +36,7 @@ struct KeptState {
 // the optimizer. Not collective: groups may be broken.
 absl::StatusOr<KeptState> KeepState(const Job& job, const JobStand& stand);
 
-// That of rank `source` of `world`, whose own it is; others' `mine` is not
+// The state of rank `source` of `world`, whose own it is; others' `mine` is not
 // looked at. TANDEM_FAULT's point "take_over:I" comes before tensor I.
 // Collective.
 absl::StatusOr<KeptState> ShareState(const KeptState& mine, int source,

@@ -2,6 +2,7 @@
 
 #include <ATen/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/Device.h>
 
 #include <chrono>
 
@@ -23,6 +24,31 @@ using std::chrono::milliseconds;
 // Within which a launcher says that a rank has died, or another rank that it
 // goes on.
 constexpr milliseconds kNewsTime = std::chrono::seconds(10);
+
+// What a process takes once, whatever generations come.
+struct Host {
+  std::vector<c10::Device> devices;
+  int intra_op_threads = 1;
+  std::string job;  // its id
+};
+
+// Nothing of the job lives when this returns.
+absl::Status RunOne(const Job& first, const RunGeneration& run,
+                    Replacement& replacement, Host* host) {
+  Job job;
+  job.options = first.options;
+  // Each rank must have all of the state that another may take over.
+  job.options.ddp.shard_optimizer = "off";
+  job.restarts = first.restarts;
+  job.launch = replacement.LaunchNow();
+  job.present = replacement.RanksNow();
+  job.devices = host->devices;
+  job.intra_op_threads = host->intra_op_threads;
+  job.id = host->job;
+  absl::Status done = run(job, &replacement);
+  *host = {job.devices, job.intra_op_threads, job.id};
+  return done;
+}
 
 }  // namespace
 
@@ -60,7 +86,7 @@ absl::StatusOr<std::unique_ptr<Replacement>> Replacement::Enter(
       new Replacement(std::move(member), launch.world_size));
 }
 
-Roster Replacement::RosterNow() const {
+PresentRanks Replacement::RanksNow() const {
   const Generation& now = member_.generation();
   return {launched_, now.Ranks(), /*is_first=*/now.number == 0};
 }
@@ -131,6 +157,19 @@ absl::StatusOr<bool> Replacement::GoOn(const absl::Status& error) {
   }
   lets_in_ = false;
   return member_.GoOn(kept_ ? kept_->progress.step : kNoState);
+}
+
+absl::Status RunGenerations(Job first, const RunGeneration& run) {
+  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Replacement> replacement,
+                          Replacement::Enter(first.options, first.launch));
+  Host host;
+  bool goes_on = replacement != nullptr;
+  while (goes_on) {
+    const absl::Status done = RunOne(first, run, *replacement, &host);
+    if (done.ok()) return replacement->Finish();
+    TANDEM_ASSIGN_OR_RETURN(goes_on, replacement->GoOn(done));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

@@ -5,6 +5,7 @@
 #define TANDEM_TOOLS_TRAINER_REPLACEMENT_REPLACEMENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,7 +41,7 @@ class Replacement {
 
   // This generation's place, and who is in it.
   Launch LaunchNow() const { return member_.LaunchNow(); }
-  Roster RosterNow() const;
+  PresentRanks RanksNow() const;
 
   // Before the first step of a generation. In the first one the job stands as
   // it was set up; in a later one it is put into the state of the one that has
@@ -77,9 +78,17 @@ class Replacement {
   const int launched_;
   bool lets_in_ = false;
   std::optional<KeptState> kept_;
-  // Of the step under way, as they were before it: the live ones, and copies.
+  // Buffers of the step under way: the live ones, and copies from before it.
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
 };
+
+// Sets a job up and trains it, until its end or that of its generation.
+using RunGeneration = std::function<absl::Status(Job& job, Replacement*)>;
+
+// Calls `run` with a job of each generation that this rank takes part in: as
+// `first`, which has options and launch alone, but for those who are there. The
+// devices that the first one takes, the others have.
+absl::Status RunGenerations(Job first, const RunGeneration& run);
 
 }  // namespace tandem
 

@@ -15,8 +15,6 @@
 #include "core/precision/loss_scale.h"
 #include "core/precision/mixed_precision.h"
 #include "parallel/activation_checkpointing/checkpointed_groups.h"
-#include "tools/trainer/settings/ddp_settings.h"
-#include "tools/trainer/settings/device_settings.h"
 #include "tools/trainer/settings/pipeline_settings.h"
 #include "tools/trainer/settings/setting.h"
 
@@ -24,6 +22,21 @@ namespace tandem {
 
 // The most threads that --intra_op_threads and OMP_NUM_THREADS may ask for.
 constexpr int kMostIntraOpThreads = 1024;
+
+// Which devices a job runs on.
+struct DeviceSettings {
+#define SETTING(kind, name, value, range, help) \
+  setting::kind::Field name = setting::kind::Of(value);
+#include "tools/trainer/settings/device_settings.def"
+};
+
+// How replicas are kept alike (--strategy=ddp and hybrid), and what parameter
+// servers are.
+struct DdpSettings {
+#define SETTING(kind, name, value, range, help) \
+  setting::kind::Field name = setting::kind::Of(value);
+#include "tools/trainer/settings/ddp_settings.def"
+};
 
 struct TrainOptions {
 #define SETTING(kind, name, value, range, help) \
@@ -42,6 +55,9 @@ absl::StatusOr<TrainOptions> TrainOptionsFromFlags();
 // The checks of TrainOptionsFromFlags, on a value.
 absl::Status Validate(const TrainOptions& options);
 
+// Whether averaged parameters are more than their mean (DiLoCo).
+bool HasOuterOptimizer(const DdpSettings& settings);
+
 // Whether what says how replicas are averaged has a meaning for so many of
 // them: a pipeline is one replica, for which nothing is averaged, and several
 // side by side take less of it than replicas in one piece.
@@ -51,8 +67,6 @@ absl::Status CheckReplicas(const TrainOptions& options, int64_t replicas);
 // whose number of replicas may change.
 absl::Status CheckForOneReplica(const TrainOptions& options);
 
-// --trace_file and --trace_step.
-absl::Status CheckTracing(const TrainOptions& options);
 // Whether the step to be traced is still to come, of a job that has done `done`
 // of `in_all` steps; OK where none is to be traced.
 absl::Status CheckStepToTrace(const TrainOptions& options, int64_t done,
@@ -61,17 +75,9 @@ absl::Status CheckStepToTrace(const TrainOptions& options, int64_t done,
 // How many ranks are parameter servers: 0 unless --strategy=parameter_server.
 int ServersOf(const TrainOptions& options);
 
-// Whether what was given suits --strategy=parameter_server; or, with another,
-// that nothing was given that is its alone.
-absl::Status CheckParameterServer(const TrainOptions& options);
-
 // The learning rate that will be used: --learning_rate, or where that is not
 // given the optimizer's usual one (sgd 0.05, adam and adamw 0.001).
 double ResolvedLearningRate(const TrainOptions& options);
-
-// Whether what was given suits the optimizer, the schedule of its learning
-// rates, and what is clipped.
-absl::Status CheckOptimizer(const TrainOptions& options);
 
 // What else decides about the pipeline.
 PipelineSurroundings SurroundingsOf(const TrainOptions& options);
@@ -83,31 +89,15 @@ MixedPrecision PrecisionOf(const TrainOptions& options);
 // products are computed in fp16; else the loss is not scaled.
 std::optional<GradScalerOptions> GradScalerOf(const TrainOptions& options);
 
-// Whether all these fit each other, and what else says how gradients travel.
-absl::Status CheckPrecision(const TrainOptions& options);
-
 // Whether kernels are chosen by timing them, by --kernels.
 bool MeasuresKernels(const TrainOptions& options);
-// --backend, --kernels, --kernel_cache, and how GPUs compute.
-absl::Status CheckBackend(const TrainOptions& options);
-
-// --check_finite and --check_replicas_every.
-absl::Status CheckValues(const TrainOptions& options);
-
-// Whether what was given suits --replace_replicas: replicas that have, each,
-// all of the job's state after every step.
-absl::Status CheckReplacedReplicas(const TrainOptions& options);
-
-// Whether --eval_only has weights, --allow_missing and --allow_unexpected have
-// a use, and checkpoints do not come to lie beside --init_from's weights.
-absl::Status CheckInitialWeights(const TrainOptions& options);
-absl::Status CheckSaving(const TrainOptions& options);
 
 // --checkpoint_layers and --checkpoint_every.
 SelectiveCheckpointing SelectiveOf(const TrainOptions& options);
 
 // Every option as (flag name, value), in the order in which they are printed.
 SettingValues Describe(const TrainOptions& options);
+SettingValues Describe(const DdpSettings& settings);
 
 }  // namespace tandem
 

@@ -1,6 +1,8 @@
 #include "tools/trainer/settings/pipeline_settings.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -9,148 +11,180 @@
 #include "parallel/partition/partition.h"
 #include "parallel/schedule/choice.h"
 #include "parallel/schedule/schedules.h"
+#include "parallel/schedule/validator.h"
 
 namespace tandem {
 namespace {
 
-absl::Status CheckSchedule(const PipelineSettings& settings) {
-  if (IsScheduleFile(settings.schedule)) {
-    if (settings.chunks == 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--chunks=", settings.chunks,
-        " was given, but the stages of --schedule=", settings.schedule,
-        " are those of the file: leave the flag out"));
-  }
+bool IsKnownSchedule(const std::string& name) {
   const std::vector<std::string> known = ScheduleNames();
-  if (std::find(known.begin(), known.end(), settings.schedule) == known.end()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--schedule=", settings.schedule, ": unknown; known: ",
-        absl::StrJoin(known, ", "), ", or a file (a path with a slash)"));
-  }
-  const int usual = UsualChunks(settings.schedule);
-  const bool fixed = usual == 1 || settings.schedule == "zb_v";
-  if (settings.chunks == 0 || settings.chunks == usual || !fixed) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--chunks=", settings.chunks, ": --schedule=", settings.schedule, " has ",
-      usual, " stage(s) a device; interleaved_1f1b and looped_bfs take any"));
+  return std::find(known.begin(), known.end(), name) != known.end();
 }
 
-absl::Status CheckMicrobatches(const PipelineSettings& settings,
-                               int64_t batch_size) {
-  if (settings.microbatches > 0 && settings.microbatch_size > 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--microbatches=", settings.microbatches, " and --microbatch_size=",
-        settings.microbatch_size, " say the same thing twice: give one"));
-  }
-  const int64_t given =
-      std::max(settings.microbatches, settings.microbatch_size);
-  if (given <= batch_size) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      settings.microbatches > 0 ? "--microbatches=" : "--microbatch_size=",
-      given, " is more than a step has samples (--batch_size=", batch_size,
-      ")"));
-}
-
-absl::Status CheckBalance(const PipelineSettings& settings,
-                          const PipelineSurroundings& around) {
-  if (settings.balance.empty()) return absl::OkStatus();
-  if (!around.cut.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--cut=", around.cut, " is another name of --balance=", around.cut,
-        ", and --balance=", settings.balance, " was given: give one"));
-  }
-  if (settings.pipe * around.devices_per_rank == 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--balance=", settings.balance,
-        " needs several devices: set --devices_per_rank or --pipe"));
-  }
-  return Annotate(ParseBalance(settings.balance).status(), "--balance");
+absl::Status CheckSchedule(const PipelineSettings& settings) {
+  const bool is_file = IsScheduleFile(settings.schedule);
+  const bool is_known = IsKnownSchedule(settings.schedule);
+  const int usual = is_known ? UsualChunks(settings.schedule) : 0;
+  const bool is_fixed = usual == 1 || settings.schedule == "zb_v";
+  return CheckRules({
+      {is_file && settings.chunks != 0,
+       absl::StrCat(
+           "--chunks=", settings.chunks,
+           " was given, but the stages of --schedule=", settings.schedule,
+           " are those of the file: leave the flag out")},
+      {!is_file && !is_known,
+       absl::StrCat("--schedule=", settings.schedule,
+                    ": unknown; known: ", absl::StrJoin(ScheduleNames(), ", "),
+                    ", or a file (a path with a slash)")},
+      {!is_file && settings.chunks != 0 && settings.chunks != usual && is_fixed,
+       absl::StrCat("--chunks=", settings.chunks,
+                    ": --schedule=", settings.schedule, " has ", usual,
+                    " stage(s) a device; interleaved_1f1b and looped_bfs take "
+                    "any")},
+  });
 }
 
 // The first flag that is not as usual, of those that pipelines alone have;
 // empty: none.
 std::string FirstPipelineFlag(const PipelineSettings& settings) {
-  for (const auto& [flag, value] :
-       Differing(Describe(settings), Describe(PipelineSettings()))) {
-    if (flag == "pipe" || flag == "balance") continue;
-    return absl::StrCat("--", flag, "=", ToText(value));
-  }
-  return "";
+  return FirstBut(Differing(Describe(settings), Describe(PipelineSettings())),
+                  {"pipe", "balance"});
 }
 
-absl::Status CheckStrategy(const PipelineSettings& settings,
+absl::Status CheckTogether(const PipelineSettings& settings,
                            const PipelineSurroundings& around) {
+  const int64_t microbatches =
+      std::max(settings.microbatches, settings.microbatch_size);
   const bool is_pipeline = IsPipeline(settings, around);
-  if (settings.pipe > 1 && !is_pipeline) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--pipe=", settings.pipe,
-                     " needs --strategy=pipeline or hybrid, but --strategy=",
-                     around.strategy, " was given"));
-  }
-  if (is_pipeline) {
-    if (around.strategy == "hybrid" || settings.reproducible) {
-      return absl::OkStatus();
-    }
-    if (settings.pipe * around.devices_per_rank > 1) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        "--strategy=pipeline needs several devices: set --devices_per_rank=N, "
-        "for those of one rank, or --pipe=N, for ranks");
-  }
-  const std::string given = FirstPipelineFlag(settings);
-  if (given.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(given, " is for pipelines, but --strategy=", around.strategy,
-                   " was given: set --strategy=pipeline or hybrid, with "
-                   "--devices_per_rank or --pipe"));
+  const bool replicates = IsDataParallel(around);
+  const bool is_balanced = !settings.balance.empty();
+  const bool has_one_device = settings.pipe * around.devices_per_rank == 1;
+  const std::string of_pipelines = FirstPipelineFlag(settings);
+  return CheckRules({
+      {settings.microbatches > 0 && settings.microbatch_size > 0,
+       absl::StrCat("--microbatches=", settings.microbatches,
+                    " and --microbatch_size=", settings.microbatch_size,
+                    " say the same thing twice: give one")},
+      {microbatches > around.batch_size,
+       absl::StrCat(
+           settings.microbatches > 0 ? "--microbatches=" : "--microbatch_size=",
+           microbatches, " is more than a step has samples (--batch_size=",
+           around.batch_size, ")")},
+      // Replicas within a rank: what they cannot have.
+      {replicates && settings.reproducible,
+       "--reproducible excludes --strategy=data_parallel: a microbatch that is "
+       "divided over devices gives sums of other parts, and so other bits, "
+       "with another --devices_per_rank; --strategy=ddp divides by whole "
+       "microbatches"},
+      {replicates && (is_balanced || !around.cut.empty()),
+       absl::StrCat(is_balanced ? "--balance=" : "--cut=",
+                    is_balanced ? settings.balance : around.cut,
+                    " says where to cut the model, but with "
+                    "--strategy=data_parallel each device has all of it: leave "
+                    "one out")},
+      {!settings.reproducible && settings.gradient_groups != 0,
+       absl::StrCat("--gradient_groups=", settings.gradient_groups,
+                    " is for --reproducible: give both or none")},
+      {settings.reproducible && settings.microbatch_size == 0,
+       "--reproducible needs --microbatch_size=SAMPLES: the same microbatches "
+       "in every layout"},
+      {settings.pipe > 1 && !is_pipeline,
+       absl::StrCat("--pipe=", settings.pipe,
+                    " needs --strategy=pipeline or hybrid, but --strategy=",
+                    around.strategy, " was given")},
+      {is_pipeline && around.strategy != "hybrid" && !settings.reproducible &&
+           has_one_device,
+       "--strategy=pipeline needs several devices: set --devices_per_rank=N, "
+       "for those of one rank, or --pipe=N, for ranks"},
+      {!is_pipeline && !of_pipelines.empty(),
+       absl::StrCat(of_pipelines,
+                    " is for pipelines, but --strategy=", around.strategy,
+                    " was given: set --strategy=pipeline or hybrid, with "
+                    "--devices_per_rank or --pipe")},
+      {is_balanced && !around.cut.empty(),
+       absl::StrCat(
+           "--cut=", around.cut, " is another name of --balance=", around.cut,
+           ", and --balance=", settings.balance, " was given: give one")},
+      {is_balanced && has_one_device,
+       absl::StrCat("--balance=", settings.balance,
+                    " needs several devices: set --devices_per_rank or "
+                    "--pipe")},
+  });
 }
 
-// Replicas within a rank: what they cannot have.
-absl::Status CheckDataParallel(const PipelineSettings& settings,
-                               const PipelineSurroundings& around) {
-  if (!IsDataParallel(around)) return absl::OkStatus();
-  if (settings.reproducible) {
-    return absl::InvalidArgumentError(
-        "--reproducible excludes --strategy=data_parallel: a microbatch that "
-        "is "
-        "divided over devices gives sums of other parts, and so other bits, "
-        "with another --devices_per_rank; --strategy=ddp divides by whole "
-        "microbatches");
-  }
-  if (settings.balance.empty() && around.cut.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      settings.balance.empty() ? "--cut=" : "--balance=",
-      settings.balance.empty() ? around.cut : settings.balance,
-      " says where to cut the model, but with --strategy=data_parallel each "
-      "device has all of it: leave one out"));
+// Whether the schedule takes a multiple of its devices alone.
+bool NeedsMultiple(const PipelineSettings& settings) {
+  return settings.schedule == "interleaved_1f1b";
 }
 
-// What would let the layout be seen in the result.
-absl::Status CheckReproducible(const PipelineSettings& settings) {
-  if (!settings.reproducible) {
-    if (settings.gradient_groups == 0) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("--gradient_groups=", settings.gradient_groups,
-                     " is for --reproducible: give both or none"));
+int64_t ChunksOf(const PipelineSettings& settings) {
+  return settings.chunks > 0 ? settings.chunks : UsualChunks(settings.schedule);
+}
+
+// "--microbatches=5", or what else they come from.
+std::string MicrobatchesAsGiven(const PipelineSettings& settings,
+                                int64_t microbatches) {
+  if (settings.microbatches > 0) {
+    return absl::StrCat("--microbatches=", microbatches);
   }
-  if (settings.microbatch_size == 0) {
-    return absl::InvalidArgumentError(
-        "--reproducible needs --microbatch_size=SAMPLES: the same microbatches "
-        "in every layout");
+  if (settings.microbatch_size > 0) {
+    return absl::StrCat("--microbatch_size=", settings.microbatch_size, " (",
+                        microbatches, " microbatches)");
   }
-  if (settings.weight_gradient_batch > 1) {
+  return absl::StrCat(microbatches, " microbatches (set --microbatches)");
+}
+
+absl::StatusOr<Schedule> ScheduleOfFile(const PipelineSettings& settings,
+                                        int64_t devices, int64_t batch_size) {
+  TANDEM_ASSIGN_OR_RETURN(Schedule schedule,
+                          ReadScheduleFile(settings.schedule));
+  if (schedule.devices() != devices) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--weight_gradient_batch=", settings.weight_gradient_batch,
-        " computes gradients of several microbatches together, which "
-        "--reproducible cannot have: leave one out"));
+        "--schedule=", settings.schedule, " is for ", schedule.devices(),
+        " devices (lines), but --pipe x --devices_per_rank are ", devices));
   }
-  if (settings.deferred_batch_norm) {
+  // Its channels are as large as the executor's.
+  TANDEM_RETURN_IF_ERROR(
+      ValidateSchedule(schedule, {schedule.microbatches, 0}).status());
+  if (settings.microbatches > 0 || settings.microbatch_size > 0) {
+    PipelineSettings by_flags = settings;
+    by_flags.schedule = "gpipe";
+    TANDEM_ASSIGN_OR_RETURN(const int64_t asked,
+                            MicrobatchesFor(by_flags, devices, batch_size));
+    if (asked != schedule.microbatches) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(MicrobatchesAsGiven(settings, asked),
+                       ", but --schedule=", settings.schedule, " has ",
+                       schedule.microbatches, ": leave the flag out"));
+    }
+  }
+  if (schedule.microbatches <= batch_size) return schedule;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--schedule=", settings.schedule, " has ", schedule.microbatches,
+      " microbatches: more than a step has samples (--batch_size=", batch_size,
+      ")"));
+}
+
+// Microbatches of a step must be the same on any number of replicas.
+absl::Status CheckGroups(const PipelineSettings& settings, int64_t replicas,
+                         int64_t batch_size) {
+  if (!settings.reproducible) return absl::OkStatus();
+  const int64_t each = batch_size / replicas;
+  if (each % settings.microbatch_size != 0) {
     return absl::InvalidArgumentError(
-        "--deferred_batch_norm takes a replica's statistics together, which "
-        "--reproducible cannot have: leave one out");
+        absl::StrCat("--microbatch_size=", settings.microbatch_size,
+                     " does not divide the ", each, " samples that each of ",
+                     replicas, " replicas has of --batch_size=", batch_size,
+                     ", as --reproducible needs it"));
   }
-  return absl::OkStatus();
+  const int64_t all = batch_size / settings.microbatch_size;
+  const int64_t groups = settings.gradient_groups;
+  if (groups == 0 || (all % groups == 0 && groups % replicas == 0)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--gradient_groups=", groups, ": the number of replicas, ", replicas,
+      ", must divide it, and it the number of microbatches, ", all));
 }
 
 }  // namespace
@@ -172,11 +206,9 @@ absl::Status Validate(const PipelineSettings& settings,
   TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, settings.name));
 #include "tools/trainer/settings/pipeline_settings.def"
   TANDEM_RETURN_IF_ERROR(CheckSchedule(settings));
-  TANDEM_RETURN_IF_ERROR(CheckMicrobatches(settings, around.batch_size));
-  TANDEM_RETURN_IF_ERROR(CheckDataParallel(settings, around));
-  TANDEM_RETURN_IF_ERROR(CheckReproducible(settings));
-  TANDEM_RETURN_IF_ERROR(CheckStrategy(settings, around));
-  return CheckBalance(settings, around);
+  TANDEM_RETURN_IF_ERROR(CheckTogether(settings, around));
+  if (settings.balance.empty()) return absl::OkStatus();
+  return Annotate(ParseBalance(settings.balance).status(), "--balance");
 }
 
 std::string BalanceFor(const PipelineSettings& settings,
@@ -191,6 +223,58 @@ SettingValues Describe(const PipelineSettings& settings) {
   {#name, setting::kind::ValueOf(settings.name)},
 #include "tools/trainer/settings/pipeline_settings.def"
   };
+}
+
+absl::Status CheckLayout(const PipelineSettings& settings,
+                         const PipelineSurroundings& around, int world_size) {
+  if (!IsPipeline(settings, around)) return absl::OkStatus();
+  if (world_size % settings.pipe != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--pipe=", settings.pipe,
+                     " does not divide the number of "
+                     "ranks, ",
+                     world_size));
+  }
+  const int64_t replicas = world_size / settings.pipe;
+  TANDEM_RETURN_IF_ERROR(CheckGroups(settings, replicas, around.batch_size));
+  return ScheduleFor(settings, settings.pipe * around.devices_per_rank,
+                     around.batch_size / replicas)
+      .status();
+}
+
+absl::StatusOr<int64_t> MicrobatchesFor(const PipelineSettings& settings,
+                                        int64_t devices, int64_t batch_size) {
+  if (IsScheduleFile(settings.schedule)) {
+    TANDEM_ASSIGN_OR_RETURN(const Schedule schedule,
+                            ScheduleOfFile(settings, devices, batch_size));
+    return schedule.microbatches;
+  }
+  if (settings.microbatches > 0) return settings.microbatches;
+  if (settings.microbatch_size > 0) {
+    return (batch_size + settings.microbatch_size - 1) /
+           settings.microbatch_size;
+  }
+  const int64_t usual = std::min(2 * devices * ChunksOf(settings), batch_size);
+  if (!NeedsMultiple(settings)) return usual;
+  return std::max<int64_t>(usual / devices * devices, 1);
+}
+
+absl::StatusOr<Schedule> ScheduleFor(const PipelineSettings& settings,
+                                     int64_t devices, int64_t batch_size) {
+  if (IsScheduleFile(settings.schedule)) {
+    return ScheduleOfFile(settings, devices, batch_size);
+  }
+  TANDEM_ASSIGN_OR_RETURN(const int64_t microbatches,
+                          MicrobatchesFor(settings, devices, batch_size));
+  if (NeedsMultiple(settings) && microbatches % devices != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        MicrobatchesAsGiven(settings, microbatches), ": --schedule=",
+        settings.schedule, " takes a multiple of the pipeline's devices, ",
+        devices, "; looped_bfs takes any number"));
+  }
+  return MakeSchedule(settings.schedule, {static_cast<int>(devices),
+                                          static_cast<int>(ChunksOf(settings)),
+                                          static_cast<int>(microbatches)});
 }
 
 }  // namespace tandem

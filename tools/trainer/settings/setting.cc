@@ -40,6 +40,10 @@ absl::Status Refused(const char* name, double given, const std::string& range) {
       absl::StrCat("--", name, "=", AllDigits(given), ": must be ", range));
 }
 
+std::string AsGiven(const std::string& name, const SettingValue& value) {
+  return absl::StrCat("--", name, "=", ToText(value));
+}
+
 }  // namespace
 
 std::string ToText(const SettingValue& value) {
@@ -62,6 +66,29 @@ SettingValues Differing(const SettingValues& given,
     if (given[i] != usual[i]) differing.push_back(given[i]);
   }
   return differing;
+}
+
+std::string FirstOf(const SettingValues& values,
+                    const std::set<std::string>& names) {
+  for (const auto& [name, value] : values) {
+    if (names.count(name) > 0) return AsGiven(name, value);
+  }
+  return "";
+}
+
+std::string FirstBut(const SettingValues& values,
+                     const std::set<std::string>& names) {
+  for (const auto& [name, value] : values) {
+    if (names.count(name) == 0) return AsGiven(name, value);
+  }
+  return "";
+}
+
+absl::Status CheckRules(const std::vector<SettingRule>& rules) {
+  for (const SettingRule& rule : rules) {
+    if (rule.is_broken) return absl::InvalidArgumentError(rule.message);
+  }
+  return absl::OkStatus();
 }
 
 namespace setting {

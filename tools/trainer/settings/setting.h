@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -22,15 +23,31 @@ namespace tandem {
 
 using SettingValue = std::variant<bool, int64_t, double, std::string>;
 
-// As it is given after "--name=".
+// The text that is given after "--name=".
 std::string ToText(const SettingValue& value);
 
 // Names of flags, with values, in the order of their tables.
 using SettingValues = std::vector<std::pair<std::string, SettingValue>>;
 
-// Those of `given` that are not as in `usual`, the same names in the same
+// Values of `given` that are not as in `usual`, the same names in the same
 // order.
 SettingValues Differing(const SettingValues& given, const SettingValues& usual);
+
+// "--name=value" of the first of `values` that is one of `names`; empty: none.
+std::string FirstOf(const SettingValues& values,
+                    const std::set<std::string>& names);
+// The same of those that are none of `names`.
+std::string FirstBut(const SettingValues& values,
+                     const std::set<std::string>& names);
+
+// What settings must not be together, and what is said where they are.
+struct SettingRule {
+  bool is_broken;
+  std::string message;
+};
+
+// InvalidArgument with the message of the first rule that is broken.
+absl::Status CheckRules(const std::vector<SettingRule>& rules);
 
 namespace setting {
 

@@ -1,11 +1,10 @@
-#include "tools/trainer/job/evaluation_batch.h"
-
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "datasets/synthetic.h"
 #include "gtest/gtest.h"
+#include "tools/trainer/job/data.h"
 
 namespace tandem::evaluation_batch_test {
 namespace {
@@ -33,7 +32,7 @@ TEST(EvaluationBatchTest, SmallSamplesComeByAMebibyteOr256) {
   EXPECT_EQ(DefaultOf({1, 28, 28}, 64), 256);
   EXPECT_EQ(DefaultOf({10}, 1), 256);
   EXPECT_EQ(DefaultOf({}, 1), 256);
-  // Of 12 KiB each, and of 588.
+  // Samples have 12 KiB each, and 588.
   EXPECT_EQ(DefaultOf({3, 32, 32}, 8), 85);
   EXPECT_EQ(DefaultOf({3, 224, 224}, 1), 1);
 }

@@ -89,8 +89,8 @@ TEST(PartitionJobTest, MeasuresAMicrobatchByTheJobsLoss) {
   EXPECT_THAT(partition.table, HasSubstr("160 B"));  // 5 x 8 floats of relu1
 }
 
-// As a job's: in as many microbatches as a step, of 10 samples here, which are
-// twice as many. Of relu1 there are input, output and result.
+// A job evaluates in as many microbatches as a step has, here of 10 samples,
+// which are twice as many. There are input, output and result of relu1.
 TEST(PartitionJobTest, CountsAnEvaluation) {
   const Samples data;
   PartitionTask task;
@@ -174,7 +174,7 @@ TEST(PartitionJobTest, CountsTheStateOfTheJobsOptimizer) {
   expect_state(options, 3, /*ranks=*/2);
 }
 
-// Of one stage, whose layers have a weight together: where results are to be
+// One stage, whose layers have a weight together: where results are to be
 // reproducible each has a copy of it.
 TEST(PartitionJobTest, CountsATiedWeightAsOftenAsAStageHasIt) {
   const Samples data;

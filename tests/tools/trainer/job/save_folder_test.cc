@@ -23,7 +23,7 @@ std::string NewFolder(const std::string& name) {
   return folder;
 }
 
-// Of three ranks.
+// What three ranks get.
 absl::Status Prepare(const std::string& folder) {
   OwnedFd locks[3];
   return RunThreadRanks(3, [&](Communicator& world) {

@@ -1,5 +1,3 @@
-#include "tools/trainer/job/strategy_name.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,8 @@
 #include <set>
 #include <string>
 #include <vector>
+
+#include "tools/trainer/job/job.h"
 
 namespace tandem::strategy_name_test {
 namespace {

@@ -1,17 +1,16 @@
-#include "tools/trainer/rehearsal/step_prediction.h"
-
 #include <gtest/gtest.h>
 
 #include <cstddef>
 
 #include "parallel/schedule/schedules.h"
+#include "tools/trainer/rehearsal/rehearsed_job.h"
 
 namespace tandem::step_prediction_test {
 namespace {
 
 constexpr int kMicrobatches = 4;
 
-// Of a step: 8 seconds forward, 16 backward, 3 behind both.
+// A step: 8 seconds forward, 16 backward, 3 behind both.
 RehearsedDevice Device() {
   RehearsedDevice device;
   device.work.forward.seconds = 8;

@@ -1,9 +1,8 @@
-#include "tools/trainer/report/evaluation_report.h"
-
 #include <cmath>
 #include <limits>
 
 #include "gtest/gtest.h"
+#include "tools/trainer/report/reports.h"
 
 namespace tandem::evaluation_report_test {
 namespace {

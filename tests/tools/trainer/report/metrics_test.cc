@@ -69,7 +69,7 @@ TEST(MetricsFileTest, KeepsWhatAnEarlierJobWrote) {
   EXPECT_EQ(Contents(path), "{\"n\":4}\n");
 }
 
-// As of a process that was killed, or on a disk that was full.
+// A process was killed, or a disk was full.
 TEST(MetricsFileTest, GoesOnBehindAHalfLineWithAnotherOne) {
   const std::string path = NewPath("torn.jsonl");
   std::ofstream(path) << "{\"n\":1}\n{\"n";

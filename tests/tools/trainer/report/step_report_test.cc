@@ -1,10 +1,9 @@
-#include "tools/trainer/report/step_report.h"
-
 #include <limits>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tools/trainer/report/reports.h"
 
 namespace tandem::step_report_test {
 namespace {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "parallel/step/parts/step_parts.h"
@@ -73,7 +74,69 @@ TEST(ExcludedOptionsTest, EachAloneIsTaken) {
   }
 }
 
+// By the names of a part and an option what the flags say.
+const std::map<std::pair<std::string, std::string>, std::string>& Sentences() {
+  const std::string for_layout =
+      " lets sums depend on the layout, which --reproducible cannot have: "
+      "leave one out";
+  const std::string rounds =
+      " rounds what replicas send, which --reproducible cannot have: leave one "
+      "out";
+  const auto moves = [](const std::string& flag) {
+    return "--shard_optimizer=on needs parameters that stay in their places "
+           "and are updated together, which " +
+           flag + " does not give: leave one of them out";
+  };
+  static const auto* const sentences =
+      new std::map<std::pair<std::string, std::string>, std::string>{
+          {{"reproducible", "averaging"},
+           "--average_parameters_every=2" + for_layout},
+          {{"reproducible", "ddp.delay_all_reduce_named_params"},
+           "--delay_all_reduce_named_params=a" + for_layout},
+          {{"reproducible", "ddp.mixed_precision"},
+           "--reduce_dtype=bf16" + rounds},
+          {{"reproducible", "ddp.skip_all_reduce_unused_params"},
+           "--skip_all_reduce_unused_params=true" + for_layout},
+          {{"reproducible", "ddp.static_graph"},
+           "--static_graph=true" + for_layout},
+          {{"reproducible", "make_hook"}, "--comm_hook=fp16" + rounds},
+          {{"reproducible", "pipeline.defers_statistics"},
+           "--deferred_batch_norm takes a replica's statistics together, which "
+           "--reproducible cannot have: leave one out"},
+          {{"reproducible", "sync_batch_norm"},
+           "--sync_batch_norm=true" + for_layout},
+          {{"reproducible", "uneven_division"},
+           "--join_divide_by=initial" + for_layout},
+          {{"reproducible", "weight_gradient_batch"},
+           "--weight_gradient_batch=2 computes gradients of several "
+           "microbatches together, which --reproducible cannot have: leave one "
+           "out"},
+          {{"sharded_optimizer", "averaging"},
+           moves("--average_parameters_every")},
+          {{"sharded_optimizer", "compares_replicas"},
+           "--check_replicas_every=1 compares replicas, which "
+           "--shard_optimizer=on makes alike in each step, for the owner of a "
+           "parameter sends its values, corrupted or not: leave one out"},
+          {{"sharded_optimizer", "ddp.skip_all_reduce_unused_params"},
+           moves("--skip_all_reduce_unused_params")},
+          {{"sharded_optimizer", "ddp.static_graph"}, moves("--static_graph")},
+          {{"sync_batch_norm", "averaging"},
+           "--sync_batch_norm has replicas normalise together, "
+           "--average_parameters_every=2 train apart: give one"},
+          {{"updates_last", "averaging"},
+           "--replace_replicas=1 goes on from any replica's parameters, which "
+           "must be alike, but --average_parameters_every=2 was given: leave "
+           "one out"},
+          {{"updates_last", "shard_optimizer"},
+           "--replace_replicas=1 takes a lost rank's state from a neighbour, "
+           "who must have all of it, but --shard_optimizer=on was given: leave "
+           "one out"},
+      };
+  return *sentences;
+}
+
 TEST(ExcludedOptionsTest, WhatAPartExcludesItsFlagsRefuse) {
+  size_t exclusions = 0;
   for (const StepPartRow* row : StepPartRows()) {
     if (row->exclusions.others.empty()) continue;
     ASSERT_EQ(FlagsOfParts().count(row->name), 1u) << row->name;
@@ -82,10 +145,23 @@ TEST(ExcludedOptionsTest, WhatAPartExcludesItsFlagsRefuse) {
       TrainOptions options = Several();
       FlagsOfParts().at(row->name)(options);
       FlagsOfOptions().at(each.option)(options);
-      EXPECT_EQ(Validate(options).code(), absl::StatusCode::kInvalidArgument)
+      const absl::Status status = Validate(options);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument)
           << row->name << " and " << each.option;
+      ASSERT_EQ(Sentences().count({row->name, each.option}), 1u)
+          << row->name << " and " << each.option;
+      EXPECT_EQ(status.message(), Sentences().at({row->name, each.option}));
+      ++exclusions;
     }
   }
+  EXPECT_EQ(exclusions, Sentences().size());
+}
+
+TEST(ExcludedOptionsTest, WhatAsksForNothingIsTaken) {
+  TrainOptions options = Several();
+  options.pipeline.reproducible = true;
+  options.pipeline.weight_gradient_batch = 1;
+  EXPECT_TRUE(Validate(options).ok()) << Validate(options);
 }
 
 }  // namespace

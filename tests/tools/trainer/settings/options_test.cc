@@ -115,6 +115,20 @@ INSTANTIATE_TEST_SUITE_P(
                   },
                   "--sync_batch_norm=true lets sums depend on the"},
         BadOption{[](TrainOptions& o) {
+                    MakePipeline(o);
+                    o.pipeline.reproducible = true;
+                    o.pipeline.microbatch_size = 4;
+                    o.pipeline.weight_gradient_batch = 2;
+                  },
+                  "--weight_gradient_batch=2 computes"},
+        BadOption{[](TrainOptions& o) {
+                    MakePipeline(o);
+                    o.pipeline.reproducible = true;
+                    o.pipeline.microbatch_size = 4;
+                    o.pipeline.deferred_batch_norm = true;
+                  },
+                  "--deferred_batch_norm takes"},
+        BadOption{[](TrainOptions& o) {
                     o.ddp.sync_batch_norm = true;
                     o.strategy = "data_parallel";
                     o.devices.devices_per_rank = 2;

@@ -1,5 +1,3 @@
-// With pipeline_layout's: what flags about pipelines come to.
-
 #include "tools/trainer/settings/pipeline_settings.h"
 
 #include <gmock/gmock.h>
@@ -8,8 +6,6 @@
 #include <fstream>
 #include <functional>
 #include <string>
-
-#include "tools/trainer/settings/pipeline_layout.h"
 
 namespace tandem::pipeline_settings_test {
 namespace {
@@ -131,18 +127,6 @@ INSTANTIATE_TEST_SUITE_P(
             "always"},
         Bad{[](Asked& a) { a.settings.reproducible = true; },
             "--reproducible needs --microbatch_size"},
-        Bad{[](Asked& a) {
-              a.settings.reproducible = true;
-              a.settings.microbatch_size = 4;
-              a.settings.weight_gradient_batch = 2;
-            },
-            "--weight_gradient_batch=2 computes"},
-        Bad{[](Asked& a) {
-              a.settings.reproducible = true;
-              a.settings.microbatch_size = 4;
-              a.settings.deferred_batch_norm = true;
-            },
-            "--deferred_batch_norm takes"},
         Bad{[](Asked& a) { a.settings.gradient_groups = 2; },
             "--gradient_groups=2 is for --reproducible"},
         Bad{[](Asked& a) { a.settings.weight_gradient_batch = -1; },

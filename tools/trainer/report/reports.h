@@ -1,0 +1,103 @@
+// Reports of a training job: what is told of a step, an evaluation and the
+// whole run, each as lines for a person and as fields of the metrics file.
+
+#ifndef TANDEM_TOOLS_TRAINER_REPORT_REPORTS_H_
+#define TANDEM_TOOLS_TRAINER_REPORT_REPORTS_H_
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/model/batch.h"
+
+namespace tandem {
+
+// Which sign a NaN has tells a person nothing: "nan", not "-nan".
+inline double Shown(double value) {
+  return std::isnan(value) ? std::abs(value) : value;
+}
+
+struct StepReport {
+  int64_t epoch = 0;  // from 1
+  int64_t step = 0;   // of the job, from 1
+  // The samples that the job has trained on, with this step.
+  int64_t samples = 0;
+  int64_t tokens = 0;  // where samples are text
+  Score score;         // of the steps since the last report
+  std::map<std::string, double>
+      auxiliary_losses;                // see Strategy::AuxiliaryLosses
+  std::map<std::string, double> sums;  // NamedSums, since the last report
+  double learning_rate = 0;
+  // The norm of this step, before it was clipped
+  // (Strategy::MeasureGradientNorm).
+  std::optional<double> gradient_norm;
+  double samples_per_s = 0;
+  double tokens_per_s = 0;  // 0: samples are no text
+  double flops_per_s = 0;   // the model's; 0: not known
+  double utilization = 0;   // MFU: of what devices could do; 0: not known
+  double step_ms = 0;       // mean since the last report
+  double left_s = 0;        // what the steps that are left will take, by that
+  double rss_mib = 0;       // memory that this process holds
+  double loss_scale = 0;    // from the next step on; 0: it is not scaled
+};
+
+std::string LineOf(const StepReport& step, int64_t steps_in_all);
+nlohmann::ordered_json FieldsOf(const StepReport& step);
+
+// A step that changed nothing, because a gradient was not finite.
+struct SkippedStepReport {
+  int64_t step = 0;           // of the job, from 1
+  double loss_scale = 0;      // from the next step on; 0: it is not scaled
+  int64_t skipped_steps = 0;  // of this run, with it
+};
+
+std::string LineOf(const SkippedStepReport& skipped);
+nlohmann::ordered_json FieldsOf(const SkippedStepReport& skipped);
+
+struct EvaluationReport {
+  int64_t epoch = 0;      // from 1
+  bool is_alone = false;  // nothing is trained: a line says no epoch
+  Score score;
+  bool is_text = false;  // predictions are tokens, of which perplexity is told
+  std::map<std::string, double> sums;  // Strategy::TakeEvaluationSums
+};
+
+std::string LineOf(const EvaluationReport& evaluation);
+nlohmann::ordered_json FieldsOf(const EvaluationReport& evaluation);
+
+struct SummaryReport {
+  int64_t steps = 0;
+  int64_t skipped_steps = 0;  // of them
+  Score last_steps;           // of the last step report
+  Score test;                 // of no predictions: nothing was evaluated
+  double samples_per_s = 0;
+  double step_ms_median = 0;
+  double peak_rss_mib = 0;
+  double startup_ms = 0;
+  // What each simulated device held at most, and what for.
+  std::vector<std::pair<std::string, std::string>> device_memory;
+  // For what rank 0's host waited for its own simulated devices within a step,
+  // and how often. Not there: they are none, or not asynchronous.
+  std::optional<std::map<std::string, double>> host_waits;
+  std::string weights_sha256;
+  std::string checkpoint;      // where the last one lies; empty: none
+  int64_t saves = 0;           // checkpoints that were written
+  double save_stall_ms = 0;    // that the loop stood still for them
+  int64_t flight_entries = 0;  // that rank 0 has noted for --flight_dir
+  // See Strategy::Measurements.
+  std::vector<std::pair<std::string, double>> measurements;
+  // What to try next, and the flags for it beside the job's own.
+  std::vector<std::pair<std::string, std::string>> advice;
+};
+
+std::vector<std::string> LinesOf(const SummaryReport& summary);
+nlohmann::ordered_json FieldsOf(const SummaryReport& summary);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_TRAINER_REPORT_REPORTS_H_

@@ -1,0 +1,308 @@
+// Rules of what is trained, on which devices and what data, with which
+// optimizer, and of the files that a job reads and writes.
+
+#include "tools/trainer/settings/option_rules.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <regex>
+#include <string>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/byte_size.h"
+#include "core/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+// Why it is none; empty: it is one.
+std::string RegexError(const std::string& pattern) {
+  try {
+    const std::regex regex(pattern);
+  } catch (const std::regex_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// By their names, or as the file system has them.
+bool AreSame(const std::string& one, const std::string& other) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  return fs::path(one).lexically_normal() ==
+             fs::path(other).lexically_normal() ||
+         fs::equivalent(one, other, error);
+}
+
+// What is given for checkpoints; empty: nothing.
+std::string FirstForCheckpoints(const TrainOptions& options) {
+  if (options.save_every > 0) {
+    return absl::StrCat("--save_every=", options.save_every);
+  }
+  if (options.save_every_epochs != TrainOptions().save_every_epochs) {
+    return absl::StrCat("--save_every_epochs=", options.save_every_epochs);
+  }
+  if (options.keep_last > 0) {
+    return absl::StrCat("--keep_last=", options.keep_last);
+  }
+  if (options.async_save) return "--async_save";
+  return options.resume == "auto" ? "--resume=auto" : "";
+}
+
+bool IsMemory(const std::string& text) {
+  const auto bytes = ParseByteSize(text);
+  return bytes.ok() && *bytes > 0;
+}
+
+}  // namespace
+
+absl::Status CheckDevices(const DeviceSettings& settings) {
+  const bool has_memory = !settings.device_memory.empty();
+  const bool is_sim = settings.device == "sim";
+  const bool delays = settings.sim_delay_us > 0;
+  const bool has_delay_seed = settings.sim_delay_seed > 0;
+  return CheckRules({
+      {has_memory && !IsMemory(settings.device_memory),
+       absl::StrCat("--device_memory=", settings.device_memory,
+                    ": expected a size like 80GiB or 512MiB")},
+      {!settings.cut.empty() && settings.devices_per_rank == 1,
+       absl::StrCat("--cut=", settings.cut,
+                    " needs several devices: set --devices_per_rank")},
+      {settings.share_devices && settings.device == "cpu",
+       "--share_devices is for GPUs and simulated devices, and all share the "
+       "CPU: leave it out, or set --device=cuda or --device=sim"},
+      {!is_sim && (has_memory || settings.sim_async),
+       absl::StrCat(settings.sim_async ? "--sim_async" : "--device_memory",
+                    " is for simulated devices: set --device=sim, not ",
+                    settings.device)},
+      {!settings.sim_async && (delays || has_delay_seed),
+       "--sim_delay_us and --sim_delay_seed need --sim_async"},
+      {has_delay_seed && !delays,
+       absl::StrCat("--sim_delay_seed=", settings.sim_delay_seed,
+                    " is of --sim_delay_us, which is 0: give both")},
+  });
+}
+
+absl::Status CheckOptimizer(const TrainOptions& options) {
+  const TrainOptions usual;
+  const std::string adams =
+      FirstOf(Differing(Describe(options), Describe(usual)),
+              {"amsgrad", "adam_beta1", "adam_beta2", "adam_eps"});
+  const bool is_sgd = options.optimizer == "sgd";
+  const std::string is_sgds = absl::StrCat(
+      " is sgd's, but --optimizer=", options.optimizer, " was given");
+  const bool in_steps = options.lr_schedule == "step";
+  const std::string is_of_steps = absl::StrCat(
+      " is of --lr_schedule=step, but --lr_schedule=", options.lr_schedule,
+      " was given");
+  const bool exempts = !options.no_weight_decay_on.empty();
+  const std::string no_regex = RegexError(options.no_weight_decay_on);
+  const bool clips = options.clip_grad_norm > 0;
+  return CheckRules({
+      {is_sgd && !adams.empty(),
+       absl::StrCat(adams,
+                    " is for adam and adamw, but --optimizer=sgd was given")},
+      {is_sgd && options.nesterov && options.momentum == 0,
+       "--nesterov needs a momentum, but --momentum=0 was given"},
+      {!is_sgd && options.momentum != usual.momentum,
+       absl::StrCat("--momentum=", options.momentum, is_sgds)},
+      {!is_sgd && options.nesterov, absl::StrCat("--nesterov", is_sgds)},
+      // What the steps of --lr_schedule=step are made of.
+      {in_steps && options.lr_step_size == 0,
+       "--lr_schedule=step needs --lr_step_size=STEPS, the steps between two "
+       "decays"},
+      {!in_steps && options.lr_step_size > 0,
+       absl::StrCat("--lr_step_size=", options.lr_step_size, is_of_steps)},
+      {!in_steps && options.lr_gamma != usual.lr_gamma,
+       absl::StrCat("--lr_gamma=", options.lr_gamma, is_of_steps)},
+      {options.min_learning_rate > 0 && options.lr_schedule != "cosine",
+       absl::StrCat("--min_learning_rate=", options.min_learning_rate,
+                    " is where --lr_schedule=cosine ends, but --lr_schedule=",
+                    options.lr_schedule, " was given")},
+      {options.min_learning_rate > ResolvedLearningRate(options),
+       absl::StrCat("--min_learning_rate=", options.min_learning_rate,
+                    " is greater than the peak, --learning_rate=",
+                    ResolvedLearningRate(options))},
+      {exempts && options.weight_decay == 0,
+       absl::StrCat("--no_weight_decay_on=", options.no_weight_decay_on,
+                    " makes exceptions from --weight_decay, which is 0: give "
+                    "both")},
+      {exempts && !no_regex.empty(),
+       absl::StrCat("--no_weight_decay_on=", options.no_weight_decay_on,
+                    ": not a regular expression (ECMAScript's): ", no_regex)},
+      {!(options.clip_grad_norm_type > 0),
+       absl::StrCat("--clip_grad_norm_type=", options.clip_grad_norm_type,
+                    ": must be greater than 0, such as 2, 1 or inf")},
+      {!clips && options.clip_grad_norm_type != 2,
+       absl::StrCat("--clip_grad_norm_type=", options.clip_grad_norm_type,
+                    " says which norm is clipped: give --clip_grad_norm=NORM "
+                    "as well")},
+      {!clips && options.error_if_nonfinite,
+       "--error_if_nonfinite looks at the norm that is clipped: give "
+       "--clip_grad_norm=NORM as well"},
+  });
+}
+
+absl::Status CheckModel(const TrainOptions& options) {
+  const bool in_chunks = options.loss_chunk != 0;
+  const bool in_parts = options.vocab_parallel != 1;
+  const bool replicates = options.strategy == "data_parallel";
+  const auto parts = [&](const std::string& why) {
+    return absl::StrCat("--vocab_parallel=", options.vocab_parallel, why,
+                        ": leave one out");
+  };
+  const SelectiveCheckpointing selective = SelectiveOf(options);
+  const absl::Status groups = CheckpointedGroups({}, selective).status();
+  return CheckRules({
+      {in_chunks && options.z_loss > 0,
+       absl::StrCat("--loss_chunk=", options.loss_chunk,
+                    " computes no logits for --z_loss to look at: leave one "
+                    "out")},
+      {in_chunks && replicates,
+       absl::StrCat("--loss_chunk=", options.loss_chunk,
+                    " hands the head's weight to the loss, but "
+                    "--strategy=data_parallel gathers samples from its devices "
+                    "alone: use --strategy=ddp with a rank a device")},
+      {in_parts && options.z_loss > 0,
+       parts(" computes no logits of the whole vocabulary for --z_loss to look "
+             "at")},
+      {in_parts && replicates, parts(" needs a pipeline, or one device, not "
+                                     "--strategy=data_parallel")},
+      {in_parts && ServersOf(options) > 0,
+       parts(absl::StrCat(" is for replicas that have no servers, but "
+                          "--strategy=",
+                          options.strategy, " was given"))},
+      {!groups.ok(), absl::StrCat("--", groups.message())},
+      {selective.is_on() && options.pipeline.balance == "profile",
+       absl::StrCat(
+           selective.layers.empty()
+               ? absl::StrCat("--checkpoint_every=", selective.every)
+               : absl::StrCat("--checkpoint_layers=", selective.layers),
+           " drops what --balance=profile would plan with, which knows of "
+           "--checkpoint_activations alone: leave one out, or balance another "
+           "way")},
+  });
+}
+
+// What registered data sets go by is not known: the rules are those of the
+// trainer's own.
+absl::Status CheckData(const TrainOptions& options) {
+  const std::string& dataset = options.dataset;
+  const std::string was_given =
+      absl::StrCat("but --dataset=", dataset, " was given");
+  const bool is_mnist = dataset == "fashion_mnist" || dataset == "mnist";
+  const bool is_tokens = dataset == "tokens";
+  const bool made_up_tokens = dataset == "synthetic_tokens";
+  const bool has_images = is_mnist || dataset == "synthetic";
+  const bool has_shape = !options.synthetic_shape.empty();
+  const int64_t bytes = options.token_bytes;
+  return CheckRules({
+      {(has_shape || options.synthetic_samples > 0) && (is_mnist || is_tokens),
+       absl::StrCat("--synthetic_shape and --synthetic_samples are for "
+                    "--dataset=synthetic and synthetic_tokens, ",
+                    was_given)},
+      {options.synthetic_classes != TrainOptions().synthetic_classes &&
+           (is_mnist || is_tokens || made_up_tokens),
+       absl::StrCat("--synthetic_classes=", options.synthetic_classes,
+                    " is for --dataset=synthetic, ", was_given)},
+      {!options.data_dir.empty() && (dataset == "synthetic" || made_up_tokens),
+       absl::StrCat("--data_dir=", options.data_dir,
+                    " was given, but --dataset=", dataset,
+                    " is made up and reads no files")},
+      {options.vocabulary > 0 && (has_images || made_up_tokens),
+       absl::StrCat("--vocabulary=", options.vocabulary,
+                    " is for --dataset=tokens, ", was_given)},
+      {options.context > 0 && (has_images || has_shape),
+       absl::StrCat("--context=", options.context,
+                    " is for --dataset=tokens and synthetic_tokens, without "
+                    "--synthetic_shape, ",
+                    was_given, has_images ? "" : ", with --synthetic_shape")},
+      {made_up_tokens && options.synthetic_shape.size() > 1,
+       absl::StrCat(
+           "--synthetic_shape=", absl::StrJoin(options.synthetic_shape, ","),
+           ": --dataset=synthetic_tokens takes one number, the "
+           "context length")},
+      {bytes != 0 && bytes != 2 && bytes != 4,
+       absl::StrCat("--token_bytes=", bytes,
+                    ": expected 2 or 4, or 0 for what the files say")},
+      {bytes != 0 && !is_tokens,
+       absl::StrCat("--token_bytes=", bytes, " is for --dataset=tokens, ",
+                    was_given)},
+      {options.document_masks && !is_tokens,
+       absl::StrCat("--document_masks is for --dataset=tokens, ", was_given)},
+      {options.end_of_text >= 0 && !options.document_masks,
+       absl::StrCat("--end_of_text=", options.end_of_text,
+                    " tells documents apart for --document_masks: give that, "
+                    "too, or leave it out")},
+  });
+}
+
+absl::Status CheckTracing(const TrainOptions& options) {
+  const bool traces = !options.trace_file.empty();
+  TANDEM_RETURN_IF_ERROR(CheckRules({
+      {!traces && options.trace_step != TrainOptions().trace_step,
+       absl::StrCat("--trace_step=", options.trace_step,
+                    " says which step --trace_file shows: give both")},
+      {traces && options.eval_only,
+       absl::StrCat("--trace_file=", options.trace_file,
+                    " shows a step of training, of which --eval_only has none: "
+                    "leave one out")},
+  }));
+  return options.max_steps > 0
+             ? CheckStepToTrace(options, /*done=*/0, options.max_steps)
+             : absl::OkStatus();
+}
+
+absl::Status CheckStepToTrace(const TrainOptions& options, int64_t done,
+                              int64_t in_all) {
+  const int64_t step = options.trace_step;
+  if (options.trace_file.empty() || (step > done && step <= in_all)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--trace_file=", options.trace_file, " would never be written: step ",
+      step, " (--trace_step) ",
+      step <= done
+          ? absl::StrCat("is done, as ", done, " are")
+          : absl::StrCat("does not come, as the job ends after ", in_all),
+      in_all > done
+          ? absl::StrCat("; it has ", done + 1, " to ", in_all, " before it")
+          : "; it has none before it"));
+}
+
+absl::Status CheckFiles(const TrainOptions& options) {
+  const std::string& weights = options.init_from;
+  const std::string& folder = options.save_dir;
+  const bool resumes = !options.resume.empty();
+  const bool allows =
+      !options.allow_missing.empty() || !options.allow_unexpected.empty();
+  const std::string saving = FirstForCheckpoints(options);
+  return CheckRules({
+      // A folder with checkpoints in it is taken for one of them next time, not
+      // for the weights that lie beside them.
+      {!weights.empty() && !folder.empty() && !options.eval_only &&
+           AreSame(weights, folder),
+       absl::StrCat("--save_dir=", folder,
+                    " is the folder of --init_from=", weights,
+                    ": the next job would take its checkpoints for the weights "
+                    "to begin with: give another --save_dir")},
+      {options.eval_only && !resumes && weights.empty(),
+       "--eval_only evaluates a checkpoint: name it with --resume=PATH, or "
+       "weights with --init_from=PATH"},
+      {allows && (weights.empty() || resumes),
+       "--allow_missing and --allow_unexpected are for --init_from=PATH, "
+       "without --resume, whose checkpoint is whole: leave them out"},
+      {folder.empty() && !saving.empty(),
+       absl::StrCat(saving,
+                    " was given, but --save_dir is empty: name a folder for "
+                    "checkpoints")},
+      {options.keep_every != 0 && options.keep_last == 0,
+       absl::StrCat("--keep_every=", options.keep_every,
+                    " was given, but without --keep_last all checkpoints are "
+                    "kept: give both, or neither")},
+  });
+}
+
+}  // namespace tandem
