@@ -16,6 +16,7 @@
 #include "core/device/memory_category.h"
 #include "core/model/layer_list.h"
 #include "core/sim/testing.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "models/layers/basic_layers.h"
@@ -39,8 +40,7 @@ std::vector<c10::Device> AsyncDevices() {
   SimOptions options = SimOptionsForTests();
   options.async = true;
   if (options.most_delay_us == 0) options.most_delay_us = 300;
-  const absl::Status enabled = EnableSim(options);
-  EXPECT_TRUE(enabled.ok()) << enabled;
+  ExpectOk(EnableSim(options));
   return SimDevices(2);
 }
 
@@ -194,8 +194,7 @@ TEST_F(StreamMistakesTest, AStageWhoseActivationsDoNotFitIsNamed) {
     for (const auto& [name, parameter] : NamedParameters(layers)) {
       parameter.mutable_grad().reset();
     }
-    const absl::Status status = CatchTorch(step);
-    EXPECT_TRUE(status.ok()) << status;
+    ExpectOk(CatchTorch(step));
     EXPECT_EQ(layers[0].module->parameters()[0].grad().device(), devices_[0]);
     for (const auto& [name, parameter] : NamedParameters(layers)) {
       parameter.mutable_grad().reset();

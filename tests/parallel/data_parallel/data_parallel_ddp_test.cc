@@ -12,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/data_parallel.h"
@@ -41,8 +42,7 @@ Parallel<Net> NewParallel(const std::shared_ptr<Net>& net) {
 class DataParallelDdpTest : public DeviceTypesAnd<int> {
  protected:
   void OnRanks(const std::function<absl::Status(Communicator&)>& body) {
-    const absl::Status status = RunDeviceRanks(value(), body);
-    EXPECT_TRUE(status.ok()) << status;
+    ExpectOk(RunDeviceRanks(value(), body));
   }
 };
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/torch_status.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/data_parallel.h"
@@ -91,8 +92,7 @@ TEST_P(DataParallelErrorsTest, TheFirstOfSeveralIsTold) {
     throw std::runtime_error("part " + std::to_string(part));
   });
   const absl::Status status = parallel->Forward(Parts()).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("part 0"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, "part 0"));
 }
 
 TEST_P(DataParallelErrorsTest, AModuleThatCannotBeCopiedIsNamed) {
@@ -184,9 +184,8 @@ TEST_P(DataParallelErrorsTest, ADeviceWithoutANumber) {
   const auto net = NewNet<TwiceNet>(devices()[0]);
   const std::vector<c10::Device> unnumbered = {
       c10::Device(devices()[0].type())};
-  EXPECT_THAT(
-      std::string(MakeDataParallel(net, {unnumbered}).status().message()),
-      HasSubstr("has no number"));
+  EXPECT_THAT(MakeDataParallel(net, {unnumbered}).status(),
+              Says("has no number"));
 }
 
 TANDEM_ON_SEVERAL(DataParallelErrorsTest);

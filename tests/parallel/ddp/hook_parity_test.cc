@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/comm_hooks/power_sgd.h"
@@ -70,8 +71,7 @@ CommunicationHook PowerSgdHook(PowerSgdOptions options) {
       FillByFormula(parameter.key() + ".q", q);
       state.emplace_back(parameter.key() + ".q", q);
     }
-    const absl::Status status = power_sgd.LoadState(state);
-    EXPECT_TRUE(status.ok()) << status;
+    ExpectOk(power_sgd.LoadState(state));
   }
   return power_sgd.Hook();
 }

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "tests/parallel/ddp/parity_cases.h"
@@ -35,8 +36,7 @@ class DdpParityTest : public DeviceTypesAnd<std::tuple<int, std::string>> {
       if (mine.ok() && world.rank() == 0) result = *mine;
       return mine.status();
     };
-    const absl::Status status = RunThreadRanks(ranks(), body, options);
-    EXPECT_TRUE(status.ok()) << status;
+    ExpectOk(RunThreadRanks(ranks(), body, options));
     return result;
   }
   int ranks() const { return std::get<0>(value()); }

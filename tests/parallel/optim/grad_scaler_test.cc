@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/base/status_macros.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/ddp/distributed_data_parallel.h"
@@ -163,8 +164,8 @@ TEST(GradScalerTest, HasItsStateAndChecksItsOptions) {
   EXPECT_EQ(other.State(), scaler.State());
   GradScalerOptions options;
   options.growth_factor = 0.5;
-  EXPECT_THAT(std::string(GradScaler::Create(options).status().message()),
-              HasSubstr("growth_factor is 0.5"));
+  EXPECT_THAT(GradScaler::Create(options).status(),
+              Says("growth_factor is 0.5"));
 }
 
 class GradScalerRanksTest : public DdpTest {

@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "core/base/status_macros.h"
 #include "core/instrument/fault_point.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/z_loss.h"
@@ -279,8 +280,7 @@ TEST(ParameterServerTest, AFailingWorkerStopsNobody) {
         return status;
       };
       const auto outcome = TrainInLab(ServedLayoutOf(3, options), counted);
-      EXPECT_THAT(std::string(outcome.status().message()),
-                  HasSubstr("has an end of its own"));
+      EXPECT_THAT(outcome.status(), Says("has an end of its own"));
       EXPECT_EQ(ended, 3);
     }
   }
@@ -308,8 +308,7 @@ TEST(ParameterServerTest, AWorkerThatBreaksOffInsideAPushStopsNobody) {
     };
     const auto outcome = TrainInLab(ServedLayoutOf(3, options), job);
     ArmFaults({});
-    EXPECT_THAT(std::string(outcome.status().message()),
-                HasSubstr("breaks off"));
+    EXPECT_THAT(outcome.status(), Says("breaks off"));
     EXPECT_EQ(ended, 3) << "the server and two workers";
   }
 }

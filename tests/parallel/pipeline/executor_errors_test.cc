@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "core/instrument/fault_point.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/stage_gradients.h"
 #include "parallel/pipeline/training_step.h"
@@ -143,8 +144,7 @@ TEST_P(PipelineExecutorErrorsTest, AFaultPointOfEachStageAndDirection) {
     const absl::Status failed =
         (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
     ArmFaults({});
-    EXPECT_EQ(failed.code(), absl::StatusCode::kInternal);
-    EXPECT_THAT(std::string(failed.message()), HasSubstr(point));
+    EXPECT_THAT(failed, StatusIs(absl::StatusCode::kInternal, point));
   }
 }
 
@@ -152,18 +152,12 @@ TEST_P(PipelineExecutorErrorsTest, RefusesWhatDoesNotFit) {
   const auto schedule = MakeSchedule("1f1b", {2, 1, 4});
   const auto executor = Make(*schedule, Specs());
   ASSERT_TRUE(executor.ok()) << executor.status();
-  EXPECT_THAT(
-      std::string(
-          (*executor)->TrainStep(BatchesOf(8, 5, 1)).status().message()),
-      HasSubstr("takes 0 to 4 microbatches, none empty; 5 were given"));
-  EXPECT_THAT(
-      std::string(
-          (*executor)->Infer(BatchesOf(8, 5, 1), false).status().message()),
-      HasSubstr("takes 1 to 4 microbatches, none empty; 5 were given"));
-  EXPECT_THAT(std::string(PipelineExecutor::Create(*schedule, {}, {Devices(2)})
-                              .status()
-                              .message()),
-              HasSubstr("has 2 stages, but 0 were given"));
+  EXPECT_THAT((*executor)->TrainStep(BatchesOf(8, 5, 1)).status(),
+              Says("takes 0 to 4 microbatches, none empty; 5 were given"));
+  EXPECT_THAT((*executor)->Infer(BatchesOf(8, 5, 1), false).status(),
+              Says("takes 1 to 4 microbatches, none empty; 5 were given"));
+  EXPECT_THAT(PipelineExecutor::Create(*schedule, {}, {Devices(2)}).status(),
+              Says("has 2 stages, but 0 were given"));
 }
 
 // Throws where a Status is expected.

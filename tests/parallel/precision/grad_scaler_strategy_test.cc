@@ -20,6 +20,7 @@
 #include "core/model/layer_list.h"
 #include "core/precision/loss_scale.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/module_layer.h"
@@ -29,8 +30,6 @@
 
 namespace tandem {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr int64_t kBatch = 24;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -337,9 +336,9 @@ TEST(GradScalerStrategyTest, AScaleThatFallsWithoutEndIsAnError) {
       return result;
     };
     const absl::Status status = TrainInLab(layout, job).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << layout.name;
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("gradients of the last 2 steps were not finite"));
+    EXPECT_THAT(status,
+                StatusIs(absl::StatusCode::kOutOfRange,
+                         "gradients of the last 2 steps were not finite"));
   }
 }
 
@@ -382,8 +381,7 @@ TEST(GradScalerStrategyTest, RanksAgreeOnIt) {
     options.grad_scaler->growth_interval = 5 + world->rank();
     return MeshStrategy::Create(GatedSpecs(), CrossEntropy, options, world);
   };
-  EXPECT_THAT(std::string(TrainInLab(Layouts()[1], job).status().message()),
-              HasSubstr("grad_scaler"));
+  EXPECT_THAT(TrainInLab(Layouts()[1], job).status(), Says("grad_scaler"));
 }
 
 TEST(GradScalerStrategyTest, OptionsOutOfRangeAreNamed) {
@@ -391,8 +389,8 @@ TEST(GradScalerStrategyTest, OptionsOutOfRangeAreNamed) {
                                     options.grad_scaler.emplace();
                                     options.grad_scaler->backoff_factor = 1;
                                   }));
-  EXPECT_THAT(std::string(refused.status().message()),
-              HasSubstr("backoff_factor is 1: must be greater than 0"));
+  EXPECT_THAT(refused.status(),
+              Says("backoff_factor is 1: must be greater than 0"));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "core/base/named_tensors.h"
 #include "core/base/status_macros.h"
 #include "core/comm/group_buffer.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/ddp/reducer.h"
 #include "parallel/optim/flat_buffer.h"
@@ -127,10 +128,9 @@ TEST(ReduceScatterTest, OwnersGetTheBitsOfTheAllReduceAndNobodyElseAnything) {
     for (const Case& its : Cases()) {
       CommunicatorOptions options;
       options.backend = "shm";
-      const absl::Status status = RunThreadRanks(
+      ExpectOk(RunThreadRanks(
           ranks, [&its](Communicator& group) { return Compare(its, group); },
-          options);
-      EXPECT_TRUE(status.ok()) << status;
+          options));
     }
   }
 }

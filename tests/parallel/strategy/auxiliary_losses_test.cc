@@ -18,6 +18,7 @@
 #include "core/loss/loss_terms.h"
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
+#include "core/testing/statuses.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "models/z_loss.h"
@@ -26,8 +27,6 @@
 
 namespace tandem::auxiliary_losses_test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr int64_t kWidth = 9;
 constexpr int64_t kBatch = 24;
@@ -245,8 +244,7 @@ TEST(AuxiliaryLossesErrorTest, ALossThatIsNoScalarNamesItsLayer) {
   job.specs = [&] { return specs; };
   const absl::Status status =
       TrainInLab({"a pair", "1f1b", 1, 1, 2}, job).status();
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("layer penalty1: loss square must be a scalar"));
+  EXPECT_THAT(status, Says("layer penalty1: loss square must be a scalar"));
 }
 
 }  // namespace

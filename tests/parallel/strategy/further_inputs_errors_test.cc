@@ -10,6 +10,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "parallel/strategy/mesh_strategy.h"
@@ -52,17 +53,15 @@ std::vector<std::string> SaidOf(const LayerSpecs& specs, const Batch& batch) {
   EXPECT_TRUE(pipelined.ok()) << pipelined.status();
   if (pipelined.ok()) note(pipelined->get());
   for (int64_t parts : {1, 3}) {
-    const absl::Status status =
-        RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
-          ReplicatedOptions options;
-          options.accumulation_steps = parts;
-          TANDEM_ASSIGN_OR_RETURN(const auto strategy,
-                                  MakeReplicated(MakeLayers(specs, kSeed),
-                                                 CrossEntropy, options, world));
-          note(strategy.get());
-          return absl::OkStatus();
-        });
-    EXPECT_TRUE(status.ok()) << status;
+    ExpectOk(RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
+      ReplicatedOptions options;
+      options.accumulation_steps = parts;
+      TANDEM_ASSIGN_OR_RETURN(const auto strategy,
+                              MakeReplicated(MakeLayers(specs, kSeed),
+                                             CrossEntropy, options, world));
+      note(strategy.get());
+      return absl::OkStatus();
+    }));
   }
   return said;
 }
@@ -98,35 +97,31 @@ TEST(FurtherInputsErrorsTest, WhatIsTakenMustBeLeftUnlessItIsRead) {
   LayerSpecs specs = Specs();
   specs[4].links.reads = {};
   specs[4].links.pop = {"mask"};
-  EXPECT_THAT(
-      std::string(MeshStrategy::Create(specs, CrossEntropy,
-                                       OptionsOf(LabPipeline(2)), nullptr)
-                      .status()
-                      .message()),
-      HasSubstr("'mask' of layer 4 is left by no layer before it"));
+  EXPECT_THAT(MeshStrategy::Create(specs, CrossEntropy,
+                                   OptionsOf(LabPipeline(2)), nullptr)
+                  .status(),
+              Says("'mask' of layer 4 is left by no layer before it"));
   const absl::Status status =
       RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
         return MakeReplicated(MakeLayers(specs, kSeed), CrossEntropy, {}, world)
             .status();
       });
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("'mask' of layer 4 is left by no layer before it"));
+  EXPECT_THAT(status, Says("'mask' of layer 4 is left by no layer before it"));
 }
 
 // Rank 0 has the batch; the others are told why there is no step.
 TEST(FurtherInputsErrorsTest, EveryRankLearnsWhatDoesNotFit) {
   std::vector<absl::Status> said(2);
-  const absl::Status status = OnLabRanks(
-      LabPipeline(2, 2), further_inputs::Job(), [&](const LabRank& rank) {
-        Batch batch = TakenBy(*rank.strategy, BatchOf(0));
-        batch.further_inputs.erase("types");
-        said[static_cast<size_t>(rank.rank)] =
-            rank.strategy->TrainStep(batch, kRate).status();
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(OnLabRanks(LabPipeline(2, 2), further_inputs::Job(),
+                      [&](const LabRank& rank) {
+                        Batch batch = TakenBy(*rank.strategy, BatchOf(0));
+                        batch.further_inputs.erase("types");
+                        said[static_cast<size_t>(rank.rank)] =
+                            rank.strategy->TrainStep(batch, kRate).status();
+                        return absl::OkStatus();
+                      }));
   for (const absl::Status& each : said) {
-    EXPECT_THAT(std::string(each.message()), HasSubstr("'types'"));
+    EXPECT_THAT(each, Says("'types'"));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "core/model/layer_list.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "parallel/comm_hooks/compression_hooks.h"
@@ -197,11 +198,9 @@ TEST(MeshCornersTest, LayersToCheckpointMustBeThere) {
   for (const LabLayout& layout : Layouts()) {
     SCOPED_TRACE(layout.name);
     EXPECT_THAT(
-        std::string(
-            Train(layout, [](auto& o) { o.pipeline.selective.layers = "conv"; })
-                .status()
-                .message()),
-        HasSubstr("checkpoint_layers=conv matches no layer of the model"));
+        Train(layout, [](auto& o) { o.pipeline.selective.layers = "conv"; })
+            .status(),
+        Says("checkpoint_layers=conv matches no layer of the model"));
   }
 }
 

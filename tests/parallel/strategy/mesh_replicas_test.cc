@@ -11,13 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
+#include "core/testing/statuses.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::mesh_replicas_test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr int64_t kBatch = 24;  // of all replicas
 
@@ -164,7 +163,7 @@ TEST(MeshReplicasTest, AFailureOfOneIsTheErrorOfAll) {
   for (int rank = 0; rank < 4; ++rank) {
     const absl::Status& end = ends[static_cast<size_t>(rank)];
     EXPECT_FALSE(end.ok()) << rank;
-    EXPECT_THAT(std::string(end.message()), HasSubstr("layer fc1")) << rank;
+    EXPECT_THAT(end, Says("layer fc1")) << rank;
   }
 }
 

@@ -19,6 +19,7 @@
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
 #include "core/sim/testing.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/z_loss.h"
@@ -342,15 +343,13 @@ std::vector<std::string> SaidOf(const Batch& batch) {
       MeshStrategy::Create(Specs(), Loss(), OptionsOf(LabPipeline(2)), nullptr);
   EXPECT_TRUE(pipelined.ok()) << pipelined.status();
   if (pipelined.ok()) note(**pipelined);
-  const absl::Status status =
-      RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(
-            const auto strategy,
-            MakeReplicated(MakeLayers(Specs(), kSeed), Loss(), {}, world));
-        note(*strategy);
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(
+        const auto strategy,
+        MakeReplicated(MakeLayers(Specs(), kSeed), Loss(), {}, world));
+    note(*strategy);
+    return absl::OkStatus();
+  }));
   return said;
 }
 
@@ -381,8 +380,8 @@ TEST_F(SeveralOutputsTest, RanksMustTakeTheSame) {
                                 &world)
         .status();
   });
-  EXPECT_THAT(std::string(status.message()), HasSubstr("loss's outputs"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("head,shared"));
+  EXPECT_THAT(status, Says("loss's outputs"));
+  EXPECT_THAT(status, Says("head,shared"));
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "core/model/layer_list.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/testing.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/mlp.h"
@@ -199,32 +200,29 @@ StoredTensors Watched(const StoredTensors& stored,
 }
 
 TEST(StateMemoryTest, ARankReadsItsOwnTensorsAlone) {
-  const absl::Status status =
-      RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(const auto strategy, MakePipeline(world));
-        NamedTensors model;
-        NamedTensors state;
-        for (const auto& [name, tensor] :
-             NamedParameters(MakeLayers(Specs(), 2))) {
-          model.emplace_back(name, tensor.detach());
-          state.emplace_back(name + ".exp_avg", at::zeros(tensor.sizes()));
-          state.emplace_back(name + ".exp_avg_sq", at::zeros(tensor.sizes()));
-          state.emplace_back(name + ".step", at::zeros({}));
-        }
-        std::set<std::string> mine, owners, read, read_state;
-        for (const auto& each : strategy->Parameters()) mine.insert(each.first);
-        TANDEM_RETURN_IF_ERROR(strategy->LoadModelState(Watched(model, &read)));
-        TANDEM_RETURN_IF_ERROR(
-            strategy->LoadOptimizerState(Watched(state, &read_state)));
-        for (const std::string& name : read_state) {
-          owners.insert(name.substr(0, name.rfind('.')));
-        }
-        EXPECT_EQ(read, mine);
-        EXPECT_EQ(owners, mine);
-        EXPECT_LT(mine.size(), model.size());
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const auto strategy, MakePipeline(world));
+    NamedTensors model;
+    NamedTensors state;
+    for (const auto& [name, tensor] : NamedParameters(MakeLayers(Specs(), 2))) {
+      model.emplace_back(name, tensor.detach());
+      state.emplace_back(name + ".exp_avg", at::zeros(tensor.sizes()));
+      state.emplace_back(name + ".exp_avg_sq", at::zeros(tensor.sizes()));
+      state.emplace_back(name + ".step", at::zeros({}));
+    }
+    std::set<std::string> mine, owners, read, read_state;
+    for (const auto& each : strategy->Parameters()) mine.insert(each.first);
+    TANDEM_RETURN_IF_ERROR(strategy->LoadModelState(Watched(model, &read)));
+    TANDEM_RETURN_IF_ERROR(
+        strategy->LoadOptimizerState(Watched(state, &read_state)));
+    for (const std::string& name : read_state) {
+      owners.insert(name.substr(0, name.rfind('.')));
+    }
+    EXPECT_EQ(read, mine);
+    EXPECT_EQ(owners, mine);
+    EXPECT_LT(mine.size(), model.size());
+    return absl::OkStatus();
+  }));
 }
 
 // As between two steps, when buckets are rebuilt.

@@ -20,6 +20,7 @@
 #include "core/model/make_layers.h"
 #include "core/model/microbatch_scope.h"
 #include "core/random/random.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
@@ -281,8 +282,7 @@ TEST(SyncBatchNormStrategyTest, AModelWithoutBatchNormIsRefused) {
   const absl::Status status =
       OnLabRanks({"two", "1f1b", 2, 1, 1}, job,
                  [](const LabRank&) { return absl::OkStatus(); });
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("no layer has one: leave it out"));
+  EXPECT_THAT(status, Says("no layer has one: leave it out"));
 }
 
 // A layer in two places meets others' in another order.
@@ -311,8 +311,7 @@ TEST(SyncBatchNormStrategyTest, ALayerThatRunsTwiceIsRefused) {
   };
   job.steps = 1;
   const auto trained = TrainInLab({"two", "1f1b", 2, 1, 1, 1, 8}, job);
-  EXPECT_THAT(std::string(trained.status().message()),
-              HasSubstr("must each run once a microbatch"));
+  EXPECT_THAT(trained.status(), Says("must each run once a microbatch"));
 }
 
 }  // namespace

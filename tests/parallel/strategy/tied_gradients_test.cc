@@ -18,6 +18,7 @@
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
@@ -29,8 +30,6 @@
 
 namespace tandem::tied_gradients_test {
 namespace {
-
-using ::testing::HasSubstr;
 
 // A copy of a weight "w0", "w1", ... in each stage, as one rank has it.
 class Copies {
@@ -97,11 +96,10 @@ std::vector<std::string> SumOf(const std::vector<double>& gradients, int ranks,
     }
     return absl::OkStatus();
   };
-  const absl::Status status =
-      ranks == 1
-          ? run(nullptr)
-          : RunThreadRanks(ranks, [&](Communicator& all) { return run(&all); });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(ranks == 1 ? run(nullptr)
+                      : RunThreadRanks(ranks, [&](Communicator& all) {
+                          return run(&all);
+                        }));
   return sums;
 }
 
@@ -233,9 +231,8 @@ TEST(TiedWeightsTest, AWeightThatTwoLayersMayHaveIsRefused) {
                             LinearLayer("block.0", 4, 4), user};
   EXPECT_TRUE(TiedAcross(specs, {2}).ok());
   const absl::Status status = TiedAcross(specs, {1}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("may be one of layer block or of layer block.0"));
+  EXPECT_THAT(status,
+              InvalidArgument("may be one of layer block or of layer block.0"));
 }
 
 }  // namespace

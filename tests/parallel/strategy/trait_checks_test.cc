@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/testing/statuses.h"
+
 namespace tandem::trait_checks_test {
 namespace {
 
@@ -44,12 +46,11 @@ TEST(TraitChecksTest, RefuseByNameWhatItCannot) {
                     HasSubstr("data 2 x pipe 1")));
   const absl::Status pipe =
       CheckTraits(Reduced({"data", "pipe"}), MeshOf(1, 2));
-  EXPECT_EQ(pipe.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(pipe.message()), HasSubstr("fc.weight"));
+  EXPECT_THAT(pipe, InvalidArgument("fc.weight"));
   const absl::Status sharded = CheckTraits(Sharded("data"), MeshOf(3, 1));
-  EXPECT_EQ(sharded.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(sharded.message()),
-              HasSubstr("fc.weight is sharded along data, which has 3 ranks"));
+  EXPECT_THAT(sharded,
+              StatusIs(absl::StatusCode::kUnimplemented,
+                       "fc.weight is sharded along data, which has 3 ranks"));
 }
 
 TEST(TraitChecksTest, SomeOptionsNeedEveryGradientReduced) {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/random/random.h"
+#include "core/testing/statuses.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "tests/parallel/strategy/lab_models.h"
@@ -212,23 +213,19 @@ TEST(UnevenBatchesErrorTest, WhatIsMissingMustBeMissingAtTheEnd) {
 TEST(UnevenBatchesErrorTest, MoreMicrobatchesThanTheSchedulesAreRefused) {
   const auto status =
       Trained("mlp_small", {"two replicas", "1f1b", 2}, {{12, 13}}).status();
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("a batch of 13 samples gives 7 microbatches, but "
-                        "schedule 1f1b has 6"));
+  EXPECT_THAT(status, Says("a batch of 13 samples gives 7 microbatches, but "
+                           "schedule 1f1b has 6"));
 }
 
 TEST(UnevenBatchesErrorTest, RanksOfAReplicaHaveOneSize) {
-  const absl::Status status = OnLabRanks(
+  ExpectOk(OnLabRanks(
       {"a pair", "1f1b", 1, 2}, Job("mlp_small"), [](const LabRank& rank) {
         const Batch batch = WholeBatch("mlp_small", 4 + rank.rank, 0);
-        EXPECT_THAT(
-            std::string(
-                rank.strategy->TrainStep(batch, 0.05).status().message()),
-            HasSubstr("ranks 0 and 1 of one replica have batches of 4 "
-                      "and 5 samples"));
+        EXPECT_THAT(rank.strategy->TrainStep(batch, 0.05).status(),
+                    Says("ranks 0 and 1 of one replica have batches of 4 "
+                         "and 5 samples"));
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 TEST(UnevenBatchesErrorTest, ReproducibleNeedsAMicrobatchSize) {
@@ -236,8 +233,7 @@ TEST(UnevenBatchesErrorTest, ReproducibleNeedsAMicrobatchSize) {
     options.reproducible = true;
     options.microbatch_size = 0;
   });
-  EXPECT_THAT(std::string(trained.status().message()),
-              HasSubstr("microbatch_size"));
+  EXPECT_THAT(trained.status(), Says("microbatch_size"));
 }
 
 }  // namespace
