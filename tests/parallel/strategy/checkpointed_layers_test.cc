@@ -22,7 +22,7 @@
 #include "tests/parallel/matrix/matrix_problem.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::checkpointed_layers_test {
 namespace {
 
 const std::vector<c10::Device>& Devices() {
@@ -79,15 +79,9 @@ LabJob JobOf(const Problem& problem, const SelectiveCheckpointing& selective) {
 }
 
 std::vector<LabLayout> Layouts() {
-  std::vector<LabLayout> layouts = {
-      {"one device", "sequential", 1, 1, 1},
-      {"replicas", "sequential", 2, 1, 1},
-      {"one after the other", "sequential", 1, 1, 2},
-      {"a pipeline", "1f1b", 1, 1, 2},
-      {"weights later", "zb_h1", 1, 1, 2},
-      {"weights later, in a V", "zb_v", 1, 1, 2, 2},
-      {"a pipeline over ranks", "zb_h1", 1, 2, 1},
-      {"pipelines", "interleaved_1f1b", 2, 1, 2, 2}};
+  std::vector<LabLayout> layouts = LabLayouts(
+      "sequential 1x1x1, sequential 2x1x1, sequential 1x1x2, 1f1b 1x1x2, "
+      "zb_h1 1x1x2, zb_v 1x1x2x2, zb_h1 1x2x1, interleaved_1f1b 2x1x2x2");
   for (LabLayout& each : layouts) each.device_pool = Devices();
   return layouts;
 }
@@ -183,4 +177,4 @@ TEST(CheckpointedLayersTest, MemoryIsNoMoreWhereWeightGradientsWait) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpointed_layers_test

@@ -23,7 +23,7 @@
 #include "tests/parallel/strategy/further_inputs_model.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::further_inputs_test {
 namespace {
 
 using further_inputs::BatchOf;
@@ -217,4 +217,4 @@ TEST_F(FurtherInputsTest, ReplicasTrainThem) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::further_inputs_test

@@ -1,8 +1,6 @@
 // Replicas of a mesh, and copies of tied weights, begin alike.
 
 #include <ATen/ops/full.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
@@ -16,12 +14,12 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
-#include "core/random/random.h"
 #include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/matrix/matrix_problem.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::hybrid_initial_values_test {
@@ -45,10 +43,8 @@ LayerSpec Careless(const std::string& name, int64_t in, int64_t out) {
 }
 
 Batch BatchOf(int number, int64_t replica) {
-  const at::Generator generator =
-      GeneratorFor(replica, absl::StrCat("batch ", number));
-  return {at::randn({4, 6}, generator),
-          at::randint(6, {4}, generator, at::kLong), 4};
+  return RandomBatch({{6}, 6}, /*size=*/4, static_cast<uint64_t>(replica),
+                     number);
 }
 
 LabLayout LayoutOf(int replicas, int stages) {

@@ -1,13 +1,9 @@
 #include "tests/parallel/strategy/lab_models.h"
 
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
-
-#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/random/random.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
+#include "tests/parallel/matrix/matrix_problem.h"
 
 namespace tandem {
 namespace {
@@ -29,16 +25,9 @@ LayerSpecs LabSpecs(const std::string& model) {
 
 Batch LabBatch(const std::string& model, int64_t size, uint64_t seed,
                int number) {
-  const at::Generator generator =
-      GeneratorFor(seed, absl::StrCat("batch ", number));
-  if (TakesTokens(model)) {
-    const auto tokens = [&] {
-      return at::randint(kVocabulary, {size, kFeatures}, generator, at::kLong);
-    };
-    return {tokens(), tokens(), size};
-  }
-  return {at::randn({size, kFeatures}, generator),
-          at::randint(kLabClasses, {size}, generator, at::kLong), size};
+  const bool tokens = TakesTokens(model);
+  const int64_t classes = tokens ? kVocabulary : kLabClasses;
+  return RandomBatch({{kFeatures}, classes, tokens}, size, seed, number);
 }
 
 absl::Status SubmitLabSteps(Strategy& strategy, const std::string& model,

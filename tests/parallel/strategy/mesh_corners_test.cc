@@ -27,14 +27,10 @@ using ::testing::HasSubstr;
 
 // The first is what the others are compared with.
 std::vector<LabLayout> Layouts() {
-  std::vector<LabLayout> layouts = {
-      {"one device", "sequential", 2, 1, 1},
-      {"one after the other", "sequential", 2, 1, 2},
-      {"at once", "1f1b", 2, 1, 2},
-      {"gpipe", "gpipe", 2, 1, 2},
-      {"over ranks", "1f1b", 2, 2, 1}};
-  for (LabLayout& each : layouts) each.microbatches = 4;
-  return layouts;
+  return LabLayouts(
+      "sequential 2x1x1, sequential 2x1x2, 1f1b 2x1x2, gpipe 2x1x2, "
+      "1f1b 2x2x1",
+      /*microbatches=*/4);
 }
 
 bool IsCut(const LabLayout& layout) { return layout.devices_of_replica() > 1; }

@@ -33,7 +33,7 @@
 #include "tests/parallel/pipeline/rank_pipeline.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::several_outputs_test {
 namespace {
 
 using testing::HasSubstr;
@@ -385,4 +385,4 @@ TEST_F(SeveralOutputsTest, RanksMustTakeTheSame) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::several_outputs_test

@@ -129,20 +129,10 @@ absl::StatusOr<LabOutcome> Trained(
 }
 
 std::vector<LabLayout> Layouts() {
-  LabLayout again = {"again", "1f1b", 2, 1, 2};
-  again.checkpointing = ActivationCheckpointing::kAlways;
-  LabLayout but_last = {"again but for the last", "gpipe", 2, 2, 1};
-  but_last.checkpointing = ActivationCheckpointing::kExceptLast;
-  return {{"two replicas", "1f1b", 2, 1, 1},
-          {"one after the other", "sequential", 2, 1, 1},
-          {"three replicas", "gpipe", 3, 1, 1},
-          {"two pairs", "zb_h1", 2, 1, 2},
-          {"two pairs over ranks", "1f1b", 2, 2, 1},
-          {"three pairs over ranks", "zb_h1", 3, 2, 1},
-          {"V", "zb_v", 2, 1, 2, 2},
-          {"chunks", "interleaved_1f1b", 2, 2, 1, 2},
-          again,
-          but_last};
+  return LabLayouts(
+      "1f1b 2x1x1, sequential 2x1x1, gpipe 3x1x1, zb_h1 2x1x2, 1f1b 2x2x1, "
+      "zb_h1 3x2x1, zb_v 2x1x2x2, interleaved_1f1b 2x2x1x2, "
+      "1f1b 2x1x2 always, gpipe 2x2x1 except_last");
 }
 
 // Even steps; then replicas with fewer microbatches, and without any.
