@@ -20,7 +20,7 @@
 #include "parallel/optim/make_optimizer.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::grad_scaler_test {
 namespace {
 
 using testing::HasSubstr;
@@ -223,4 +223,4 @@ TEST_P(GradScalerRanksTest, OneRanksOverflowIsEverybodys) {
 TANDEM_ON_DEVICES_AND_BACKENDS(GradScalerRanksTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::grad_scaler_test

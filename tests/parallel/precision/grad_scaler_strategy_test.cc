@@ -28,7 +28,7 @@
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::grad_scaler_strategy_test {
 namespace {
 
 constexpr int64_t kBatch = 24;
@@ -394,4 +394,4 @@ TEST(GradScalerStrategyTest, OptionsOutOfRangeAreNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::grad_scaler_strategy_test

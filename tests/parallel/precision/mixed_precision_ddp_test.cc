@@ -13,7 +13,7 @@
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::mixed_precision_ddp_test {
 namespace {
 
 using testing::HasSubstr;
@@ -116,4 +116,4 @@ TEST_P(MixedPrecisionDdpTest, OtherDtypesAreRefused) {
 TANDEM_ON_DEVICES_AND_BACKENDS(MixedPrecisionDdpTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mixed_precision_ddp_test

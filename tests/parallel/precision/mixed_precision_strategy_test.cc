@@ -22,7 +22,7 @@
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::mixed_precision_strategy_test {
 namespace {
 
 using testing::HasSubstr;
@@ -209,4 +209,4 @@ TEST(MixedPrecisionStrategyTest, WhatDoesNotGoTogetherIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mixed_precision_strategy_test

@@ -20,7 +20,7 @@
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/optimizer_share.h"
 
-namespace tandem {
+namespace tandem::reduce_scatter_test {
 namespace {
 
 struct Case {
@@ -136,4 +136,4 @@ TEST(ReduceScatterTest, OwnersGetTheBitsOfTheAllReduceAndNobodyElseAnything) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::reduce_scatter_test
