@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <functional>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -29,8 +28,6 @@ using ::testing::Pair;
 constexpr int kWarmUp = 3;
 constexpr int kSteps = 4;
 
-using Change = std::function<void(MeshStrategyOptions&)>;
-
 struct Waits {
   sim::HostWaits steps;
   sim::HostWaits reading;
@@ -39,7 +36,7 @@ struct Waits {
 // Of kSteps steps of all ranks, and of reading their scores. `measures`: with
 // the norms of gradients.
 absl::StatusOr<Waits> WaitsOf(const LabLayout& layout, const std::string& model,
-                              const Change& change, bool measures = false) {
+                              const LabChange& change, bool measures = false) {
   const LabJob job = ModelJob(model, 0, 0, change);
   const int ranks = layout.ranks();
   absl::Barrier begin(ranks), end(ranks), reading(ranks), read(ranks);
@@ -110,7 +107,7 @@ void Compressed(MeshStrategyOptions& options) {
 
 struct Technique {
   const char* name;
-  Change change;
+  LabChange change;
 };
 
 std::vector<Technique> Techniques() {

@@ -1,6 +1,9 @@
 #include "tests/parallel/strategy/lab_models.h"
 
+#include <gmock/gmock.h>
+
 #include "core/base/status_macros.h"
+#include "core/testing/statuses.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
 #include "tests/parallel/matrix/matrix_problem.h"
@@ -56,6 +59,14 @@ LabJob ModelJob(const std::string& model, int64_t size, int steps,
   job.steps = steps;
   job.rate = kLabRate;
   return job;
+}
+
+void ExpectRefusals(
+    const std::function<absl::Status(const LabChange& change)>& train,
+    const std::vector<LabRefusal>& refusals) {
+  for (const LabRefusal& each : refusals) {
+    EXPECT_THAT(train(each.change), Says(each.says));
+  }
 }
 
 }  // namespace tandem

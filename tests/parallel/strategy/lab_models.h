@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "core/model/batch.h"
@@ -38,6 +39,17 @@ constexpr double kLabRate = 0.05;
 // Trains with cross-entropy on batches of `size`. `change` may be null.
 LabJob ModelJob(const std::string& model, int64_t size, int steps,
                 const LabChange& change = nullptr);
+
+// A change that is refused, and a part of what is said of it.
+struct LabRefusal {
+  LabChange change;
+  std::string says;
+};
+
+// Expects of each change that `train` refuses it in its words.
+void ExpectRefusals(
+    const std::function<absl::Status(const LabChange& change)>& train,
+    const std::vector<LabRefusal>& refusals);
 
 }  // namespace tandem
 

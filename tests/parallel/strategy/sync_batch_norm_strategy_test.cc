@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,12 +27,11 @@
 #include "models/layers/module_layer.h"
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/sync_batch_norm/sync_batch_norm.h"
+#include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::sync_batch_norm_strategy_test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr int64_t kMicrobatchSize = 2;
 constexpr uint64_t kSeed = 3;
@@ -106,10 +104,9 @@ TensorsByName Alone(const Deal& deal, bool defers,
   return CopiesOf(all);
 }
 
-absl::StatusOr<LabOutcome> Trained(
-    const LabLayout& layout, const Deal& deal,
-    const std::function<void(MeshStrategyOptions&)>& change = nullptr,
-    const LayerSpecs& specs = Specs()) {
+absl::StatusOr<LabOutcome> Trained(const LabLayout& layout, const Deal& deal,
+                                   const LabChange& change = nullptr,
+                                   const LayerSpecs& specs = Specs()) {
   LabJob job;
   job.specs = [&] { return specs; };
   job.loss = CrossEntropy;
@@ -248,20 +245,15 @@ TEST(SyncBatchNormStrategyTest, AHookThatBlocksWaitsForTheMissingMicrobatches) {
   ExpectNear(found, Alone(DealFor(2), false));
 }
 
-std::string Said(const LabLayout& layout,
-                 const std::function<void(MeshStrategyOptions&)>& change) {
-  return std::string(Trained(layout, {{8, 8}}, change).status().message());
-}
-
 TEST(SyncBatchNormStrategyTest, NamesWhatItExcludes) {
-  const LabLayout two = {"two", "1f1b", 2, 1, 1};
-  EXPECT_THAT(Said(two, [](auto& options) { options.reproducible = true; }),
-              HasSubstr("reproducible excludes sync_batch_norm"));
-  EXPECT_THAT(Said(two,
-                   [](auto& options) {
-                     options.averaging = ParameterAveragingOptions();
-                   }),
-              HasSubstr("sync_batch_norm has replicas normalise together"));
+  ExpectRefusals(
+      [](const LabChange& change) {
+        return Trained({"two", "1f1b", 2, 1, 1}, {{8, 8}}, change).status();
+      },
+      {{[](auto& o) { o.reproducible = true; },
+        "reproducible excludes sync_batch_norm"},
+       {[](auto& o) { o.averaging = ParameterAveragingOptions(); },
+        "sync_batch_norm has replicas normalise together"}});
 }
 
 TEST(SyncBatchNormStrategyTest, AModelWithoutBatchNormIsRefused) {
