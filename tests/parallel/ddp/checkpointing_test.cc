@@ -126,9 +126,7 @@ absl::Status Train(Communicator& world,
         twins.ddp->Backward(at::mse_loss(outputs, data.target)));
     at::mse_loss(twins.alone->forward(data.input, use_reentrant), data.target)
         .backward();
-    TANDEM_RETURN_IF_ERROR(
-        ExpectMeanGradients(*twins.module, *twins.alone, world));
-    ZeroBoth(twins);
+    TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
   }
   return absl::OkStatus();
 }
@@ -212,9 +210,7 @@ absl::Status TrainAround(Communicator& world,
         twins.ddp->Backward(at::mse_loss(outputs, data.target)));
     at::mse_loss(twins.alone->forward(data.input, false), data.target)
         .backward();
-    TANDEM_RETURN_IF_ERROR(
-        ExpectMeanGradients(*twins.module, *twins.alone, world));
-    ZeroBoth(twins);
+    TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
   }
   EXPECT_EQ(twins.ddp->reducer().steps(), kSteps);
   return absl::OkStatus();
@@ -248,9 +244,7 @@ absl::Status TrainOnTwoTasks(Communicator& world,
     if (at_once) {
       TANDEM_RETURN_IF_ERROR(twins.ddp->Backward(losses[0] + losses[1]));
     }
-    TANDEM_RETURN_IF_ERROR(
-        ExpectMeanGradients(*twins.module, *twins.alone, world));
-    ZeroBoth(twins);
+    TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
   }
   return absl::OkStatus();
 }
@@ -292,9 +286,7 @@ absl::Status TrainOnTwoLosses(Communicator& world,
     TANDEM_RETURN_IF_ERROR(both(y, data, backward));
     TANDEM_RETURN_IF_ERROR(
         both(twins.alone->forward(data.input, use_reentrant), data, backward));
-    TANDEM_RETURN_IF_ERROR(
-        ExpectMeanGradients(*twins.module, *twins.alone, world));
-    ZeroBoth(twins);
+    TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
   }
   return absl::OkStatus();
 }
@@ -321,9 +313,7 @@ absl::Status TrainAccumulating(Communicator& world,
       at::mse_loss(twins.alone->forward(data.input, use_reentrant), data.target)
           .backward();
     }
-    TANDEM_RETURN_IF_ERROR(
-        ExpectMeanGradients(*twins.module, *twins.alone, world));
-    ZeroBoth(twins);
+    TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
   }
   return absl::OkStatus();
 }

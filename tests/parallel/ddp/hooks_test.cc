@@ -71,9 +71,7 @@ TEST_P(DdpHooks, GradientsThatAccumulatedGoThroughTheHookOnce) {
           twins.module->a->weight.grad().equal(twins.alone->a->weight.grad()));
       TANDEM_RETURN_IF_ERROR(
           BackwardBoth(twins, ExampleInput(2 * step + 1, world), true, true));
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
-      ZeroBoth(twins);
+      TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
     }
     return absl::OkStatus();
   });
@@ -101,7 +99,7 @@ TEST_P(DdpHooks, SeeEveryParameterInOneBucketAndInIndexOrder) {
     }
     EXPECT_EQ(seen[0].names[0], "b.weight");  // ready first
     EXPECT_EQ(seen[1].names[0], "a.weight");
-    return ExpectMeanGradients(*twins.module, *twins.alone, world);
+    return ExpectMeanGradients(twins, world);
   });
 }
 

@@ -45,9 +45,7 @@ absl::Status TrainThreeSteps(const DistributedDataParallelOptions& options,
   TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Tied>(world, options));
   for (int step = 0; step < 3; ++step) {
     TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world)));
-    TANDEM_RETURN_IF_ERROR(
-        ExpectMeanGradients(*twins.module, *twins.alone, world));
-    ZeroBoth(twins);
+    TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
   }
   return absl::OkStatus();
 }
