@@ -23,23 +23,25 @@ inline void ExpectOk(const absl::Status& status,
   if (!status.ok()) ADD_FAILURE_AT(file, line) << status;
 }
 
-// A status with `text` in its message.
-inline testing::Matcher<const absl::Status&> Says(const std::string& text) {
+// A status with each of the texts in its message.
+template <typename... Texts>
+testing::Matcher<const absl::Status&> Says(const Texts&... texts) {
   return testing::ResultOf(
       [](const absl::Status& status) { return std::string(status.message()); },
-      testing::HasSubstr(text));
+      testing::AllOf(testing::HasSubstr(std::string(texts))...));
 }
 
-// A status of this code, with `text` in its message.
-inline testing::Matcher<const absl::Status&> StatusIs(absl::StatusCode code,
-                                                      const std::string& text) {
+// A status of this code, with each of the texts in its message.
+template <typename... Texts>
+testing::Matcher<const absl::Status&> StatusIs(absl::StatusCode code,
+                                               const Texts&... texts) {
   return testing::AllOf(testing::Property(&absl::Status::code, code),
-                        Says(text));
+                        Says(texts...));
 }
 
-inline testing::Matcher<const absl::Status&> InvalidArgument(
-    const std::string& text) {
-  return StatusIs(absl::StatusCode::kInvalidArgument, text);
+template <typename... Texts>
+testing::Matcher<const absl::Status&> InvalidArgument(const Texts&... texts) {
+  return StatusIs(absl::StatusCode::kInvalidArgument, texts...);
 }
 
 }  // namespace tandem

@@ -28,8 +28,6 @@
 namespace tandem::checkpoint_graph_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -204,8 +202,7 @@ TEST_P(CheckpointGraphTest, ReentrantIsForWholeBackwardsAlone) {
       options, [](const at::Tensor& in) { return in.exp(); }, x);
   const absl::Status status =
       CatchTorch([&] { torch::autograd::grad({y.sum()}, {x}); });
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("block 7"), HasSubstr("use_reentrant")));
+  EXPECT_THAT(status, Says("block 7", "use_reentrant"));
 }
 
 // Nothing holds what backward has been through.

@@ -7,14 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/parallel/ddp/fixture.h"
 
 namespace tandem::hooks_test {
 namespace {
-
-using testing::HasSubstr;
 
 class DdpHooks : public DdpTest {};
 
@@ -142,8 +141,8 @@ TEST_P(DdpHooks, ErrorOfAHookIsThatOfBackward) {
     if (status.ok()) status = world.Synchronize();
     EXPECT_FALSE(status.ok());
     if (world.rank() == 1) {
-      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-      EXPECT_THAT(status.message(), HasSubstr("hook of mine"));
+      EXPECT_THAT(status,
+                  StatusIs(absl::StatusCode::kDataLoss, "hook of mine"));
     }
     return absl::OkStatus();
   });
