@@ -132,24 +132,17 @@ void OnRanks(const LabLayout& layout, const LossFunction& loss,
   }));
 }
 
-const std::vector<LabLayout>& Layouts() {
-  static const auto* const layouts = new std::vector<LabLayout>{
-      {"one device", "gpipe", 1, 1, 1, 1, 4},
-      {"gpipe", "gpipe", 1, 1, 2, 1, 4},
-      {"1f1b", "1f1b", 1, 1, 4, 1, 4},
-      {"over ranks", "1f1b", 1, 2, 1, 1, 4},
-      {"chunks", "interleaved_1f1b", 1, 1, 2, 2, 4},
-      {"breadth first", "looped_bfs", 1, 1, 2, 2, 4},
-      {"zero bubble", "zb_h1", 1, 1, 2, 1, 4},
-      {"V", "zb_v", 1, 1, 2, 2, 4},
-      {"two replicas", "1f1b", 2, 1, 1, 1, 8},
-      {"three pairs", "1f1b", 3, 1, 2, 1, 12},
-      {"two pairs over ranks", "zb_h1", 2, 2, 1, 1, 8},
-      {"four replicas", "gpipe", 4, 1, 1, 1, 4},
-      {"checkpointing", "1f1b", 2, 1, 2, 1, 8,
-       ActivationCheckpointing::kAlways},
-  };
-  return *layouts;
+std::vector<LabLayout> Layouts() {
+  std::vector<LabLayout> layouts = LabLayouts(
+      "gpipe 1x1x1, gpipe 1x1x2, 1f1b 1x1x4, 1f1b 1x2x1, "
+      "interleaved_1f1b 1x1x2x2, looped_bfs 1x1x2x2, zb_h1 1x1x2, "
+      "zb_v 1x1x2x2, 1f1b 2x1x1, 1f1b 3x1x2, zb_h1 2x2x1, gpipe 4x1x1, "
+      "1f1b 2x1x2 always",
+      /*microbatches=*/4);
+  for (LabLayout& each : layouts) {
+    if (each.replicas < 4) each.microbatches *= each.replicas;
+  }
+  return layouts;
 }
 
 TEST(LossWeightsTest, GradientsAreTheUncutBatchsInEveryLayout) {

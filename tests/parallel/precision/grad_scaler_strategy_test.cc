@@ -59,17 +59,11 @@ LayerSpecs GatedSpecs() {
 }
 
 std::vector<LabLayout> Layouts() {
-  LabLayout one = {"single", "sequential"};
-  one.microbatches = 4;
-  LabLayout two = {"two replicas", "sequential", 2};
-  two.microbatches = 4;
-  LabLayout hybrid = {"hybrid", "1f1b", 2, 2};
-  hybrid.microbatches = 8;
-  LabLayout local = LabPipeline(2);
-  local.name = "pipeline on one rank";
-  LabLayout pipe = LabPipeline(2, 2);
-  pipe.name = "pipeline over ranks";
-  return {one, two, local, pipe, hybrid};
+  std::vector<LabLayout> layouts = LabLayouts(
+      "sequential 1x1x1, sequential 2x1x1, 1f1b 1x1x2, 1f1b 1x2x1, 1f1b 2x2x1",
+      /*microbatches=*/4);
+  layouts.back().microbatches = 8;
+  return layouts;
 }
 
 LabChange Scaled(const LabChange& further = nullptr, double init_scale = 1024) {
