@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 
 #include "core/base/status_macros.h"
+#include "core/model/layer_list.h"
 #include "core/testing/statuses.h"
+#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
+#include "parallel/strategy/mesh_strategy.h"
+#include "parallel/strategy/replicated.h"
 #include "tests/parallel/matrix/matrix_problem.h"
 
 namespace tandem {
@@ -66,6 +70,35 @@ void ExpectRefusals(
     const std::vector<LabRefusal>& refusals) {
   for (const LabRefusal& each : refusals) {
     EXPECT_THAT(train(each.change), Says(each.says));
+  }
+}
+
+void ExpectBatchRefusals(const LayerSpecs& specs, const LossFunction& loss,
+                         const std::vector<int64_t>& parts,
+                         const std::vector<LabBatchRefusal>& refusals) {
+  const auto expect = [&](Strategy& strategy) {
+    for (const LabBatchRefusal& each : refusals) {
+      EXPECT_THAT(strategy.TrainStep(each.batch, kLabRate).status(),
+                  InvalidArgument(each.says));
+      EXPECT_THAT(strategy.Evaluate(each.batch).status(),
+                  InvalidArgument(each.says));
+    }
+  };
+  const auto pipeline = MeshStrategy::Create(
+      specs, loss,
+      LabOptions(LabPipeline(2), static_cast<int64_t>(specs.size())), nullptr);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  expect(**pipeline);
+  for (const int64_t each : parts) {
+    ExpectOk(RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
+      ReplicatedOptions options;
+      options.accumulation_steps = each;
+      TANDEM_ASSIGN_OR_RETURN(
+          const auto strategy,
+          MakeReplicated(MakeLayers(specs, kLabSeed), loss, options, world));
+      expect(*strategy);
+      return absl::OkStatus();
+    }));
   }
 }
 
