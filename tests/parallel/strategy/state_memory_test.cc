@@ -89,7 +89,7 @@ absl::Status Load(Strategy& strategy, const StoredCheckpoint& checkpoint) {
   return strategy.LoadOptimizerState(checkpoint.optimizer);
 }
 
-std::string Fingerprint(const Strategy& strategy) {
+std::string StateHash(const Strategy& strategy) {
   return WeightsSha256(strategy.Parameters()) +
          WeightsSha256(strategy.OptimizerState());
 }
@@ -142,7 +142,7 @@ absl::Status SaveAndLoad(Make make, const std::string& path,
   TANDEM_RETURN_IF_ERROR(Extra(
       rank, [&] { return Load(*second, checkpoint); }, &loading));
   EXPECT_LE(loading, kLargestTensor) << "loading, rank " << rank;
-  EXPECT_EQ(Fingerprint(*second), Fingerprint(*first)) << "rank " << rank;
+  EXPECT_EQ(StateHash(*second), StateHash(*first)) << "rank " << rank;
   return world.Barrier();
 }
 
