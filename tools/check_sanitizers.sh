@@ -22,7 +22,7 @@ case ${1:-} in
       //tests/core/sim/streams/...
       //tests/fuzz:full
       //tests/parallel/channel/...
-      //tests/parallel/ddp:ddp_rank_tests
+      //tests/parallel/ddp:ddp_tests
     )
     ;;
   -*) echo "check_sanitizers: unknown argument '$1'; known: --short, and labels" >&2; exit 2 ;;

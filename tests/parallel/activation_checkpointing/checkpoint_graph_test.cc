@@ -22,13 +22,12 @@
 #include "core/base/torch_status.h"
 #include "core/random/random.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "parallel/activation_checkpointing/checkpoint.h"
 
 namespace tandem::checkpoint_graph_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -76,8 +75,8 @@ TEST_P(CheckpointGraphTest, AKeptGraphIsComputedAgainForEachBackward) {
   y.backward();
   EXPECT_EQ(*layer.calls, 4);
   EXPECT_TRUE(at::allclose(layer.weight.grad(), once * 3));
-  EXPECT_THAT(std::string(CatchTorch([&] { y.backward(); }).message()),
-              HasSubstr("backward through the graph a second time"));
+  EXPECT_THAT(CatchTorch([&] { y.backward(); }),
+              Says("backward through the graph a second time"));
 }
 
 TEST_P(CheckpointGraphTest, SecondDerivatives) {
@@ -203,8 +202,7 @@ TEST_P(CheckpointGraphTest, ReentrantIsForWholeBackwardsAlone) {
       options, [](const at::Tensor& in) { return in.exp(); }, x);
   const absl::Status status =
       CatchTorch([&] { torch::autograd::grad({y.sum()}, {x}); });
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("block 7"), HasSubstr("use_reentrant")));
+  EXPECT_THAT(status, Says("block 7", "use_reentrant"));
 }
 
 // Nothing holds what backward has been through.

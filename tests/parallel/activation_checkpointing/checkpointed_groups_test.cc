@@ -8,11 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/testing/statuses.h"
+
 namespace tandem::checkpointed_groups_test {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 using Groups = std::vector<std::pair<int64_t, int64_t>>;
 
@@ -55,16 +54,12 @@ TEST(CheckpointedGroupsTest, NeighboursAmongThoseThatAreMeant) {
 }
 
 TEST(CheckpointedGroupsTest, WhatMeansNothingIsRefused) {
-  EXPECT_THAT(
-      std::string(CheckpointedGroups(Names(), {"h(", 0}).status().message()),
-      HasSubstr("checkpoint_layers=h(: not a regular expression"));
-  EXPECT_THAT(
-      std::string(CheckpointedGroups(Names(), {"", -1}).status().message()),
-      HasSubstr("checkpoint_every must be 0 or more, not -1"));
-  EXPECT_THAT(
-      std::string(CheckSomeLayerIsMeant(Names(), {"block", 2}).message()),
-      AllOf(HasSubstr("checkpoint_layers=block matches no layer"),
-            HasSubstr("h.3, head")));
+  EXPECT_THAT(CheckpointedGroups(Names(), {"h(", 0}).status(),
+              Says("checkpoint_layers=h(: not a regular expression"));
+  EXPECT_THAT(CheckpointedGroups(Names(), {"", -1}).status(),
+              Says("checkpoint_every must be 0 or more, not -1"));
+  EXPECT_THAT(CheckSomeLayerIsMeant(Names(), {"block", 2}),
+              Says("checkpoint_layers=block matches no layer", "h.3, head"));
   EXPECT_TRUE(CheckSomeLayerIsMeant(Names(), {"", 2}).ok());
   EXPECT_TRUE(CheckSomeLayerIsMeant(Names(), {}).ok());
 }

@@ -9,13 +9,13 @@
 #include <thread>
 
 #include "absl/status/status.h"
+#include "core/testing/statuses.h"
 #include "parallel/channel/copy_channel.h"
 
 namespace tandem::local_channel_test {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::HasSubstr;
 
 // From the CPU to the CPU.
 class LocalChannelTest : public testing::Test {
@@ -54,17 +54,16 @@ TEST_F(LocalChannelTest, WhatTakesAGradientRequiresOne) {
 TEST_F(LocalChannelTest, WaitsEndByTheTimeout) {
   LocalChannel channel = Make(1, milliseconds(1));
   const absl::Status nothing = channel.Receive(3).status();
-  EXPECT_EQ(nothing.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(nothing.message()),
-              HasSubstr("the activations of microbatch 3 from stage 1 did not "
-                        "come within 1ms"));
+  EXPECT_THAT(nothing,
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       "the activations of microbatch 3 from stage 1 did not "
+                       "come within 1ms"));
   ASSERT_TRUE(channel.Send(0, {at::ones({2})}).ok());
   const absl::Status full = channel.Send(1, {at::ones({2})});
-  EXPECT_EQ(full.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(
-      std::string(full.message()),
-      HasSubstr("the activations of microbatch 1 from stage 1 could not "
-                "be handed over: 1 before it were not taken"));
+  EXPECT_THAT(full,
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       "the activations of microbatch 1 from stage 1 could not "
+                       "be handed over: 1 before it were not taken"));
 }
 
 TEST_F(LocalChannelTest, CloseEndsAWaitUntilTheNextStepBegins) {

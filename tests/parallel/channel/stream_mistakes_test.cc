@@ -16,6 +16,7 @@
 #include "core/device/memory_category.h"
 #include "core/model/layer_list.h"
 #include "core/sim/testing.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "models/layers/basic_layers.h"
@@ -27,8 +28,6 @@
 namespace tandem {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
 using testing::MatchesRegex;
 
 constexpr int kTries = 100;
@@ -39,8 +38,7 @@ std::vector<c10::Device> AsyncDevices() {
   SimOptions options = SimOptionsForTests();
   options.async = true;
   if (options.most_delay_us == 0) options.most_delay_us = 300;
-  const absl::Status enabled = EnableSim(options);
-  EXPECT_TRUE(enabled.ok()) << enabled;
+  ExpectOk(EnableSim(options));
   return SimDevices(2);
 }
 
@@ -148,10 +146,9 @@ TEST_F(StreamMistakesTest, AForgottenToInALayerIsNamedWithTheLayer) {
   const absl::Status status = CatchTorch([&] {
     Forward(layers, at::ones({20, 10}));
   });
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("sim:1 and sim:0"), HasSubstr("of aten::mul"),
-                    HasSubstr("in layer scale (part 2 of 2, on sim:1)")));
+  EXPECT_THAT(status,
+              InvalidArgument("sim:1 and sim:0", "of aten::mul",
+                              "in layer scale (part 2 of 2, on sim:1)"));
 }
 
 // 256 KiB of parameters each.
@@ -163,11 +160,10 @@ TEST_F(StreamMistakesTest, AStageWhoseParametersDoNotFitIsNamed) {
   const SimMemoryCap cap(devices_[1], 100 << 10);
   const absl::Status status =
       SpreadOverDevices(TwoStages(), {1}, devices_).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("sim:1 is out of memory: 256 KiB asked for"),
-                    HasSubstr("of 100 KiB in use"),
-                    HasSubstr("moving layer net2 (part 2 of 2, on sim:1)")));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
+                               "sim:1 is out of memory: 256 KiB asked for",
+                               "of 100 KiB in use",
+                               "moving layer net2 (part 2 of 2, on sim:1)"));
 }
 
 // And with room for them it trains.
@@ -182,20 +178,17 @@ TEST_F(StreamMistakesTest, AStageWhoseActivationsDoNotFitIsNamed) {
     {
       const SimMemoryCap cap(devices_[1], 900 << 10);
       const absl::Status status = CatchTorch(step);
-      EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-      EXPECT_THAT(std::string(status.message()),
-                  AllOf(HasSubstr("sim:1 is out of memory: 512 KiB asked for"),
-                        HasSubstr("of 900 KiB in use"),
-                        HasSubstr("activations 512 KiB"),
-                        HasSubstr("parameters 257 KiB"),
-                        HasSubstr("largest holders: 512 KiB activations of "),
-                        HasSubstr("in layer net2 (part 2 of 2, on sim:1)")));
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
+                                   "sim:1 is out of memory: 512 KiB asked for",
+                                   "of 900 KiB in use", "activations 512 KiB",
+                                   "parameters 257 KiB",
+                                   "largest holders: 512 KiB activations of ",
+                                   "in layer net2 (part 2 of 2, on sim:1)"));
     }
     for (const auto& [name, parameter] : NamedParameters(layers)) {
       parameter.mutable_grad().reset();
     }
-    const absl::Status status = CatchTorch(step);
-    EXPECT_TRUE(status.ok()) << status;
+    ExpectOk(CatchTorch(step));
     EXPECT_EQ(layers[0].module->parameters()[0].grad().device(), devices_[0]);
     for (const auto& [name, parameter] : NamedParameters(layers)) {
       parameter.mutable_grad().reset();

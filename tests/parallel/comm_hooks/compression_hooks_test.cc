@@ -12,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "tests/parallel/comm_hooks/hook_driver.h"
 
@@ -87,45 +88,41 @@ TEST_P(HookTest, TakesTheMeanOverAnyNumberOfRanks) {
 
 // Cast, divide, sum: each in the dtype that travels.
 TEST_P(HookTest, TwoRanksGiveExactlyTheStatedArithmetic) {
-  const absl::Status status =
-      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
-        HookDriver driver(Buckets());
-        FillNormal(0, world.rank(), &driver);
-        TANDEM_RETURN_IF_ERROR(driver.Reduce(value().make(), world));
-        const auto part = [](int rank, const std::string& name,
-                             at::IntArrayRef sizes) {
-          return Normal(0, rank, name, sizes).to(value().dtype).div(2);
-        };
-        return ExpectGradients(
-            driver,
-            [&](const std::string& name, at::IntArrayRef sizes) {
-              return part(0, name, sizes).add(part(1, name, sizes));
-            },
-            0);
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
+    HookDriver driver(Buckets());
+    FillNormal(0, world.rank(), &driver);
+    TANDEM_RETURN_IF_ERROR(driver.Reduce(value().make(), world));
+    const auto part = [](int rank, const std::string& name,
+                         at::IntArrayRef sizes) {
+      return Normal(0, rank, name, sizes).to(value().dtype).div(2);
+    };
+    return ExpectGradients(
+        driver,
+        [&](const std::string& name, at::IntArrayRef sizes) {
+          return part(0, name, sizes).add(part(1, name, sizes));
+        },
+        0);
+  }));
 }
 
 TEST_P(HookTest, ServesOtherBucketsOnceTheyAreRebuilt) {
-  const absl::Status status =
-      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
-        const CommunicationHook hook = value().make();
-        std::vector<DriverParameters> rebuilt = Buckets();
-        std::swap(rebuilt[0][0], rebuilt[1][2]);
-        for (const auto& buckets : {Buckets(), rebuilt}) {
-          HookDriver driver(buckets);
-          FillNormal(0, world.rank(), &driver);
-          TANDEM_RETURN_IF_ERROR(driver.Reduce(hook, world));
-          TANDEM_RETURN_IF_ERROR(ExpectGradients(
-              driver,
-              [](const std::string& name, at::IntArrayRef sizes) {
-                return MeanNormal(0, 2, name, sizes);
-              },
-              value().tolerance));
-        }
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
+    const CommunicationHook hook = value().make();
+    std::vector<DriverParameters> rebuilt = Buckets();
+    std::swap(rebuilt[0][0], rebuilt[1][2]);
+    for (const auto& buckets : {Buckets(), rebuilt}) {
+      HookDriver driver(buckets);
+      FillNormal(0, world.rank(), &driver);
+      TANDEM_RETURN_IF_ERROR(driver.Reduce(hook, world));
+      TANDEM_RETURN_IF_ERROR(ExpectGradients(
+          driver,
+          [](const std::string& name, at::IntArrayRef sizes) {
+            return MeanNormal(0, 2, name, sizes);
+          },
+          value().tolerance));
+    }
+    return absl::OkStatus();
+  }));
 }
 
 TANDEM_ON_DEVICE_TYPES_AND(
@@ -149,7 +146,7 @@ class WrapperTest : public DeviceTypesAnd<Wrapper> {};
 // What a hook of a user's own sees and leaves, and that its bucket lies in the
 // same memory in each step.
 TEST_P(WrapperTest, ShowsTheBucketInHalfPrecision) {
-  const absl::Status status = Alone([](Communicator& world) -> absl::Status {
+  ExpectOk(Alone([](Communicator& world) -> absl::Status {
     std::vector<const void*> seen;
     int finished = 0;
     const CommunicationHook hook = value().wrap([&](const GradBucket& bucket,
@@ -185,12 +182,11 @@ TEST_P(WrapperTest, ShowsTheBucketInHalfPrecision) {
     EXPECT_EQ(seen[0], seen[2]);
     EXPECT_EQ(seen[1], seen[3]);
     return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
+  }));
 }
 
 TEST_P(WrapperTest, HandsThroughWhatIsHalfAlready) {
-  const absl::Status status = Alone([](Communicator& world) -> absl::Status {
+  ExpectOk(Alone([](Communicator& world) -> absl::Status {
     HookDriver driver(Buckets(), value().dtype);
     const CommunicationHook hook = value().wrap([&](const GradBucket& bucket,
                                                     Communicator&) {
@@ -198,12 +194,11 @@ TEST_P(WrapperTest, HandsThroughWhatIsHalfAlready) {
       return FinishReduction([] { return absl::OkStatus(); });
     });
     return driver.Reduce(hook, world);
-  });
-  EXPECT_TRUE(status.ok()) << status;
+  }));
 }
 
 TEST_P(WrapperTest, HandsErrorsThroughAndLeavesGradientsAlone) {
-  const absl::Status status = Alone([](Communicator& world) -> absl::Status {
+  ExpectOk(Alone([](Communicator& world) -> absl::Status {
     HookDriver driver(Buckets());
     FillNormal(0, 0, &driver);
     const CommunicationHook at_start =
@@ -223,8 +218,7 @@ TEST_P(WrapperTest, HandsErrorsThroughAndLeavesGradientsAlone) {
           return Normal(0, 0, name, sizes);
         },
         0);
-  });
-  EXPECT_TRUE(status.ok()) << status;
+  }));
 }
 
 TANDEM_ON_DEVICE_TYPES_AND(
@@ -234,33 +228,29 @@ TANDEM_ON_DEVICE_TYPES_AND(
 class Fp16CompressHookTest : public DeviceTypeTest {};
 
 TEST_P(Fp16CompressHookTest, OverflowShowsAsInfinity) {
-  const absl::Status status =
-      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
-        HookDriver driver(Buckets());
-        driver.Fill([](const std::string&, at::IntArrayRef sizes) {
-          return at::full(sizes, 1e5);
-        });
-        TANDEM_RETURN_IF_ERROR(driver.Reduce(Fp16CompressHook(), world));
-        return Expect(driver.gradient("bias").isinf().all().item<bool>(),
-                      "no infinity");
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
+    HookDriver driver(Buckets());
+    driver.Fill([](const std::string&, at::IntArrayRef sizes) {
+      return at::full(sizes, 1e5);
+    });
+    TANDEM_RETURN_IF_ERROR(driver.Reduce(Fp16CompressHook(), world));
+    return Expect(driver.gradient("bias").isinf().all().item<bool>(),
+                  "no infinity");
+  }));
 }
 
 // Doubles, and the reason why the division comes first: a sum of halves would
 // overflow.
 TEST_P(Fp16CompressHookTest, DividesBeforeItSums) {
-  const absl::Status status =
-      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
-        HookDriver driver(Buckets(), at::kDouble);
-        const auto value = [](const std::string&, at::IntArrayRef sizes) {
-          return at::full(sizes, 60000., at::kDouble);
-        };
-        driver.Fill(value);
-        TANDEM_RETURN_IF_ERROR(driver.Reduce(Fp16CompressHook(), world));
-        return ExpectGradients(driver, value, 1e-3);
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
+    HookDriver driver(Buckets(), at::kDouble);
+    const auto value = [](const std::string&, at::IntArrayRef sizes) {
+      return at::full(sizes, 60000., at::kDouble);
+    };
+    driver.Fill(value);
+    TANDEM_RETURN_IF_ERROR(driver.Reduce(Fp16CompressHook(), world));
+    return ExpectGradients(driver, value, 1e-3);
+  }));
 }
 
 TANDEM_ON_DEVICE_TYPES(Fp16CompressHookTest);

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/named_tensors.h"
 #include "core/base/status_macros.h"
@@ -19,6 +18,7 @@
 #include "core/model/layer_list.h"
 #include "core/model/layer_list_traits.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
 #include "parallel/comm_hooks/compression_hooks.h"
@@ -167,113 +167,104 @@ TEST_P(HooksInDdpTest, PowerSgdTrains) {
 // parameter once, and collectives of their own.
 TEST_P(HooksInDdpTest, AUsersOwnHookSeesEveryBucketInOrder) {
   const int n = 3;
-  const absl::Status status =
-      RunDeviceRanks(n, [&](Communicator& world) -> absl::Status {
-        std::vector<int64_t> started, finished;
-        std::map<std::string, int> seen;
-        bool last = false;
-        // The greatest of the ranks' gradients, from rank 1 on 0, and so on.
-        const CommunicationHook hook = [&](const GradBucket& bucket,
-                                           Communicator& group) {
-          started.push_back(bucket.index);
-          last = bucket.is_last;
-          for (size_t i = 0; i < bucket.names.size(); ++i) {
-            ++seen[bucket.names[i]];
-            EXPECT_EQ(bucket.gradients[i].sizes(),
-                      bucket.parameters[i].sizes());
-            EXPECT_TRUE(bucket.gradients[i].is_alias_of(bucket.buffer));
-          }
-          return FinishReduction([&, bucket]() -> absl::Status {
-            finished.push_back(bucket.index);
-            TANDEM_ASSIGN_OR_RETURN(std::vector<at::Tensor> all,
-                                    group.AllGather(bucket.buffer));
-            for (const at::Tensor& each : all) {
-              bucket.buffer.copy_(at::max(bucket.buffer, each));
-            }
-            return absl::OkStatus();
-          });
-        };
-        TANDEM_ASSIGN_OR_RETURN(auto ddp, MakeDdp(world, hook));
-        TANDEM_ASSIGN_OR_RETURN(
-            auto alone, MakeDdp(world, [](const auto&, auto&) {
-              return FinishReduction([] { return absl::OkStatus(); });
-            }));
-        for (int step = 0; step < 3; ++step) {
-          started.clear(), finished.clear(), seen.clear();
-          TANDEM_RETURN_IF_ERROR(Backward(step, world, *ddp));
-          TANDEM_RETURN_IF_ERROR(Backward(step, world, *alone));
-          const size_t buckets = ddp->reducer().buckets().size();
-          EXPECT_EQ(started.size(), buckets);
-          EXPECT_TRUE(last);
-          for (size_t b = 0; b < started.size(); ++b) {
-            EXPECT_EQ(started[b], static_cast<int64_t>(b));
-          }
-          EXPECT_EQ(finished, started);
-          const NamedTensors parameters = NamedParameters(ddp->module());
-          const NamedTensors others = NamedParameters(alone->module());
-          for (const auto& [name, parameter] : parameters) {
-            EXPECT_EQ(seen[name], 1) << name;
-            TANDEM_ASSIGN_OR_RETURN(std::vector<at::Tensor> all,
-                                    world.AllGather(Find(others, name).grad()));
-            at::Tensor greatest = all[0];
-            for (const at::Tensor& each : all)
-              greatest = at::max(greatest, each);
-            EXPECT_TRUE(parameter.grad().equal(greatest)) << name;
-          }
+  ExpectOk(RunDeviceRanks(n, [&](Communicator& world) -> absl::Status {
+    std::vector<int64_t> started, finished;
+    std::map<std::string, int> seen;
+    bool last = false;
+    // The greatest of the ranks' gradients, from rank 1 on 0, and so on.
+    const CommunicationHook hook = [&](const GradBucket& bucket,
+                                       Communicator& group) {
+      started.push_back(bucket.index);
+      last = bucket.is_last;
+      for (size_t i = 0; i < bucket.names.size(); ++i) {
+        ++seen[bucket.names[i]];
+        EXPECT_EQ(bucket.gradients[i].sizes(), bucket.parameters[i].sizes());
+        EXPECT_TRUE(bucket.gradients[i].is_alias_of(bucket.buffer));
+      }
+      return FinishReduction([&, bucket]() -> absl::Status {
+        finished.push_back(bucket.index);
+        TANDEM_ASSIGN_OR_RETURN(std::vector<at::Tensor> all,
+                                group.AllGather(bucket.buffer));
+        for (const at::Tensor& each : all) {
+          bucket.buffer.copy_(at::max(bucket.buffer, each));
         }
         return absl::OkStatus();
       });
-  EXPECT_TRUE(status.ok()) << status;
+    };
+    TANDEM_ASSIGN_OR_RETURN(auto ddp, MakeDdp(world, hook));
+    TANDEM_ASSIGN_OR_RETURN(
+        auto alone, MakeDdp(world, [](const auto&, auto&) {
+          return FinishReduction([] { return absl::OkStatus(); });
+        }));
+    for (int step = 0; step < 3; ++step) {
+      started.clear(), finished.clear(), seen.clear();
+      TANDEM_RETURN_IF_ERROR(Backward(step, world, *ddp));
+      TANDEM_RETURN_IF_ERROR(Backward(step, world, *alone));
+      const size_t buckets = ddp->reducer().buckets().size();
+      EXPECT_EQ(started.size(), buckets);
+      EXPECT_TRUE(last);
+      for (size_t b = 0; b < started.size(); ++b) {
+        EXPECT_EQ(started[b], static_cast<int64_t>(b));
+      }
+      EXPECT_EQ(finished, started);
+      const NamedTensors parameters = NamedParameters(ddp->module());
+      const NamedTensors others = NamedParameters(alone->module());
+      for (const auto& [name, parameter] : parameters) {
+        EXPECT_EQ(seen[name], 1) << name;
+        TANDEM_ASSIGN_OR_RETURN(std::vector<at::Tensor> all,
+                                world.AllGather(Find(others, name).grad()));
+        at::Tensor greatest = all[0];
+        for (const at::Tensor& each : all) greatest = at::max(greatest, each);
+        EXPECT_TRUE(parameter.grad().equal(greatest)) << name;
+      }
+    }
+    return absl::OkStatus();
+  }));
 }
 
 TEST_P(HooksInDdpTest, AHooksErrorNamesTheBucketItsParametersAndTheStep) {
-  const absl::Status status =
-      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(
-            auto ddp, MakeDdp(world, [](const GradBucket& bucket, auto&) {
-              const bool fails = bucket.index == 1;
-              return FinishReduction([fails] {
-                return fails ? absl::AbortedError("no more") : absl::OkStatus();
-              });
-            }));
-        const absl::Status failed = Backward(0, world, *ddp);
-        EXPECT_EQ(failed.code(), absl::StatusCode::kAborted);
-        for (const char* part : {"bucket 1", "fc1.", "step 1", "no more"}) {
-          EXPECT_TRUE(absl::StrContains(failed.message(), part)) << failed;
-        }
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(
+        auto ddp, MakeDdp(world, [](const GradBucket& bucket, auto&) {
+          const bool fails = bucket.index == 1;
+          return FinishReduction([fails] {
+            return fails ? absl::AbortedError("no more") : absl::OkStatus();
+          });
+        }));
+    const absl::Status failed = Backward(0, world, *ddp);
+    EXPECT_EQ(failed.code(), absl::StatusCode::kAborted);
+    for (const char* part : {"bucket 1", "fc1.", "step 1", "no more"}) {
+      EXPECT_THAT(failed, Says(part));
+    }
+    return absl::OkStatus();
+  }));
 }
 
 // Post-local SGD: averaged gradients first, then averaged parameters.
 TEST_P(HooksInDdpTest, ParametersAreAveragedEveryFewSteps) {
-  const absl::Status status =
-      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(auto ddp, MakeDdp(world, nullptr));
-        TANDEM_ASSIGN_OR_RETURN(auto averager,
-                                PeriodicParameterAverager::Create(
-                                    {/*period=*/3, /*warmup_steps=*/2}));
-        for (int step = 0; step < 8; ++step) {
-          const bool warms_up = averager.in_warmup();
-          const bool averages = averager.averages_now();
-          if (warms_up) {
-            TANDEM_RETURN_IF_ERROR(Backward(step, world, *ddp));
-          } else {
-            const NoSyncGuard no_sync = ddp->no_sync();
-            TANDEM_RETURN_IF_ERROR(Backward(step, world, *ddp));
-          }
-          Descend(ddp->module());
-          TANDEM_RETURN_IF_ERROR(
-              averager.AfterStep(ddp->flat_buffers(), world));
-          EXPECT_EQ(averages, step == 2 || step == 5);
-          TANDEM_RETURN_IF_ERROR(
-              ExpectAlike(world, ddp->module(), warms_up || averages));
-        }
-        TANDEM_RETURN_IF_ERROR(AverageParameters(ddp->flat_buffers(), world));
-        return ExpectAlike(world, ddp->module());
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto ddp, MakeDdp(world, nullptr));
+    TANDEM_ASSIGN_OR_RETURN(
+        auto averager,
+        PeriodicParameterAverager::Create({/*period=*/3, /*warmup_steps=*/2}));
+    for (int step = 0; step < 8; ++step) {
+      const bool warms_up = averager.in_warmup();
+      const bool averages = averager.averages_now();
+      if (warms_up) {
+        TANDEM_RETURN_IF_ERROR(Backward(step, world, *ddp));
+      } else {
+        const NoSyncGuard no_sync = ddp->no_sync();
+        TANDEM_RETURN_IF_ERROR(Backward(step, world, *ddp));
+      }
+      Descend(ddp->module());
+      TANDEM_RETURN_IF_ERROR(averager.AfterStep(ddp->flat_buffers(), world));
+      EXPECT_EQ(averages, step == 2 || step == 5);
+      TANDEM_RETURN_IF_ERROR(
+          ExpectAlike(world, ddp->module(), warms_up || averages));
+    }
+    TANDEM_RETURN_IF_ERROR(AverageParameters(ddp->flat_buffers(), world));
+    return ExpectAlike(world, ddp->module());
+  }));
 }
 
 TANDEM_ON_DEVICE_TYPES(HooksInDdpTest);

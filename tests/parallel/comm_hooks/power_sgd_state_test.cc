@@ -11,6 +11,7 @@
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "parallel/comm_hooks/power_sgd.h"
 #include "tests/parallel/comm_hooks/hook_driver.h"
@@ -24,7 +25,7 @@ class PowerSgdStateTest : public DeviceTypeTest {};
 TEST_P(PowerSgdStateTest, AveragesUncompressedBeforeItsStart) {
   PowerSgdOptions options = AtOnce(1);
   options.start_power_sgd_iter = 2;
-  const absl::Status status = RunPowerSgd(
+  ExpectOk(RunPowerSgd(
       3, options,
       [](Communicator& world, PowerSgd& power_sgd,
          HookDriver& driver) -> absl::Status {
@@ -38,12 +39,11 @@ TEST_P(PowerSgdStateTest, AveragesUncompressedBeforeItsStart) {
           EXPECT_EQ(power_sgd.Stats().compression_rate() > 0, step == 2);
         }
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 TEST_P(PowerSgdStateTest, CountsWhatItSends) {
-  const absl::Status status = RunPowerSgd(
+  ExpectOk(RunPowerSgd(
       1, AtOnce(2),
       [](Communicator& world, PowerSgd& power_sgd,
          HookDriver& driver) -> absl::Status {
@@ -62,14 +62,13 @@ TEST_P(PowerSgdStateTest, CountsWhatItSends) {
             stats.compression_rate(),
             static_cast<double>(low_rank + others) / (thin + others));
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 TEST_P(PowerSgdStateTest, GoesOnFromASavedState) {
   PowerSgdOptions options = AtOnce(2);
   options.start_power_sgd_iter = 1;
-  const absl::Status status = RunPowerSgd(
+  ExpectOk(RunPowerSgd(
       2, options,
       [&](Communicator& world, PowerSgd& whole,
           HookDriver& driver) -> absl::Status {
@@ -97,12 +96,11 @@ TEST_P(PowerSgdStateTest, GoesOnFromASavedState) {
           EXPECT_TRUE(StateTensor(ends, name).equal(tensor)) << name;
         }
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 TEST_P(PowerSgdStateTest, SurvivesTheRebuildingOfBuckets) {
-  const absl::Status status = RunPowerSgd(
+  ExpectOk(RunPowerSgd(
       2, AtOnce(1),
       [](Communicator& world, PowerSgd& one,
          HookDriver& driver) -> absl::Status {
@@ -122,8 +120,7 @@ TEST_P(PowerSgdStateTest, SurvivesTheRebuildingOfBuckets) {
               Close(rebuilt, name, driver.gradient(name), 1e-5));
         }
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 std::string CreateError(const std::function<void(PowerSgdOptions&)>& change) {
@@ -159,8 +156,7 @@ TEST_P(PowerSgdStateTest, RefusesAStateThatIsNotOne) {
     NamedTensors state = empty;
     state.insert(state.end(), more.begin(), more.end());
     const absl::Status status = power_sgd.LoadState(state);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_TRUE(absl::StrContains(status.message(), more[0].first)) << status;
+    EXPECT_THAT(status, InvalidArgument(more[0].first));
   }
   NamedTensors negative = empty;
   negative[0].second = at::scalar_tensor(-1, at::kLong);
@@ -178,11 +174,9 @@ TEST_P(PowerSgdStateTest, NamesTheParameterWhoseStateDoesNotFit) {
                     TANDEM_RETURN_IF_ERROR(power_sgd.LoadState(state));
                     return ReduceNormal(0, world, power_sgd, driver);
                   });
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(absl::StrContains(status.message(),
-                                "conv.q: expected Float [45, 1], got Float "
-                                "[45, 2]"))
-      << status;
+  EXPECT_THAT(status,
+              InvalidArgument("conv.q: expected Float [45, 1], got Float "
+                              "[45, 2]"));
 }
 
 TANDEM_ON_DEVICE_TYPES(PowerSgdStateTest);

@@ -15,6 +15,7 @@
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "tests/parallel/comm_hooks/hook_driver.h"
@@ -65,7 +66,7 @@ TEST_P(PowerSgdTest, IsExactForGradientsOfNoGreaterRank) {
 
 TEST_P(PowerSgdTest, AveragesWhatIsNotCompressed) {
   for (int n : {1, 2, 3, 7}) {
-    const absl::Status status = RunPowerSgd(
+    ExpectOk(RunPowerSgd(
         n, AtOnce(2),
         [n](Communicator& world, PowerSgd& power_sgd,
             HookDriver& driver) -> absl::Status {
@@ -85,15 +86,14 @@ TEST_P(PowerSgdTest, AveragesWhatIsNotCompressed) {
               Close(driver, "weight", MeanNormal(2, n, "weight", {24, 17}), 0.1)
                   .ok());
           return absl::OkStatus();
-        });
-    EXPECT_TRUE(status.ok()) << status;
+        }));
   }
 }
 
 // What was sent and what still has to be add up to all gradients so far.
 TEST_P(PowerSgdTest, ErrorFeedbackLosesNothing) {
   const int n = 3, steps = 8;
-  const absl::Status status = RunPowerSgd(
+  ExpectOk(RunPowerSgd(
       n, AtOnce(1),
       [&](Communicator& world, PowerSgd& power_sgd,
           HookDriver& driver) -> absl::Status {
@@ -116,14 +116,13 @@ TEST_P(PowerSgdTest, ErrorFeedbackLosesNothing) {
               << name;
         }
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 // Of one and the same gradient, step after step.
 double DistanceFromMean(const PowerSgdOptions& options, int steps) {
   double distance = 0;
-  const absl::Status status = RunPowerSgd(
+  ExpectOk(RunPowerSgd(
       2, options,
       [&](Communicator& world, PowerSgd& power_sgd,
           HookDriver& driver) -> absl::Status {
@@ -138,8 +137,7 @@ double DistanceFromMean(const PowerSgdOptions& options, int steps) {
                          .item<double>();
         }
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
   return distance;
 }
 
@@ -157,7 +155,7 @@ TEST_P(PowerSgdTest, WithoutWarmStartEachStepProjectsAnew) {
   PowerSgdOptions options = AtOnce(1);
   options.warm_start = false;
   options.use_error_feedback = false;
-  const absl::Status status = RunPowerSgd(
+  ExpectOk(RunPowerSgd(
       2, options,
       [](Communicator& world, PowerSgd& power_sgd,
          HookDriver& driver) -> absl::Status {
@@ -167,8 +165,7 @@ TEST_P(PowerSgdTest, WithoutWarmStartEachStepProjectsAnew) {
         EXPECT_FALSE(at::allclose(first, driver.gradient("weight"), 0.1, 0.1));
         EXPECT_EQ(power_sgd.State().size(), 3u);  // counts alone
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 TEST_P(PowerSgdTest, SeedsGiveOtherProjections) {
@@ -176,15 +173,14 @@ TEST_P(PowerSgdTest, SeedsGiveOtherProjections) {
   for (int seed : {0, 1}) {
     PowerSgdOptions options = AtOnce(1);
     options.random_seed = seed;
-    const absl::Status status = RunPowerSgd(
+    ExpectOk(RunPowerSgd(
         1, options,
         [&](Communicator& world, PowerSgd& power_sgd, HookDriver& driver) {
           const absl::Status reduced =
               ReduceNormal(0, world, power_sgd, driver);
           results[seed] = driver.gradient("weight").clone();
           return reduced;
-        });
-    EXPECT_TRUE(status.ok()) << status;
+        }));
   }
   EXPECT_FALSE(at::allclose(results[0], results[1], 0.1, 0.1));
 }
@@ -193,23 +189,22 @@ TEST_P(PowerSgdTest, SeedsGiveOtherProjections) {
 TEST_P(PowerSgdTest, CompressesOnlyWhatGetsSmallerByTheRateAskedFor) {
   PowerSgdOptions options = AtOnce(1);
   options.min_compression_rate = 24. * 17 / (24 + 17);
-  const absl::Status status = RunPowerSgd(
-      1, options,
-      [](Communicator& world, PowerSgd& power_sgd,
-         HookDriver& driver) -> absl::Status {
-        TANDEM_RETURN_IF_ERROR(ReduceNormal(0, world, power_sgd, driver));
-        const NamedTensors state = power_sgd.State();
-        EXPECT_FALSE(StateTensor(state, "weight.q").defined());
-        EXPECT_TRUE(StateTensor(state, "conv.q").defined());
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunPowerSgd(1, options,
+                       [](Communicator& world, PowerSgd& power_sgd,
+                          HookDriver& driver) -> absl::Status {
+                         TANDEM_RETURN_IF_ERROR(
+                             ReduceNormal(0, world, power_sgd, driver));
+                         const NamedTensors state = power_sgd.State();
+                         EXPECT_FALSE(StateTensor(state, "weight.q").defined());
+                         EXPECT_TRUE(StateTensor(state, "conv.q").defined());
+                         return absl::OkStatus();
+                       }));
 }
 
 // A job that stops after 3 of 6 steps, and another that goes on from its state.
 // Errors and Qs move with their parameters.
 TEST_P(PowerSgdTest, GradientsOfZeroStayZeroAndDoNoHarm) {
-  const absl::Status status = RunPowerSgd(
+  ExpectOk(RunPowerSgd(
       2, AtOnce(2),
       [](Communicator& world, PowerSgd& power_sgd,
          HookDriver& driver) -> absl::Status {
@@ -227,14 +222,13 @@ TEST_P(PowerSgdTest, GradientsOfZeroStayZeroAndDoNoHarm) {
         TANDEM_RETURN_IF_ERROR(driver.Reduce(power_sgd.Hook(), world));
         return Close(driver, "weight", MeanLowRank(0, 2, 2, "weight", {24, 17}),
                      1e-4);
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 TEST_P(PowerSgdTest, ANaNShowsEverywhereAndIsGoneWithTheNextStep) {
   for (const double bad :
        {std::nan(""), std::numeric_limits<double>::infinity()}) {
-    const absl::Status status = RunPowerSgd(
+    ExpectOk(RunPowerSgd(
         3, AtOnce(1),
         [bad](Communicator& world, PowerSgd& power_sgd,
               HookDriver& driver) -> absl::Status {
@@ -251,13 +245,12 @@ TEST_P(PowerSgdTest, ANaNShowsEverywhereAndIsGoneWithTheNextStep) {
           TANDEM_RETURN_IF_ERROR(driver.CheckAlike(world));
           return Close(driver, "weight",
                        MeanLowRank(2, 3, 1, "weight", {24, 17}), 1e-4);
-        });
-    EXPECT_TRUE(status.ok()) << status;
+        }));
   }
 }
 
 TEST_P(PowerSgdTest, WorksOnHalfPrecisionUnderAWrapper) {
-  const absl::Status status = RunPowerSgd(
+  ExpectOk(RunPowerSgd(
       2, AtOnce(2),
       [](Communicator& world, PowerSgd& power_sgd,
          HookDriver& driver) -> absl::Status {
@@ -271,8 +264,7 @@ TEST_P(PowerSgdTest, WorksOnHalfPrecisionUnderAWrapper) {
                   at::kHalf);
         return Close(driver, "weight", MeanLowRank(0, 2, 2, "weight", {24, 17}),
                      2e-2);
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 TANDEM_ON_DEVICE_TYPES(PowerSgdTest);

@@ -12,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/data_parallel.h"
@@ -24,7 +25,6 @@
 namespace tandem {
 namespace {
 
-using testing::HasSubstr;
 template <typename Net>
 using Parallel = std::shared_ptr<DataParallel<std::shared_ptr<Net>>>;
 
@@ -41,8 +41,7 @@ Parallel<Net> NewParallel(const std::shared_ptr<Net>& net) {
 class DataParallelDdpTest : public DeviceTypesAnd<int> {
  protected:
   void OnRanks(const std::function<absl::Status(Communicator&)>& body) {
-    const absl::Status status = RunDeviceRanks(value(), body);
-    EXPECT_TRUE(status.ok()) << status;
+    ExpectOk(RunDeviceRanks(value(), body));
   }
 };
 
@@ -117,9 +116,7 @@ TEST_P(DataParallelDdpTest, AnErrorNamesTheReplica) {
                                     world));
     const absl::Status status =
         ddp->Forward(InputOf(6, 4, 0, TestDevice())).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("forward"), HasSubstr("replica 0 of 2, on ")));
+    EXPECT_THAT(status, InvalidArgument("forward", "replica 0 of 2, on "));
     return absl::OkStatus();
   });
 }

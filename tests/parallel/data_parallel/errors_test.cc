@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/torch_status.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/data_parallel.h"
@@ -22,8 +23,6 @@
 
 namespace tandem::errors_test {
 namespace {
-
-using testing::HasSubstr;
 
 // Does what it is told for a part of the batch, known by its first number.
 struct ToldNet : torch::nn::Cloneable<ToldNet> {
@@ -91,8 +90,7 @@ TEST_P(DataParallelErrorsTest, TheFirstOfSeveralIsTold) {
     throw std::runtime_error("part " + std::to_string(part));
   });
   const absl::Status status = parallel->Forward(Parts()).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("part 0"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, "part 0"));
 }
 
 TEST_P(DataParallelErrorsTest, AModuleThatCannotBeCopiedIsNamed) {
@@ -100,10 +98,9 @@ TEST_P(DataParallelErrorsTest, AModuleThatCannotBeCopiedIsNamed) {
   net->to(devices()[0]);
   const absl::Status status = MakeDataParallel(net, options()).status();
   EXPECT_FALSE(status.ok());
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("PlainNet cannot be copied to"),
-                    HasSubstr("clone() has not been implemented"),
-                    HasSubstr("give DataParallel a factory")));
+  EXPECT_THAT(status, Says("PlainNet cannot be copied to",
+                           "clone() has not been implemented",
+                           "give DataParallel a factory"));
 }
 
 TEST_P(DataParallelErrorsTest, AFactoryMakesWhatCannotBeCopied) {
@@ -145,23 +142,21 @@ TEST_P(DataParallelErrorsTest, AFactorysErrorsAreTold) {
         other->in->weight.set_data(at::ones({3, 5}));
         return other;
       }).status();
-  EXPECT_EQ(another.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(another.message()),
-              AllOf(HasSubstr("replica 0 is not a copy of the module"),
-                    HasSubstr("parameter in.weight, Double [5, 5], and the "
-                              "replica Float [3, 5]")));
+  EXPECT_THAT(another,
+              InvalidArgument("replica 0 is not a copy of the module",
+                              "parameter in.weight, Double [5, 5], and the "
+                              "replica Float [3, 5]"));
 }
 
 // PyTorch's test_data_parallel_model_device.
 TEST_P(DataParallelErrorsTest, AModuleElsewhereIsRefused) {
   if (devices()[0].is_cpu()) return;
   const auto refusal = [&](const absl::Status& status) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("must have its parameters and buffers on "
+    EXPECT_THAT(status,
+                InvalidArgument("must have its parameters and buffers on "
                                 "device " +
-                                devices()[0].str()),
-                      HasSubstr("parameter scale is on")));
+                                    devices()[0].str(),
+                                "parameter scale is on"));
   };
   auto net = NewNet<TwiceNet>(devices()[0]);
   const auto parallel = ValueOf(MakeDataParallel(net, options()));
@@ -184,9 +179,8 @@ TEST_P(DataParallelErrorsTest, ADeviceWithoutANumber) {
   const auto net = NewNet<TwiceNet>(devices()[0]);
   const std::vector<c10::Device> unnumbered = {
       c10::Device(devices()[0].type())};
-  EXPECT_THAT(
-      std::string(MakeDataParallel(net, {unnumbered}).status().message()),
-      HasSubstr("has no number"));
+  EXPECT_THAT(MakeDataParallel(net, {unnumbered}).status(),
+              Says("has no number"));
 }
 
 TANDEM_ON_SEVERAL(DataParallelErrorsTest);

@@ -25,6 +25,7 @@
 #include "core/model/statistics_records.h"
 #include "core/random/random.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -237,19 +238,17 @@ TEST_P(ReplicatedLayersTest, RecordedStatisticsAreRefused) {
 }
 
 TEST_P(ReplicatedLayersTest, SharedStatisticsAreRefused) {
-  const absl::Status done =
-      RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
-        const at::Tensor x = at::randn({4, 4, 2, 2}).to(DevicesOf(1)[0]);
-        TANDEM_ASSIGN_OR_RETURN(
-            const LayerSpecs replicated,
-            Replicated({BatchNorm2dLayer("norm", 4)}, DevicesOf(value())));
-        const LayerList layers = MakeLayers(replicated, 0);
-        EXPECT_EQ(Forward(layers, x).size(0), 4);
-        TANDEM_RETURN_IF_ERROR(ConvertSyncBatchNorm(layers, world).status());
-        EXPECT_THROW(Forward(layers, x), c10::ValueError);
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(done.ok()) << done;
+  ExpectOk(RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
+    const at::Tensor x = at::randn({4, 4, 2, 2}).to(DevicesOf(1)[0]);
+    TANDEM_ASSIGN_OR_RETURN(
+        const LayerSpecs replicated,
+        Replicated({BatchNorm2dLayer("norm", 4)}, DevicesOf(value())));
+    const LayerList layers = MakeLayers(replicated, 0);
+    EXPECT_EQ(Forward(layers, x).size(0), 4);
+    TANDEM_RETURN_IF_ERROR(ConvertSyncBatchNorm(layers, world).status());
+    EXPECT_THROW(Forward(layers, x), c10::ValueError);
+    return absl::OkStatus();
+  }));
 }
 
 TEST(ReplicatedLayersErrorTest, NoLayers) {

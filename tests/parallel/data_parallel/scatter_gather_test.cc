@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/channel/copy_channel.h"
@@ -51,7 +52,6 @@ namespace tandem::scatter_gather_test {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 at::Tensor Number(int64_t n) { return at::arange(n, n + 1); }
 
@@ -198,10 +198,9 @@ TEST_P(ScatterTest, ScalarsAndUndefinedTensorsGoToAll) {
 TEST_P(ScatterTest, TensorsOfDifferentBatchesAreNamed) {
   const std::vector<at::Tensor> value = {at::zeros({8, 2}), at::zeros({2})};
   const auto parts = Scatter(value, Devices(4));
-  EXPECT_EQ(parts.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(parts.status().message()),
-              AllOf(HasSubstr("input[0], Float [8, 2], into 4 parts"),
-                    HasSubstr("input[1], Float [2], into 2")));
+  EXPECT_THAT(parts.status(),
+              InvalidArgument("input[0], Float [8, 2], into 4 parts",
+                              "input[1], Float [2], into 2"));
   // As many parts of other sizes are the module's affair.
   EXPECT_TRUE(
       Scatter(std::vector{at::zeros({8}), at::zeros({5})}, Devices(2)).ok());
@@ -209,10 +208,9 @@ TEST_P(ScatterTest, TensorsOfDifferentBatchesAreNamed) {
 
 TEST_P(ScatterTest, AMissingDimensionIsNamed) {
   const auto parts = Scatter(std::vector{at::zeros({8})}, Devices(2), 1);
-  EXPECT_EQ(parts.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(parts.status().message()),
-              HasSubstr("input[0] is Float [8] and cannot be cut along "
-                        "dimension 1"));
+  EXPECT_THAT(parts.status(),
+              InvalidArgument("input[0] is Float [8] and cannot be cut along "
+                              "dimension 1"));
 }
 
 TANDEM_ON_DEVICE_TYPES(ScatterTest);
@@ -282,22 +280,19 @@ TEST_P(GatherTest, OutputsOfDifferentKindsAreNamed) {
   using Dict = std::map<std::string, at::Tensor>;
   const auto dicts = Gather(std::vector<Dict>{{{"a", x}}, {{"b", x}, {"a", x}}},
                             Devices(1)[0]);
-  EXPECT_EQ(dicts.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(dicts.status().message()),
-              AllOf(HasSubstr("replica 0 gave output['a']"),
-                    HasSubstr("replica 1 gave output['a'], output['b']")));
+  EXPECT_THAT(dicts.status(),
+              InvalidArgument("replica 0 gave output['a']",
+                              "replica 1 gave output['a'], output['b']"));
   const auto undefined = Gather(std::vector<at::Tensor>{x, {}}, Devices(1)[0]);
-  EXPECT_THAT(std::string(undefined.status().message()),
-              HasSubstr("undefined in one of them alone"));
+  EXPECT_THAT(undefined.status(), Says("undefined in one of them alone"));
 }
 
 TEST_P(GatherTest, SizesThatDoNotFitAreNamed) {
   const auto joined = Gather(std::vector{std::make_pair(1, at::ones({1, 2})),
                                          std::make_pair(1, at::ones({1, 3}))},
                              Devices(1)[0]);
-  EXPECT_EQ(joined.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(joined.status().message()),
-              HasSubstr("gathering output.second: Sizes of tensors"));
+  EXPECT_THAT(joined.status(),
+              InvalidArgument("gathering output.second: Sizes of tensors"));
 }
 
 TANDEM_ON_DEVICE_TYPES(GatherTest);

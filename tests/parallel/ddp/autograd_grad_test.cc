@@ -27,7 +27,7 @@ absl::Status StepBoth(Twins<TwoLinear>& twins, int step, Communicator& world) {
   ZeroBoth(twins);
   TANDEM_RETURN_IF_ERROR(
       BackwardBoth(twins, ExampleInput(step, world), true, true));
-  return ExpectMeanGradients(*twins.module, *twins.alone, world);
+  return ExpectMeanGradients(twins, world);
 }
 
 TEST_P(DdpAutogradGrad, GivesThisRanksOwnAndDisturbsNoStep) {
@@ -84,8 +84,7 @@ TEST_P(DdpAutogradGrad, APenaltyOnGradientsIsAveragedWithTheRest) {
                                 twins.ddp->Forward(x, true, true));
         TANDEM_RETURN_IF_ERROR(twins.ddp->Backward(WithPenalty(output, x)));
         WithPenalty(twins.alone->forward(x, true, true), x).backward();
-        TANDEM_RETURN_IF_ERROR(
-            ExpectMeanGradients(*twins.module, *twins.alone, world));
+        TANDEM_RETURN_IF_ERROR(ExpectMeanGradients(twins, world));
       }
       return absl::OkStatus();
     });
@@ -109,8 +108,7 @@ TEST_P(DdpAutogradGrad, BackwardToSomeParametersIsABackward) {
       twins.alone->forward(x, true, true)
           .sum()
           .backward({}, std::nullopt, false, at::TensorList(theirs));
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
+      TANDEM_RETURN_IF_ERROR(ExpectMeanGradients(twins, world));
     }
     return absl::OkStatus();
   });

@@ -59,7 +59,7 @@ TEST_P(DdpBuffers, StayEachRanksOwnWithoutBroadcastBuffers) {
       EXPECT_TRUE(twins.module->norm->running_mean.equal(
           twins.alone->norm->running_mean));
     }
-    return ExpectMeanGradients(*twins.module, *twins.alone, world);
+    return ExpectMeanGradients(twins, world);
   });
 }
 
@@ -117,7 +117,7 @@ TEST_P(DdpBuffers, ForwardWithoutGradientsIsNotCollective) {
     twins.alone->train();
     const at::Tensor x = ExampleInput(9, world);
     TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, x));
-    return ExpectMeanGradients(*twins.module, *twins.alone, world);
+    return ExpectMeanGradients(twins, world);
   });
 }
 
@@ -133,9 +133,7 @@ TEST_P(DdpBuffers, ForwardWithoutGradientsInNoSyncLeavesNoTrace) {
     for (int step = 0; step < 2; ++step) {
       TANDEM_RETURN_IF_ERROR(
           BackwardBoth(twins, ExampleInput(step, world), true, true));
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
-      ZeroBoth(twins);
+      TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
     }
     return absl::OkStatus();
   });

@@ -21,17 +21,13 @@
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/random/random.h"
+#include "core/testing/statuses.h"
 #include "parallel/activation_checkpointing/checkpoint.h"
 #include "parallel/ddp/reducer.h"
 #include "tests/parallel/ddp/fixture.h"
 
 namespace tandem::checkpointing_test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-
-class DdpCheckpointing : public DdpTest {};
 
 CheckpointOptions Reentrant(bool on) {
   CheckpointOptions options;
@@ -128,85 +124,69 @@ absl::Status Train(Communicator& world,
         twins.ddp->Backward(at::mse_loss(outputs, data.target)));
     at::mse_loss(twins.alone->forward(data.input, use_reentrant), data.target)
         .backward();
-    TANDEM_RETURN_IF_ERROR(
-        ExpectMeanGradients(*twins.module, *twins.alone, world));
-    ZeroBoth(twins);
+    TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
   }
   return absl::OkStatus();
 }
 
 using AllOptions = std::vector<DistributedDataParallelOptions>;
+using Training = std::function<absl::Status(
+    Communicator& world, const DistributedDataParallelOptions& options,
+    bool use_reentrant)>;
 
-TEST_P(DdpCheckpointing, ALayerOnce) {
-  for (const bool use_reentrant : {false, true}) {
-    for (const auto& options :
-         AllOptions{kPlainly, kStatic, kStaticAndFindUnused}) {
-      OnRanks(2, [&](Communicator& world) {
-        return Train<Layers<Kind::kOnce>>(world, options, use_reentrant);
-      });
+class DdpCheckpointing : public DdpTest {
+ protected:
+  // On two ranks, with each of the options and ways of checkpointing.
+  void Trains(const Training& training, const AllOptions& all,
+              const std::vector<bool>& reentrant = {false, true}) {
+    for (const bool use_reentrant : reentrant) {
+      for (const auto& options : all) {
+        OnRanks(2, [&](Communicator& world) {
+          return training(world, options, use_reentrant);
+        });
+      }
     }
   }
+};
+
+TEST_P(DdpCheckpointing, ALayerOnce) {
+  Trains(Train<Layers<Kind::kOnce>>, {kPlainly, kStatic, kStaticAndFindUnused});
 }
 
 // PyTorch fails with re-entry and without a static graph: it marks ready what
 // the inner graph alone uses.
 TEST_P(DdpCheckpointing, ALayerOnceAndUnusedParameters) {
-  for (const bool use_reentrant : {false, true}) {
-    for (const auto& options : AllOptions{kFindUnused, kStaticAndFindUnused}) {
-      OnRanks(2, [&](Communicator& world) -> absl::Status {
-        TANDEM_RETURN_IF_ERROR(
-            Train<Layers<Kind::kOnce>>(world, options, use_reentrant));
-        return Train<WithUnused>(world, options, use_reentrant);
-      });
-    }
-  }
+  Trains(Train<Layers<Kind::kOnce>>, {kFindUnused, kStaticAndFindUnused});
+  Trains(Train<WithUnused>, {kFindUnused, kStaticAndFindUnused});
 }
 
 TEST_P(DdpCheckpointing, ALayerTwice) {
-  for (const auto& options : AllOptions{kPlainly, kFindUnused, kStatic}) {
-    OnRanks(2, [&](Communicator& world) {
-      return Train<Layers<Kind::kTwice>>(world, options, false);
-    });
-  }
+  Trains(Train<Layers<Kind::kTwice>>, {kPlainly, kFindUnused, kStatic},
+         {false});
 }
 
 TEST_P(DdpCheckpointing, ALayerTwiceWithReentryNeedsAStaticGraph) {
-  OnRanks(2, [](Communicator& world) {
-    return Train<Layers<Kind::kTwice>>(world, kStatic, true);
-  });
+  Trains(Train<Layers<Kind::kTwice>>, {kStatic}, {true});
   for (const auto& options : AllOptions{kPlainly, kFindUnused}) {
     OnRanks(2, [&](Communicator& world) -> absl::Status {
       const absl::Status status =
           Train<Layers<Kind::kTwice>>(world, options, true);
-      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-      EXPECT_THAT(status.message(),
-                  AllOf(HasSubstr("ready twice"), HasSubstr("l2."),
-                        HasSubstr("static_graph")));
+      EXPECT_THAT(status,
+                  InvalidArgument("ready twice", "l2.", "static_graph"));
       return absl::OkStatus();
     });
   }
 }
 
 TEST_P(DdpCheckpointing, AnotherLayerEachTime) {
-  for (const bool use_reentrant : {false, true}) {
-    OnRanks(2, [&](Communicator& world) -> absl::Status {
-      TANDEM_RETURN_IF_ERROR(
-          Train<Layers<Kind::kInTurn>>(world, kFindUnused, use_reentrant));
-      return Train<Layers<Kind::kInTurn, true>>(world, kFindUnused,
-                                                use_reentrant);
-    });
-  }
+  Trains(Train<Layers<Kind::kInTurn>>, {kFindUnused});
+  Trains(Train<Layers<Kind::kInTurn, true>>, {kFindUnused});
 }
 
 TEST_P(DdpCheckpointing, ALayerTwiceAndSharedWeights) {
-  for (const auto& options : AllOptions{kPlainly, kFindUnused, kStatic}) {
-    OnRanks(2, [&](Communicator& world) {
-      return Train<Layers<Kind::kTwice, true>>(world, options, false);
-    });
-  }
-  OnRanks(2, [](Communicator& world) {
-    return Train<Layers<Kind::kTwice, true>>(world, kStatic, true);
-  });
+  Trains(Train<Layers<Kind::kTwice, true>>, {kPlainly, kFindUnused, kStatic},
+         {false});
+  Trains(Train<Layers<Kind::kTwice, true>>, {kStatic}, {true});
 }
 
 // Around the wrapped model as a whole, whose forward then runs in backward.
@@ -226,31 +206,24 @@ absl::Status TrainAround(Communicator& world,
         twins.ddp->Backward(at::mse_loss(outputs, data.target)));
     at::mse_loss(twins.alone->forward(data.input, false), data.target)
         .backward();
-    TANDEM_RETURN_IF_ERROR(
-        ExpectMeanGradients(*twins.module, *twins.alone, world));
-    ZeroBoth(twins);
+    TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
   }
   EXPECT_EQ(twins.ddp->reducer().steps(), kSteps);
   return absl::OkStatus();
 }
 
 TEST_P(DdpCheckpointing, AroundTheWrappedModelWithSharedWeights) {
-  for (const bool use_reentrant : {false, true}) {
-    for (const auto& options : AllOptions{kPlainly, kStatic}) {
-      OnRanks(2, [&](Communicator& world) {
-        return TrainAround(world, options, use_reentrant);
-      });
-    }
-  }
+  Trains(TrainAround, {kPlainly, kStatic});
 }
 
 // A loss of each task, from a forward of its own (pytorch #121594, where
 // replicas go apart without a word). `at_once`: one backward of their sum.
-template <typename M>
+template <bool at_once>
 absl::Status TrainOnTwoTasks(Communicator& world,
                              const DistributedDataParallelOptions& options,
-                             bool use_reentrant, bool at_once) {
-  TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<M>(world, options));
+                             bool use_reentrant) {
+  TANDEM_ASSIGN_OR_RETURN(auto twins,
+                          MakeTwins<Layers<Kind::kOnce>>(world, options));
   for (int step = 0; step < kSteps; ++step) {
     std::vector<at::Tensor> losses;
     for (int task : {0, 1}) {
@@ -267,40 +240,24 @@ absl::Status TrainOnTwoTasks(Communicator& world,
     if (at_once) {
       TANDEM_RETURN_IF_ERROR(twins.ddp->Backward(losses[0] + losses[1]));
     }
-    TANDEM_RETURN_IF_ERROR(
-        ExpectMeanGradients(*twins.module, *twins.alone, world));
-    ZeroBoth(twins);
+    TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
   }
   return absl::OkStatus();
 }
 
 TEST_P(DdpCheckpointing, SeveralTasksInOneBackward) {
-  using Model = Layers<Kind::kOnce>;
-  for (const auto& options : AllOptions{kPlainly, kFindUnused, kStatic}) {
-    OnRanks(2, [&](Communicator& world) {
-      return TrainOnTwoTasks<Model>(world, options, false, true);
-    });
-  }
-  OnRanks(2, [](Communicator& world) {
-    return TrainOnTwoTasks<Model>(world, kStatic, true, true);
-  });
+  Trains(TrainOnTwoTasks<true>, {kPlainly, kFindUnused, kStatic}, {false});
+  Trains(TrainOnTwoTasks<true>, {kStatic}, {true});
   // Never silently wrong.
   OnRanks(2, [](Communicator& world) -> absl::Status {
-    EXPECT_THAT(TrainOnTwoTasks<Model>(world, kPlainly, true, true).message(),
-                HasSubstr("ready twice"));
+    EXPECT_THAT(TrainOnTwoTasks<true>(world, kPlainly, true),
+                Says("ready twice"));
     return absl::OkStatus();
   });
 }
 
 TEST_P(DdpCheckpointing, SeveralTasksOneBackwardAfterTheOther) {
-  for (const bool use_reentrant : {false, true}) {
-    for (const auto& options : AllOptions{kPlainly, kFindUnused, kStatic}) {
-      OnRanks(2, [&](Communicator& world) {
-        return TrainOnTwoTasks<Layers<Kind::kOnce>>(world, options,
-                                                    use_reentrant, false);
-      });
-    }
-  }
+  Trains(TrainOnTwoTasks<false>, {kPlainly, kFindUnused, kStatic});
 }
 
 // Losses of one forward, through a graph that is kept.
@@ -325,51 +282,40 @@ absl::Status TrainOnTwoLosses(Communicator& world,
     TANDEM_RETURN_IF_ERROR(both(y, data, backward));
     TANDEM_RETURN_IF_ERROR(
         both(twins.alone->forward(data.input, use_reentrant), data, backward));
-    TANDEM_RETURN_IF_ERROR(
-        ExpectMeanGradients(*twins.module, *twins.alone, world));
-    ZeroBoth(twins);
+    TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
   }
   return absl::OkStatus();
 }
 
 TEST_P(DdpCheckpointing, SeveralLossesOfOneForward) {
-  for (const bool use_reentrant : {false, true}) {
-    for (const auto& options : AllOptions{kPlainly, kFindUnused, kStatic}) {
-      OnRanks(2, [&](Communicator& world) {
-        return TrainOnTwoLosses(world, options, use_reentrant);
-      });
-    }
-  }
+  Trains(TrainOnTwoLosses, {kPlainly, kFindUnused, kStatic});
 }
 
 // Forwards outside of no_sync, backwards within, but for the last (pytorch
 // #109191).
-TEST_P(DdpCheckpointing, AccumulationWithoutSynchronisation) {
-  for (const bool use_reentrant : {false, true}) {
-    OnRanks(2, [&](Communicator& world) -> absl::Status {
-      TANDEM_ASSIGN_OR_RETURN(auto twins,
-                              MakeTwins<Layers<Kind::kOnce>>(world, kPlainly));
-      for (int step = 0; step < kSteps; ++step) {
-        for (int i = 0; i < 3; ++i) {
-          const Data data = DataOf(10 * step + i, world);
-          TANDEM_ASSIGN_OR_RETURN(
-              const at::Tensor y,
-              twins.ddp->Forward(data.input, use_reentrant));
-          std::optional<NoSyncGuard> no_sync;
-          if (i < 2) no_sync.emplace(twins.ddp->no_sync());
-          TANDEM_RETURN_IF_ERROR(
-              twins.ddp->Backward(at::mse_loss(y, data.target)));
-          at::mse_loss(twins.alone->forward(data.input, use_reentrant),
-                       data.target)
-              .backward();
-        }
-        TANDEM_RETURN_IF_ERROR(
-            ExpectMeanGradients(*twins.module, *twins.alone, world));
-        ZeroBoth(twins);
-      }
-      return absl::OkStatus();
-    });
+absl::Status TrainAccumulating(Communicator& world,
+                               const DistributedDataParallelOptions& options,
+                               bool use_reentrant) {
+  TANDEM_ASSIGN_OR_RETURN(auto twins,
+                          MakeTwins<Layers<Kind::kOnce>>(world, options));
+  for (int step = 0; step < kSteps; ++step) {
+    for (int i = 0; i < 3; ++i) {
+      const Data data = DataOf(10 * step + i, world);
+      TANDEM_ASSIGN_OR_RETURN(const at::Tensor y,
+                              twins.ddp->Forward(data.input, use_reentrant));
+      std::optional<NoSyncGuard> no_sync;
+      if (i < 2) no_sync.emplace(twins.ddp->no_sync());
+      TANDEM_RETURN_IF_ERROR(twins.ddp->Backward(at::mse_loss(y, data.target)));
+      at::mse_loss(twins.alone->forward(data.input, use_reentrant), data.target)
+          .backward();
+    }
+    TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
   }
+  return absl::OkStatus();
+}
+
+TEST_P(DdpCheckpointing, AccumulationWithoutSynchronisation) {
+  Trains(TrainAccumulating, {kPlainly});
 }
 
 TANDEM_ON_DEVICES_AND_BACKENDS(DdpCheckpointing);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/ddp/option_checks.h"
@@ -161,9 +162,8 @@ TEST(DdpOptionsCheck, EveryParameterWithoutAValueIsNamed) {
       {"late", {}},
       {"later", {}}};
   const absl::Status status = CheckDdpOptions({}, parameters, {});
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("parameters late, later have no values yet"));
+  EXPECT_THAT(status,
+              InvalidArgument("parameters late, later have no values yet"));
 }
 
 TEST(DdpOptionsCheck, AParameterThatIsComputedFromAnotherIsNamed) {
@@ -171,9 +171,8 @@ TEST(DdpOptionsCheck, AParameterThatIsComputedFromAnotherIsNamed) {
       {"a", at::full({2}, 1.).requires_grad_(true)},
       {"scaled", at::full({2}, 1.).requires_grad_(true).mul(0.1)}};
   const absl::Status status = CheckDdpOptions({}, parameters, {});
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("parameter scaled is computed from other tensors"));
+  EXPECT_THAT(status, InvalidArgument(
+                          "parameter scaled is computed from other tensors"));
 }
 
 TEST(DdpOptionsCheck, ATiedWeightIsIgnoredByAnyOfItsNames) {
@@ -182,8 +181,7 @@ TEST(DdpOptionsCheck, ATiedWeightIsIgnoredByAnyOfItsNames) {
   options.parameters_to_ignore = {"second"};
   const absl::Status status =
       CheckDdpOptions(options, {{"first", tied}, {"second", tied}}, {});
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("nothing to train together"));
+  EXPECT_THAT(status, Says("nothing to train together"));
 }
 
 TEST(DdpOptionsCheck, ATiedWeightIsInTheGroupOfAnyOfItsNames) {

@@ -16,6 +16,7 @@
 
 #include "core/checkpoint/stored_tensors.h"
 #include "core/device/own_stream.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/channel/copy_channel.h"
@@ -28,8 +29,6 @@
 
 namespace tandem::devices_test {
 namespace {
-
-using testing::HasSubstr;
 
 // There and back: backward comes to the devices in turn.
 struct Net : torch::nn::Module {
@@ -215,8 +214,7 @@ TEST_P(DdpDevices, AnUnusedParameterOfTheSecondDeviceIsNamed) {
         Step(
             job, 0, [](int, int) { return false; }, world)
             .status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("right.weight"));
+    EXPECT_THAT(status, InvalidArgument("right.weight"));
     return absl::OkStatus();
   });
 }

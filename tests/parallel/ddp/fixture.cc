@@ -11,6 +11,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "tests/models/formula_values.h"
 
@@ -23,9 +24,8 @@ void DdpTest::OnRanks(int n,
   CommunicatorOptions options;
   options.backend = value();
   options.timeout = std::chrono::seconds(30);
-  const absl::Status status = RunThreadRanks(
-      n, body, [&] { return WithTestDevice(options, 2); }, options.timeout);
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunThreadRanks(
+      n, body, [&] { return WithTestDevice(options, 2); }, options.timeout));
 }
 
 std::vector<std::string> DdpBackends() {

@@ -98,9 +98,22 @@ absl::Status BackwardBoth(Twins<M>& twins, const Args&... args) {
 }
 
 template <typename M>
+absl::Status ExpectMeanGradients(const Twins<M>& twins, Communicator& world) {
+  return ExpectMeanGradients(*twins.module, *twins.alone, world);
+}
+
+template <typename M>
 void ZeroBoth(Twins<M>& twins) {
   twins.ddp->ZeroGrad();
   twins.alone->zero_grad();
+}
+
+// The end of a step: both have gradients as they should, and then none.
+template <typename M>
+absl::Status ExpectMeanAndZero(Twins<M>& twins, Communicator& world) {
+  TANDEM_RETURN_IF_ERROR(ExpectMeanGradients(twins, world));
+  ZeroBoth(twins);
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

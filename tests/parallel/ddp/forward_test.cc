@@ -30,9 +30,7 @@ TEST_P(DdpForward, OutputMayBeIgnored) {
       for (int step = 0; step < 4; ++step) {
         TANDEM_RETURN_IF_ERROR(
             BackwardBoth(twins, ExampleInput(step, world), true, !find_unused));
-        TANDEM_RETURN_IF_ERROR(
-            ExpectMeanGradients(*twins.module, *twins.alone, world));
-        ZeroBoth(twins);
+        TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
       }
       return absl::OkStatus();
     });
@@ -59,9 +57,7 @@ TEST_P(DdpForward, SeveralForwardsBeforeOneBackward) {
             .sum()
             .add(twins.alone->forward(y, true, true).sum())
             .backward();
-        TANDEM_RETURN_IF_ERROR(
-            ExpectMeanGradients(*twins.module, *twins.alone, world));
-        ZeroBoth(twins);
+        TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
       }
       return absl::OkStatus();
     });
@@ -93,8 +89,7 @@ TEST_P(DdpForward, NestedOutputsOfWhichSomeGoUnused) {
       const bool use_first = step == 1 || step == 2;
       TANDEM_RETURN_IF_ERROR(twins.ddp->Backward(loss(outputs, use_first)));
       loss(twins.alone->forward(x), use_first).backward();
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
+      TANDEM_RETURN_IF_ERROR(ExpectMeanGradients(twins, world));
       if (step == 3) ZeroBoth(twins);
     }
     return absl::OkStatus();
@@ -133,9 +128,7 @@ TEST_P(DdpForward, InputsOfAnyTypeAndTensorsMadeInForward) {
         EXPECT_FALSE(carried.requires_grad());
         TANDEM_RETURN_IF_ERROR(twins.ddp->Backward(outputs.first.sum()));
         twins.alone->forward(state).first.sum().backward();
-        TANDEM_RETURN_IF_ERROR(
-            ExpectMeanGradients(*twins.module, *twins.alone, world));
-        ZeroBoth(twins);
+        TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
       }
       return absl::OkStatus();
     });

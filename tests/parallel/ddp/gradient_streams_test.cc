@@ -12,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/device/own_stream.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "parallel/channel/stream_order.h"
 #include "parallel/ddp/reducer.h"
@@ -84,8 +85,7 @@ absl::Status TrainOnStreams(Communicator& group) {
 }
 
 TEST_P(GradientStreamsTest, ABucketOfAnotherDeviceWaitsForItsGradients) {
-  const absl::Status status = RunDeviceRanks(2, TrainOnStreams);
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(2, TrainOnStreams));
 }
 
 TANDEM_ON_DEVICE_TYPES(GradientStreamsTest);

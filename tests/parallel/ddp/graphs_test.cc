@@ -69,9 +69,7 @@ TEST_P(DdpGraphs, OneRankUsesAllAnotherUsesSome) {
       for (int step = 0; step < 4; ++step) {
         TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world),
                                             true, world.rank() == 0));
-        TANDEM_RETURN_IF_ERROR(
-            ExpectMeanGradients(*twins.module, *twins.alone, world));
-        ZeroBoth(twins);
+        TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
       }
       return absl::OkStatus();
     });
@@ -85,9 +83,7 @@ TEST_P(DdpGraphs, ControlFlowThatIsTheSameOnAllRanks) {
     for (int step = 0; step < 6; ++step) {
       TANDEM_RETURN_IF_ERROR(
           BackwardBoth(twins, ExampleInput(step, world), true, step % 2 == 1));
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
-      ZeroBoth(twins);
+      TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
     }
     return absl::OkStatus();
   });
@@ -101,9 +97,7 @@ TEST_P(DdpGraphs, ControlFlowThatDiffersBetweenRanks) {
       TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world),
                                           true,
                                           step % 2 == 1 && world.rank() == 1));
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
-      ZeroBoth(twins);
+      TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
     }
     return absl::OkStatus();
   });
@@ -122,8 +116,7 @@ TEST_P(DdpGraphs, GradientOfAParameterThatGoesUnusedStays) {
       if (step > 1) {
         EXPECT_TRUE(twins.module->b->weight.grad().equal(kept));
       }
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
+      TANDEM_RETURN_IF_ERROR(ExpectMeanGradients(twins, world));
     }
     return absl::OkStatus();
   });
@@ -145,7 +138,7 @@ TEST_P(DdpGraphs, UndefinedGradientsStayUndefined) {
     }
     TANDEM_RETURN_IF_ERROR(
         BackwardBoth(twins, ExampleInput(3, world), true, true));
-    return ExpectMeanGradients(*twins.module, *twins.alone, world);
+    return ExpectMeanGradients(twins, world);
   });
 }
 
@@ -178,7 +171,7 @@ TEST_P(DdpGraphs, GradientsOfNoSyncCountWhereTheLastBackwardUsesOthers) {
     for (const auto& parameter : twins.module->named_parameters()) {
       EXPECT_TRUE(parameter->grad().defined()) << parameter.key();
     }
-    return ExpectMeanGradients(*twins.module, *twins.alone, world);
+    return ExpectMeanGradients(twins, world);
   });
 }
 
@@ -195,9 +188,7 @@ TEST_P(DdpGraphs, StaticGraphMayBeginWithNoSync) {
       }
       TANDEM_RETURN_IF_ERROR(
           BackwardBoth(twins, ExampleInput(step + 10, world), true, true));
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
-      ZeroBoth(twins);
+      TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
     }
     return absl::OkStatus();
   });
@@ -222,8 +213,7 @@ TEST_P(DdpGraphs, UnusedParameterOfTwoNames) {
                               MakeTwins<SharedUnused>(world, options));
       for (int step = 0; step < 6; ++step) {
         TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world)));
-        TANDEM_RETURN_IF_ERROR(
-            ExpectMeanGradients(*twins.module, *twins.alone, world));
+        TANDEM_RETURN_IF_ERROR(ExpectMeanGradients(twins, world));
       }
       return absl::OkStatus();
     });

@@ -7,14 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/parallel/ddp/fixture.h"
 
 namespace tandem::hooks_test {
 namespace {
-
-using testing::HasSubstr;
 
 class DdpHooks : public DdpTest {};
 
@@ -71,9 +70,7 @@ TEST_P(DdpHooks, GradientsThatAccumulatedGoThroughTheHookOnce) {
           twins.module->a->weight.grad().equal(twins.alone->a->weight.grad()));
       TANDEM_RETURN_IF_ERROR(
           BackwardBoth(twins, ExampleInput(2 * step + 1, world), true, true));
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
-      ZeroBoth(twins);
+      TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
     }
     return absl::OkStatus();
   });
@@ -101,7 +98,7 @@ TEST_P(DdpHooks, SeeEveryParameterInOneBucketAndInIndexOrder) {
     }
     EXPECT_EQ(seen[0].names[0], "b.weight");  // ready first
     EXPECT_EQ(seen[1].names[0], "a.weight");
-    return ExpectMeanGradients(*twins.module, *twins.alone, world);
+    return ExpectMeanGradients(twins, world);
   });
 }
 
@@ -144,8 +141,8 @@ TEST_P(DdpHooks, ErrorOfAHookIsThatOfBackward) {
     if (status.ok()) status = world.Synchronize();
     EXPECT_FALSE(status.ok());
     if (world.rank() == 1) {
-      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-      EXPECT_THAT(status.message(), HasSubstr("hook of mine"));
+      EXPECT_THAT(status,
+                  StatusIs(absl::StatusCode::kDataLoss, "hook of mine"));
     }
     return absl::OkStatus();
   });

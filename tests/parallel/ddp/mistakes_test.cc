@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/optim/make_optimizer.h"
@@ -19,7 +20,6 @@
 namespace tandem::mistakes_test {
 namespace {
 
-using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
@@ -45,9 +45,7 @@ absl::Status TrainThreeSteps(const DistributedDataParallelOptions& options,
   TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<Tied>(world, options));
   for (int step = 0; step < 3; ++step) {
     TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world)));
-    TANDEM_RETURN_IF_ERROR(
-        ExpectMeanGradients(*twins.module, *twins.alone, world));
-    ZeroBoth(twins);
+    TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
   }
   return absl::OkStatus();
 }
@@ -99,7 +97,7 @@ TEST_P(DdpMistakes, AWeightThatIsIgnoredCannotBeWaitedForUnderAnotherName) {
     options.delay_all_reduce_named_params = {"mid.weight"};
     options.param_to_hook_all_reduce = "in.weight";
     const absl::Status status = MakeTwins<Tied>(world, options).status();
-    EXPECT_THAT(status.message(), HasSubstr("parameters_to_ignore names too"));
+    EXPECT_THAT(status, Says("parameters_to_ignore names too"));
     return absl::OkStatus();
   });
 }
@@ -111,14 +109,13 @@ TEST_P(DdpMistakes, LibTorchsErrorsSayWhereTheyCameFrom) {
       TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world)));
     }
     const at::Tensor wrong = at::zeros({2, 3}).to(TestDevice());
-    EXPECT_THAT(twins.ddp->Forward(wrong).status().message(),
-                HasSubstr("forward of step 3 on rank 0: "));
+    EXPECT_THAT(twins.ddp->Forward(wrong).status(),
+                Says("forward of step 3 on rank 0: "));
     TANDEM_ASSIGN_OR_RETURN(const at::Tensor outputs,
                             twins.ddp->Forward(ExampleInput(2, world)));
     const absl::Status status =
         twins.ddp->Backward([&] { return at::mse_loss(outputs, wrong); });
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(status.message(), HasSubstr("loss of step 3 on rank 0: "));
+    EXPECT_THAT(status, InvalidArgument("loss of step 3 on rank 0: "));
     return absl::OkStatus();
   });
 }
@@ -144,10 +141,9 @@ TEST_P(DdpMistakes, AModuleConvertedAfterItWasWrappedIsNoticed) {
       twins.module->to(at::kDouble);
       const absl::Status status =
           twins.ddp->Forward(ExampleInput(1, world).to(at::kDouble)).status();
-      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-      EXPECT_THAT(status.message(),
-                  AllOf(HasSubstr("was replaced after its module was wrapped"),
-                        HasSubstr("Double")));
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   "was replaced after its module was wrapped",
+                                   "Double"));
       return absl::OkStatus();
     });
   }
@@ -180,13 +176,12 @@ TEST_P(DdpMistakes, ARankThatEndsEarlyIsToldOfWithTheBackwards) {
     // What streams wait for the host learns here.
     if (status.ok()) status = world.Synchronize();
     EXPECT_FALSE(status.ok());
-    EXPECT_THAT(status.message(), HasSubstr("rank 1"));
+    EXPECT_THAT(status, Says("rank 1"));
     // Gloo does not know whether it has left or died.
     if (world.backend() == "shm") {
-      EXPECT_THAT(status.message(),
-                  AllOf(HasSubstr("it took part in 2 averaged backwards, and "
-                                  "this is number 3 here"),
-                        HasSubstr("Join")));
+      EXPECT_THAT(status, Says("it took part in 2 averaged backwards, and "
+                               "this is number 3 here",
+                               "Join"));
     }
     return absl::OkStatus();
   });

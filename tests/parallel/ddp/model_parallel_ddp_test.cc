@@ -21,6 +21,7 @@
 #include "core/model/layer_list.h"
 #include "core/model/layer_list_traits.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "models/toy.h"
@@ -141,13 +142,12 @@ class ModelParallelDdpTest : public DeviceTypesAnd<std::string> {
                                                 Communicator&)>& body) {
     CommunicatorOptions options;
     options.backend = value();
-    const absl::Status status = RunThreadRanks(
+    ExpectOk(RunThreadRanks(
         kRanks,
         [&](Communicator& world) {
           return body({TestDevice(0), TestDevice(1)}, world);
         },
-        [&] { return WithTestDevice(options, 2); }, options.timeout);
-    EXPECT_TRUE(status.ok()) << status;
+        [&] { return WithTestDevice(options, 2); }, options.timeout));
   }
 };
 

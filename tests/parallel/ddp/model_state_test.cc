@@ -10,6 +10,7 @@
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 
@@ -39,7 +40,7 @@ TEST_P(ModelStateTest, BroadcastGoesByPlaceNotByTheDevicesName) {
     }
     return mine;
   };
-  const absl::Status status = RunThreadRanks(
+  ExpectOk(RunThreadRanks(
       3,
       [&](Communicator& world) -> absl::Status {
         const auto [first, second] = owned[world.rank()];
@@ -63,27 +64,24 @@ TEST_P(ModelStateTest, BroadcastGoesByPlaceNotByTheDevicesName) {
         }
         return absl::OkStatus();
       },
-      with_devices, options.timeout);
-  EXPECT_TRUE(status.ok()) << status;
+      with_devices, options.timeout));
 }
 
 TEST_P(ModelStateTest, ADifferenceIsNamedWithItsRankAndTensor) {
-  const absl::Status status =
-      RunDeviceRanks(3, [&](Communicator& world) -> absl::Status {
-        const NamedTensors model = {
-            {"a", Full(1, TestDevice(), at::kFloat)},
-            {"b", Full(1, TestDevice(),
-                       world.rank() == 2 ? at::kDouble : at::kFloat)}};
-        const absl::Status compared = CheckSameModel(model, world);
-        EXPECT_EQ(compared.code(), absl::StatusCode::kInvalidArgument);
-        EXPECT_NE(compared.message().find(
-                      "the model of rank 2 differs from that of rank 0: tensor "
-                      "1 is b: Double [3]"),
-                  absl::string_view::npos)
-            << compared;
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(3, [&](Communicator& world) -> absl::Status {
+    const NamedTensors model = {
+        {"a", Full(1, TestDevice(), at::kFloat)},
+        {"b",
+         Full(1, TestDevice(), world.rank() == 2 ? at::kDouble : at::kFloat)}};
+    const absl::Status compared = CheckSameModel(model, world);
+    EXPECT_EQ(compared.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(compared.message().find(
+                  "the model of rank 2 differs from that of rank 0: tensor "
+                  "1 is b: Double [3]"),
+              absl::string_view::npos)
+        << compared;
+    return absl::OkStatus();
+  }));
 }
 
 TEST_P(ModelStateTest, AFloatOfAnotherPrecisionIsConverted) {

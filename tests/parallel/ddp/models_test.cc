@@ -48,8 +48,7 @@ TEST_P(DdpModels, SeveralDtypesAndUnusedParametersUnderAdam) {
       // Unused at the first step alone.
       TANDEM_RETURN_IF_ERROR(
           BackwardBoth(twins, ExampleInput(step, world), step > 0));
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
+      TANDEM_RETURN_IF_ERROR(ExpectMeanGradients(twins, world));
       optimizer->Step(0.1);
       at::NoGradGuard no_grad;
       const auto values = twins.module->named_parameters();
@@ -76,7 +75,7 @@ TEST_P(DdpModels, LayerWithoutOutputs) {
     for (int step = 0; step < 3; ++step) {
       TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world)));
     }
-    return ExpectMeanGradients(*twins.module, *twins.alone, world);
+    return ExpectMeanGradients(twins, world);
   });
 }
 
@@ -105,8 +104,7 @@ TEST_P(DdpModels, SparseGradientsBecomeDense) {
               .add(world.rank() + step)
               .remainder(10);
       TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, tokens.view({3, 2})));
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
+      TANDEM_RETURN_IF_ERROR(ExpectMeanGradients(twins, world));
     }
     return absl::OkStatus();
   });
@@ -143,8 +141,7 @@ TEST_P(DdpModels, LayoutsStayAndGradientsHaveThem) {
                               TestDevice());
       if (step == 1) x = x.contiguous(at::MemoryFormat::ChannelsLast);
       TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, x));
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
+      TANDEM_RETURN_IF_ERROR(ExpectMeanGradients(twins, world));
       for (int i = 0; i < 4; ++i) {
         const at::Tensor& weight = twins.module->convs[i]->weight;
         EXPECT_EQ(weight.is_contiguous(at::MemoryFormat::ChannelsLast),

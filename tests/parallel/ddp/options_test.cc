@@ -56,9 +56,7 @@ TEST_P(DdpOptions, SkipAllReduceUnusedParamsReducesFewerBuckets) {
       for (int step = 0; step < 4; ++step) {
         if (step == 1) reduced.clear();
         TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, ExampleInput(step, world)));
-        TANDEM_RETURN_IF_ERROR(
-            ExpectMeanGradients(*twins.module, *twins.alone, world));
-        ZeroBoth(twins);
+        TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
       }
       EXPECT_EQ(reduced.count("unused.weight"), skip ? 0u : 1u);
       EXPECT_EQ(reduced.count("used.weight"), 1u);
@@ -96,9 +94,7 @@ TEST_P(DdpOptions, BucketCapMbListSetsTheSizesOfBuckets) {
     TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<FourLayers>(world, options));
     for (int step = 0; step < 3; ++step) {
       TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, WideInput(step, world)));
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
-      ZeroBoth(twins);
+      TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
     }
     EXPECT_THAT(twins.ddp->logging_data().bucket_sizes,
                 ElementsAre(4096, 8192, 4096));
@@ -132,9 +128,7 @@ TEST_P(DdpOptions, DelayedParametersAreAveragedToo) {
         auto optimizer, MakeOptimizer(SgdOptions{}, twins.ddp->flat_buffers()));
     for (int step = 0; step < 3; ++step) {
       TANDEM_RETURN_IF_ERROR(BackwardBoth(twins, WideInput(step, world)));
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
-      ZeroBoth(twins);
+      TANDEM_RETURN_IF_ERROR(ExpectMeanAndZero(twins, world));
     }
     return absl::OkStatus();
   });

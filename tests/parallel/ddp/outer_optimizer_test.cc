@@ -16,6 +16,7 @@
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "parallel/ddp/parameter_averaging.h"
 #include "parallel/optim/flat_buffer.h"
 
@@ -44,28 +45,25 @@ std::vector<double> Train(
     int ranks, int period, const OuterOptimizerOptions& options, int steps,
     const std::function<double(int rank, int step)>& gradient) {
   std::vector<double> weights;
-  const absl::Status status =
-      RunDeviceRanks(ranks, [&](Communicator& world) -> absl::Status {
-        Weights mine;
-        OuterOptimizer outer(options, mine.buffers);
-        TANDEM_ASSIGN_OR_RETURN(
-            auto averager,
-            PeriodicParameterAverager::Create({period, 0, options}));
-        outer.Begin();
-        for (int step = 0; step < steps; ++step) {
-          mine.Subtract(gradient(world.rank(), step));
-          const bool averages = averager.averages_now();
-          TANDEM_RETURN_IF_ERROR(averager.AfterStep(mine.buffers, world));
-          if (averages) outer.Step();
-          EXPECT_NEAR(mine.single.item<float>(), mine.twice[5].item<double>(),
-                      1e-4);
-          if (world.rank() == 0) {
-            weights.push_back(mine.twice[5].item<double>());
-          }
-        }
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(ranks, [&](Communicator& world) -> absl::Status {
+    Weights mine;
+    OuterOptimizer outer(options, mine.buffers);
+    TANDEM_ASSIGN_OR_RETURN(
+        auto averager, PeriodicParameterAverager::Create({period, 0, options}));
+    outer.Begin();
+    for (int step = 0; step < steps; ++step) {
+      mine.Subtract(gradient(world.rank(), step));
+      const bool averages = averager.averages_now();
+      TANDEM_RETURN_IF_ERROR(averager.AfterStep(mine.buffers, world));
+      if (averages) outer.Step();
+      EXPECT_NEAR(mine.single.item<float>(), mine.twice[5].item<double>(),
+                  1e-4);
+      if (world.rank() == 0) {
+        weights.push_back(mine.twice[5].item<double>());
+      }
+    }
+    return absl::OkStatus();
+  }));
   return weights;
 }
 

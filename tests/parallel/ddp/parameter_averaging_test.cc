@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "parallel/optim/flat_buffer.h"
 
@@ -95,33 +95,28 @@ TEST_P(ParameterAveragingTest, LinearModelsFollowTheClosedForm) {
 // Divided, then summed: a sum of two of these would overflow.
 TEST_P(ParameterAveragingTest, DividesBeforeItSums) {
   for (int n : {2, 3}) {
-    const absl::Status status =
-        RunDeviceRanks(n, [](Communicator& world) -> absl::Status {
-          Pulled model;
-          model.buffers[0]->values().fill_(3e38);
-          TANDEM_RETURN_IF_ERROR(AverageParameters(model.buffers, world));
-          EXPECT_TRUE(at::allclose(model.a.cpu(), at::full({17}, 3e38)));
-          return absl::OkStatus();
-        });
-    EXPECT_TRUE(status.ok()) << status;
+    ExpectOk(RunDeviceRanks(n, [](Communicator& world) -> absl::Status {
+      Pulled model;
+      model.buffers[0]->values().fill_(3e38);
+      TANDEM_RETURN_IF_ERROR(AverageParameters(model.buffers, world));
+      EXPECT_TRUE(at::allclose(model.a.cpu(), at::full({17}, 3e38)));
+      return absl::OkStatus();
+    }));
   }
 }
 
 std::vector<bool> Averagings(int64_t period, int64_t warmup_steps, int steps) {
   std::vector<bool> averagings;
-  const absl::Status status =
-      RunDeviceRanks(1, [&](Communicator& world) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(
-            auto averager,
-            PeriodicParameterAverager::Create({period, warmup_steps}));
-        for (int step = 0; step < steps; ++step) {
-          EXPECT_EQ(averager.in_warmup(), step < warmup_steps);
-          averagings.push_back(averager.averages_now());
-          TANDEM_RETURN_IF_ERROR(averager.AfterStep({}, world));
-        }
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(1, [&](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto averager, PeriodicParameterAverager::Create(
+                                               {period, warmup_steps}));
+    for (int step = 0; step < steps; ++step) {
+      EXPECT_EQ(averager.in_warmup(), step < warmup_steps);
+      averagings.push_back(averager.averages_now());
+      TANDEM_RETURN_IF_ERROR(averager.AfterStep({}, world));
+    }
+    return absl::OkStatus();
+  }));
   return averagings;
 }
 
@@ -144,11 +139,9 @@ TEST_P(ParameterAveragingTest, GoesOnAtTheStepThatIsSet) {
 
 TEST_P(ParameterAveragingTest, NamesTheOptionThatIsWrong) {
   const auto period = PeriodicParameterAverager::Create({0}).status();
-  EXPECT_EQ(period.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(absl::StrContains(period.message(), "period")) << period;
+  EXPECT_THAT(period, InvalidArgument("period"));
   const auto warmup = PeriodicParameterAverager::Create({1, -1}).status();
-  EXPECT_EQ(warmup.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(absl::StrContains(warmup.message(), "warmup_steps")) << warmup;
+  EXPECT_THAT(warmup, InvalidArgument("warmup_steps"));
 }
 
 TANDEM_ON_DEVICE_TYPES(ParameterAveragingTest);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "tests/parallel/ddp/parity_by_hand.h"
@@ -91,8 +92,7 @@ void ExpectPythonsResult(const ParityCase& job, int ranks,
     if (!SameBits(result, pythons)) pythons_bits = false;
     return absl::OkStatus();
   };
-  const absl::Status status = RunThreadRanks(ranks, body, options);
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunThreadRanks(ranks, body, options));
   testing::Test::RecordProperty("pythons_bits", pythons_bits ? "yes" : "no");
 }
 

@@ -6,17 +6,16 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
-#include <functional>
 #include <memory>
 #include <regex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 
 namespace tandem::reducer_test {
@@ -44,7 +43,7 @@ class Rank {
 
   // Notes what starts and what ends, by name.
   void RecordBuckets() {
-    const absl::Status set = reducer_->SetHook(
+    ExpectOk(reducer_->SetHook(
         [this](const GradBucket& bucket,
                Communicator& group) -> absl::StatusOr<FinishReduction> {
           EXPECT_EQ(bucket.names.size(), 1u);
@@ -56,8 +55,7 @@ class Rank {
             absl::StrAppend(&log, "-", name);
             return group.AllReduceSum(bucket.buffer.div_(group.size()));
           });
-        });
-    EXPECT_TRUE(set.ok()) << set;
+        }));
   }
 
   // What computes gradients, in this order, each `value`.
@@ -94,17 +92,6 @@ class Rank {
   std::unique_ptr<Reducer> reducer_;
 };
 
-void RunRanks(int n, const std::function<absl::Status(Communicator&)>& body) {
-  const absl::Status status = RunDeviceRanks(n, body);
-  EXPECT_TRUE(status.ok()) << status;
-}
-
-void ExpectError(const absl::Status& status, absl::StatusCode code,
-                 const std::string& part) {
-  EXPECT_EQ(status.code(), code) << status;
-  EXPECT_TRUE(absl::StrContains(status.message(), part)) << status;
-}
-
 // What streams wait for the host learns later.
 absl::Status FinishAndWait(Reducer& reducer, Communicator& group) {
   TANDEM_RETURN_IF_ERROR(reducer.Finish());
@@ -114,7 +101,7 @@ absl::Status FinishAndWait(Reducer& reducer, Communicator& group) {
 class ReducerTest : public DeviceTypeTest {};
 
 TEST_P(ReducerTest, StartsBucketsInIndexOrderWhateverBecomesReadyFirst) {
-  RunRanks(2, [](Communicator& group) {
+  ExpectOk(RunDeviceRanks(2, [](Communicator& group) {
     Rank rank(group);
     rank.RecordBuckets();
     // c, b, a is expected; ranks differ.
@@ -128,11 +115,11 @@ TEST_P(ReducerTest, StartsBucketsInIndexOrderWhateverBecomesReadyFirst) {
       EXPECT_TRUE(rank.grad(p).cpu().equal(at::full({16}, 1.5))) << p;
     }
     return absl::OkStatus();
-  });
+  }));
 }
 
 TEST_P(ReducerTest, RebuildsOnceInTheOrderOfRank0) {
-  RunRanks(3, [](Communicator& group) {
+  ExpectOk(RunDeviceRanks(3, [](Communicator& group) {
     Rank rank(group);
     for (int step = 0; step < 3; ++step) {
       rank.ZeroGrad();
@@ -147,11 +134,11 @@ TEST_P(ReducerTest, RebuildsOnceInTheOrderOfRank0) {
     EXPECT_EQ(rank.reducer().steps(), 3);
     EXPECT_EQ(rank.reducer().DescribeBucket(0).buffer.numel(), 16);
     return absl::OkStatus();
-  });
+  }));
 }
 
 TEST_P(ReducerTest, OverlapsWithBackward) {
-  RunRanks(2, [](Communicator& group) {
+  ExpectOk(RunDeviceRanks(2, [](Communicator& group) {
     Rank rank(group);
     rank.Mark("c", 1);
     // Bucket c is under way: the rest of backward can take its time.
@@ -163,11 +150,11 @@ TEST_P(ReducerTest, OverlapsWithBackward) {
     EXPECT_LE(times.began, times.buckets[0].started);
     EXPECT_LE(times.buckets[2].ended, times.ended);
     return absl::OkStatus();
-  });
+  }));
 }
 
 TEST_P(ReducerTest, GathersOnlyWhileItDoesNotSynchronise) {
-  RunRanks(2, [](Communicator& group) {
+  ExpectOk(RunDeviceRanks(2, [](Communicator& group) {
     Rank rank(group);
     rank.reducer().set_synchronise(false);
     rank.Mark("ca", 1 + group.rank());
@@ -179,12 +166,12 @@ TEST_P(ReducerTest, GathersOnlyWhileItDoesNotSynchronise) {
     TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
     EXPECT_TRUE(rank.grad(0).cpu().equal(at::full({16}, 3.5)));
     return absl::OkStatus();
-  });
+  }));
 }
 
 // What is missing on one rank counts as zeros there; what all lack stays away.
 TEST_P(ReducerTest, UnusedParametersTakeTheMeanOfThoseThatHaveAGradient) {
-  RunRanks(2, [](Communicator& group) {
+  ExpectOk(RunDeviceRanks(2, [](Communicator& group) {
     ReducerOptions options;
     options.find_unused_parameters = true;
     Rank rank(group, options);
@@ -198,11 +185,11 @@ TEST_P(ReducerTest, UnusedParametersTakeTheMeanOfThoseThatHaveAGradient) {
       EXPECT_TRUE(rank.grad(2).cpu().equal(at::full({16}, 1.)));
     }
     return absl::OkStatus();
-  });
+  }));
 }
 
 TEST_P(ReducerTest, StaticGraphTravelsWithoutWhatNobodyUses) {
-  RunRanks(2, [](Communicator& group) {
+  ExpectOk(RunDeviceRanks(2, [](Communicator& group) {
     ReducerOptions options;
     options.static_graph = true;
     Rank rank(group, options);
@@ -224,11 +211,11 @@ TEST_P(ReducerTest, StaticGraphTravelsWithoutWhatNobodyUses) {
     const absl::Status changed = rank.reducer().Finish();
     EXPECT_FALSE(changed.ok());
     return absl::OkStatus();
-  });
+  }));
 }
 
 TEST_P(ReducerTest, SkipsWhatNobodyUsedFirst) {
-  RunRanks(2, [](Communicator& group) {
+  ExpectOk(RunDeviceRanks(2, [](Communicator& group) {
     ReducerOptions options;
     options.skip_all_reduce_unused_params = true;
     Rank rank(group, options);
@@ -242,15 +229,16 @@ TEST_P(ReducerTest, SkipsWhatNobodyUsedFirst) {
     EXPECT_EQ(rank.Order(), "cab");
     EXPECT_EQ(rank.reducer().moments().buckets.size(), 2u);
     rank.Mark("b", 1);
-    ExpectError(rank.reducer().Finish(), absl::StatusCode::kInvalidArgument,
-                "parameter b was used on no rank in the first step");
+    EXPECT_THAT(
+        rank.reducer().Finish(),
+        InvalidArgument("parameter b was used on no rank in the first step"));
     return absl::OkStatus();
-  });
+  }));
 }
 
 // What is left out from the first step on, and what a later one leaves unused.
 TEST_P(ReducerTest, SkippingLeavesTheRestToBeFound) {
-  RunRanks(2, [](Communicator& group) {
+  ExpectOk(RunDeviceRanks(2, [](Communicator& group) {
     ReducerOptions options;
     options.find_unused_parameters = true;
     options.skip_all_reduce_unused_params = true;
@@ -266,11 +254,11 @@ TEST_P(ReducerTest, SkippingLeavesTheRestToBeFound) {
     }
     EXPECT_EQ(rank.reducer().moments().buckets.size(), 2u);
     return absl::OkStatus();
-  });
+  }));
 }
 
 TEST_P(ReducerTest, DelayedBuffersGoWhenTheirParameterIsReady) {
-  RunRanks(2, [](Communicator& group) {
+  ExpectOk(RunDeviceRanks(2, [](Communicator& group) {
     const at::Tensor late = at::ones({4}, TestDevice()).requires_grad_(true);
     FlatBufferOptions layout;
     layout.traits = {std::nullopt, std::nullopt, std::nullopt,
@@ -297,25 +285,28 @@ TEST_P(ReducerTest, DelayedBuffersGoWhenTheirParameterIsReady) {
     EXPECT_TRUE(late.grad().cpu().equal(at::full({4}, 3.5)));
     rank.Mark("cb", 1);
     late.sum().backward();  // too late
-    ExpectError(rank.reducer().Finish(), absl::StatusCode::kInvalidArgument,
-                "parameter d of delay_all_reduce_named_params got a gradient "
-                "after");
+    EXPECT_THAT(
+        rank.reducer().Finish(),
+        InvalidArgument(
+            "parameter d of delay_all_reduce_named_params got a gradient "
+            "after"));
     return absl::OkStatus();
-  });
+  }));
 }
 
 TEST_P(ReducerTest, ErrorsNameTheParametersAndReachTheOthers) {
-  RunRanks(2, [](Communicator& group) {
+  ExpectOk(RunDeviceRanks(2, [](Communicator& group) {
     Rank rank(group);
     rank.Mark(group.rank() == 0 ? "cb" : "cba", 1);
     const absl::Status status = FinishAndWait(rank.reducer(), group);
     if (group.rank() == 0) {
-      ExpectError(status, absl::StatusCode::kInvalidArgument,
-                  "got no gradient in this backward: a (index 0). ");
+      EXPECT_THAT(
+          status,
+          InvalidArgument("got no gradient in this backward: a (index 0). "));
     } else {
       EXPECT_FALSE(status.ok());
-      EXPECT_TRUE(absl::StrContains(status.message(), "rank 0")) << status;
-      EXPECT_TRUE(absl::StrContains(status.message(), "no gradient")) << status;
+      EXPECT_THAT(status, Says("rank 0"));
+      EXPECT_THAT(status, Says("no gradient"));
       // Rank 0 may give up while this one waits for any bucket.
       EXPECT_TRUE(std::regex_search(
           status.ToString(),
@@ -326,33 +317,32 @@ TEST_P(ReducerTest, ErrorsNameTheParametersAndReachTheOthers) {
     rank.Mark("cba", 1);
     EXPECT_EQ(rank.reducer().Finish().code(), status.code());
     return absl::OkStatus();
-  });
+  }));
 }
 
 TEST_P(ReducerTest, ErrorsNameTheFirstOfManyParameters) {
-  RunRanks(2, [](Communicator& group) {
+  ExpectOk(RunDeviceRanks(2, [](Communicator& group) {
     Rank rank(group, {}, "abcdefg", 7 * 64);
     rank.Mark(group.rank() == 0 ? "gfedcb" : "gfedcba", 1);
     const absl::Status status = FinishAndWait(rank.reducer(), group);
     if (group.rank() == 1) {
-      EXPECT_TRUE(absl::StrContains(
-          status.message(), "bucket 0 (g, f, e, d, c and 2 more) of step 1"))
-          << status;
+      EXPECT_THAT(status,
+                  Says("bucket 0 (g, f, e, d, c and 2 more) of step 1"));
     }
     return absl::OkStatus();
-  });
+  }));
 }
 
 TEST_P(ReducerTest, OneHookOnly) {
-  RunRanks(1, [](Communicator& group) {
+  ExpectOk(RunDeviceRanks(1, [](Communicator& group) {
     Rank rank(group);
     rank.RecordBuckets();
-    ExpectError(rank.reducer().SetHook([](const GradBucket&, Communicator&) {
-      return FinishReduction();
-    }),
-                absl::StatusCode::kFailedPrecondition, "there can be one");
+    EXPECT_THAT(
+        rank.reducer().SetHook(
+            [](const GradBucket&, Communicator&) { return FinishReduction(); }),
+        StatusIs(absl::StatusCode::kFailedPrecondition, "there can be one"));
     return absl::OkStatus();
-  });
+  }));
 }
 
 TANDEM_ON_DEVICE_TYPES(ReducerTest);

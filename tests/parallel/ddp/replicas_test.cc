@@ -17,6 +17,7 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/ddp/distributed_data_parallel.h"
@@ -37,8 +38,7 @@ class DdpReplicas : public DeviceTypesAnd<std::tuple<int, std::string>> {
     const auto [ranks, backend] = value();
     CommunicatorOptions options;
     options.backend = backend;
-    const absl::Status status = RunThreadRanks(ranks, body, options);
-    EXPECT_TRUE(status.ok()) << status;
+    ExpectOk(RunThreadRanks(ranks, body, options));
   }
 };
 

@@ -32,6 +32,7 @@
 #include "core/digest/sha256.h"
 #include "core/model/layer_list.h"
 #include "core/model/layer_list_traits.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "models/resnet.h"
@@ -263,8 +264,7 @@ void ExpectPythons(const Job& job, const std::string& backend) {
     }
     return absl::OkStatus();
   };
-  const absl::Status status = RunThreadRanks(2, body, options);
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunThreadRanks(2, body, options));
   testing::Test::RecordProperty(std::is_same_v<Model, LayerList>
                                     ? "own_convolutions_give_pythons_bits"
                                     : "pythons_bits",

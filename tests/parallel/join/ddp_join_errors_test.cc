@@ -10,6 +10,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm_hooks/compression_hooks.h"
@@ -35,23 +36,20 @@ std::vector<std::string> Said(
     const std::function<absl::Status(DistributedDataParallel<Linear>& ddp,
                                      Join& join, int rank)>& iterate) {
   std::vector<std::string> said(2);
-  const absl::Status status =
-      RunDeviceRanks(2, [&](Communicator& world) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(
-            auto ddp, MakeDistributedDataParallel(NewLinear(), world));
-        const auto train = [&]() -> absl::Status {
-          TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({ddp.get()}));
-          for (int i = 0; i < (world.rank() == 0 ? 3 : 1); ++i) {
-            TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
-            TANDEM_RETURN_IF_ERROR(iterate(*ddp, join, world.rank()));
-          }
-          return join.Finish();
-        };
-        said[static_cast<size_t>(world.rank())] =
-            std::string(train().message());
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(2, [&](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto ddp,
+                            MakeDistributedDataParallel(NewLinear(), world));
+    const auto train = [&]() -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({ddp.get()}));
+      for (int i = 0; i < (world.rank() == 0 ? 3 : 1); ++i) {
+        TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
+        TANDEM_RETURN_IF_ERROR(iterate(*ddp, join, world.rank()));
+      }
+      return join.Finish();
+    };
+    said[static_cast<size_t>(world.rank())] = std::string(train().message());
+    return absl::OkStatus();
+  }));
   return said;
 }
 
@@ -76,25 +74,21 @@ TEST(DdpJoinErrorTest, NamesWhatAnIterationMayNotDo) {
        })) {
     EXPECT_THAT(each, HasSubstr("1 of the 2 ranks that have inputs average"));
   }
-  const absl::Status status =
-      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(
-            auto ddp, MakeDistributedDataParallel(NewLinear(), world));
-        TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({ddp.get()}));
-        EXPECT_THAT(std::string(Join::Begin({ddp.get()}).status().message()),
-                    HasSubstr("in a Join already"));
-        TANDEM_RETURN_IF_ERROR(join.Finish());
-        TANDEM_ASSIGN_OR_RETURN(
-            auto other, MakeDistributedDataParallel(NewLinear(), world));
-        TANDEM_RETURN_IF_ERROR(other->register_comm_hook(AllReduceHook()));
-        JoinOptions options;
-        options.divide_by_initial_world_size = false;
-        EXPECT_THAT(
-            std::string(Join::Begin({other.get()}, options).status().message()),
-            HasSubstr("has a communication hook, which divides for itself"));
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(auto ddp,
+                            MakeDistributedDataParallel(NewLinear(), world));
+    TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({ddp.get()}));
+    EXPECT_THAT(Join::Begin({ddp.get()}).status(), Says("in a Join already"));
+    TANDEM_RETURN_IF_ERROR(join.Finish());
+    TANDEM_ASSIGN_OR_RETURN(auto other,
+                            MakeDistributedDataParallel(NewLinear(), world));
+    TANDEM_RETURN_IF_ERROR(other->register_comm_hook(AllReduceHook()));
+    JoinOptions options;
+    options.divide_by_initial_world_size = false;
+    EXPECT_THAT(Join::Begin({other.get()}, options).status(),
+                Says("has a communication hook, which divides for itself"));
+    return absl::OkStatus();
+  }));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/comm_hooks/power_sgd.h"
@@ -39,8 +40,7 @@ class DdpJoinTest : public DeviceTypesAnd<int> {
  protected:
   static int ranks() { return value(); }
   static void OnRanks(const std::function<absl::Status(Communicator&)>& body) {
-    const absl::Status status = RunDeviceRanks(ranks(), body);
-    EXPECT_TRUE(status.ok()) << status;
+    ExpectOk(RunDeviceRanks(ranks(), body));
   }
 };
 
@@ -271,103 +271,96 @@ TEST(UnevenInputsTest, EveryModelEndsAlike) {
 
 // A second Join on the same wrapper: the next epoch.
 TEST(UnevenInputsTest, OneJoinAfterAnother) {
-  const absl::Status status =
-      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
-        const auto net = std::make_shared<MayBeUnused>();
-        DistributedDataParallelOptions options;
-        options.find_unused_parameters = true;
-        options.bucket_cap_mb = 1.0 / 4096;
-        TANDEM_ASSIGN_OR_RETURN(
-            auto ddp, MakeDistributedDataParallel(net, world, options));
-        TANDEM_ASSIGN_OR_RETURN(
-            const auto sgd, MakeOptimizer(SgdOptions{}, ddp->flat_buffers()));
-        for (int epoch = 0; epoch < 3; ++epoch) {
-          const int batches = (world.rank() + epoch) % 3 * 2;
-          TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({ddp.get()}));
-          for (int i = 0; i < batches; ++i) {
-            TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
-            ddp->ZeroGrad();
-            // In turns: by ranks that end early, and that do not.
-            const bool second = (world.rank() + i) % 2 == 0;
-            TANDEM_ASSIGN_OR_RETURN(const at::Tensor y,
-                                    ddp->Forward(at::rand({2, 10}), second));
-            TANDEM_RETURN_IF_ERROR(ddp->Backward(y.sum()));
-            sgd->Step(0.01);
-          }
-          TANDEM_RETURN_IF_ERROR(join.Finish());
-          TANDEM_RETURN_IF_ERROR(ExpectSameModel(*net, world, "unused"));
-        }
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
+    const auto net = std::make_shared<MayBeUnused>();
+    DistributedDataParallelOptions options;
+    options.find_unused_parameters = true;
+    options.bucket_cap_mb = 1.0 / 4096;
+    TANDEM_ASSIGN_OR_RETURN(auto ddp,
+                            MakeDistributedDataParallel(net, world, options));
+    TANDEM_ASSIGN_OR_RETURN(const auto sgd,
+                            MakeOptimizer(SgdOptions{}, ddp->flat_buffers()));
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      const int batches = (world.rank() + epoch) % 3 * 2;
+      TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({ddp.get()}));
+      for (int i = 0; i < batches; ++i) {
+        TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
+        ddp->ZeroGrad();
+        // In turns: by ranks that end early, and that do not.
+        const bool second = (world.rank() + i) % 2 == 0;
+        TANDEM_ASSIGN_OR_RETURN(const at::Tensor y,
+                                ddp->Forward(at::rand({2, 10}), second));
+        TANDEM_RETURN_IF_ERROR(ddp->Backward(y.sum()));
+        sgd->Step(0.01);
+      }
+      TANDEM_RETURN_IF_ERROR(join.Finish());
+      TANDEM_RETURN_IF_ERROR(ExpectSameModel(*net, world, "unused"));
+    }
+    return absl::OkStatus();
+  }));
 }
 
 // The optimizer's state is the last rank's, too: all go on from one.
 TEST(UnevenInputsTest, TheNextEpochGoesOnAlike) {
   for (const OptimizerOptions& options :
        {OptimizerOptions(SgdOptions{0.9}), OptimizerOptions(AdamWOptions())}) {
-    const absl::Status status =
-        RunDeviceRanks(3, [&](Communicator& world) -> absl::Status {
-          Sequential net(Linear(LinearOptions(8, 12)),
-                         Linear(LinearOptions(12, 4)));
-          TANDEM_ASSIGN_OR_RETURN(auto ddp,
-                                  MakeDistributedDataParallel(net, world));
-          TANDEM_ASSIGN_OR_RETURN(const auto optimizer,
-                                  MakeOptimizer(options, ddp->flat_buffers()));
-          for (const int batches : {world.rank() + 1, 2}) {
-            TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({ddp.get()}));
-            for (int i = 0; i < batches; ++i) {
-              TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
-              ddp->ZeroGrad();
-              TANDEM_ASSIGN_OR_RETURN(const at::Tensor y,
-                                      ddp->Forward(at::rand({3, 8})));
-              TANDEM_RETURN_IF_ERROR(ddp->Backward(y.square().sum()));
-              optimizer->Step(0.01);
-            }
-            TANDEM_RETURN_IF_ERROR(join.Finish());
-          }
-          // Finish makes values alike: what steps make of them tells.
+    ExpectOk(RunDeviceRanks(3, [&](Communicator& world) -> absl::Status {
+      Sequential net(Linear(LinearOptions(8, 12)),
+                     Linear(LinearOptions(12, 4)));
+      TANDEM_ASSIGN_OR_RETURN(auto ddp,
+                              MakeDistributedDataParallel(net, world));
+      TANDEM_ASSIGN_OR_RETURN(const auto optimizer,
+                              MakeOptimizer(options, ddp->flat_buffers()));
+      for (const int batches : {world.rank() + 1, 2}) {
+        TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({ddp.get()}));
+        for (int i = 0; i < batches; ++i) {
+          TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
           ddp->ZeroGrad();
           TANDEM_ASSIGN_OR_RETURN(const at::Tensor y,
                                   ddp->Forward(at::rand({3, 8})));
           TANDEM_RETURN_IF_ERROR(ddp->Backward(y.square().sum()));
           optimizer->Step(0.01);
-          return ExpectSameModel(*net, world, optimizer->name());
-        });
-    EXPECT_TRUE(status.ok()) << status;
+        }
+        TANDEM_RETURN_IF_ERROR(join.Finish());
+      }
+      // Finish makes values alike: what steps make of them tells.
+      ddp->ZeroGrad();
+      TANDEM_ASSIGN_OR_RETURN(const at::Tensor y,
+                              ddp->Forward(at::rand({3, 8})));
+      TANDEM_RETURN_IF_ERROR(ddp->Backward(y.square().sum()));
+      optimizer->Step(0.01);
+      return ExpectSameModel(*net, world, optimizer->name());
+    }));
   }
 }
 
 // test_ddp_uneven_inputs_stop_iteration_sync_bn: with layers of which Join
 // knows nothing.
 TEST(UnevenInputsTest, SyncBatchNormWithEarlyTermination) {
-  const absl::Status status =
-      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
-        Sequential net(Linear(LinearOptions(2, 4)), torch::nn::BatchNorm1d(4));
-        TANDEM_ASSIGN_OR_RETURN(const auto group,
-                                world.Subgroup({0, 1, 2}, "statistics"));
-        TANDEM_RETURN_IF_ERROR(ConvertSyncBatchNorm(*net, *group).status());
-        TANDEM_ASSIGN_OR_RETURN(auto ddp,
-                                MakeDistributedDataParallel(net, world));
-        JoinOptions options;
-        options.throw_on_early_termination = true;
-        absl::Status ended;
-        TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({ddp.get()}, options));
-        for (int i = 0; i < 2 + world.rank() && ended.ok(); ++i) {
-          ended = join.NotifyBatch();
-          if (!ended.ok()) break;
-          ddp->ZeroGrad();
-          TANDEM_ASSIGN_OR_RETURN(const at::Tensor y,
-                                  ddp->Forward(at::rand({1, 2})));
-          TANDEM_RETURN_IF_ERROR(ddp->Backward(y.square().sum()));
-        }
-        if (ended.ok()) ended = join.Finish();
-        EXPECT_TRUE(IsEarlyTermination(ended)) << ended;
-        EXPECT_EQ(join.iterations(), 2);
-        EXPECT_EQ(ddp->reducer().steps(), 2);
-        return world.Barrier();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
+    Sequential net(Linear(LinearOptions(2, 4)), torch::nn::BatchNorm1d(4));
+    TANDEM_ASSIGN_OR_RETURN(const auto group,
+                            world.Subgroup({0, 1, 2}, "statistics"));
+    TANDEM_RETURN_IF_ERROR(ConvertSyncBatchNorm(*net, *group).status());
+    TANDEM_ASSIGN_OR_RETURN(auto ddp, MakeDistributedDataParallel(net, world));
+    JoinOptions options;
+    options.throw_on_early_termination = true;
+    absl::Status ended;
+    TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({ddp.get()}, options));
+    for (int i = 0; i < 2 + world.rank() && ended.ok(); ++i) {
+      ended = join.NotifyBatch();
+      if (!ended.ok()) break;
+      ddp->ZeroGrad();
+      TANDEM_ASSIGN_OR_RETURN(const at::Tensor y,
+                              ddp->Forward(at::rand({1, 2})));
+      TANDEM_RETURN_IF_ERROR(ddp->Backward(y.square().sum()));
+    }
+    if (ended.ok()) ended = join.Finish();
+    EXPECT_TRUE(IsEarlyTermination(ended)) << ended;
+    EXPECT_EQ(join.iterations(), 2);
+    EXPECT_EQ(ddp->reducer().steps(), 2);
+    return world.Barrier();
+  }));
 }
 
 }  // namespace

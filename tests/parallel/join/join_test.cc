@@ -15,13 +15,12 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace tandem::join_test {
 namespace {
-
-using testing::HasSubstr;
 
 at::TensorOptions At(at::ScalarType dtype) {
   return at::TensorOptions(TestDevice()).dtype(dtype);
@@ -115,7 +114,7 @@ TEST(JoinTest, EndedRanksShadowEveryJoinablesCollectives) {
     for (const std::vector<int>& counts :
          {std::vector<int>{1}, std::vector<int>{3, 1, 2}}) {
       SCOPED_TRACE(absl::StrCat(batches.size(), " ranks, ", counts.size()));
-      const absl::Status status = RunDeviceRanks(
+      ExpectOk(RunDeviceRanks(
           static_cast<int>(batches.size()),
           [&](Communicator& world) -> absl::Status {
             const int mine = batches[static_cast<size_t>(world.rank())];
@@ -145,26 +144,22 @@ TEST(JoinTest, EndedRanksShadowEveryJoinablesCollectives) {
                   std::count(batches.begin(), batches.end(), Most(batches)));
             }
             return world.Barrier();
-          });
-      EXPECT_TRUE(status.ok()) << status;
+          }));
     }
   }
 }
 
 TEST(JoinTest, HooksAreToldWhoHasABatch) {
-  const absl::Status status =
-      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
-        AllReducer reducer(world, 1);
-        TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({&reducer}));
-        for (int i = 0; i < world.rank(); ++i) {
-          TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
-          EXPECT_EQ(reducer.last_told(),
-                    (std::vector<bool>{false, i == 0, true}));
-          TANDEM_RETURN_IF_ERROR(reducer.Iterate());
-        }
-        return join.Finish();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
+    AllReducer reducer(world, 1);
+    TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({&reducer}));
+    for (int i = 0; i < world.rank(); ++i) {
+      TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
+      EXPECT_EQ(reducer.last_told(), (std::vector<bool>{false, i == 0, true}));
+      TANDEM_RETURN_IF_ERROR(reducer.Iterate());
+    }
+    return join.Finish();
+  }));
 }
 
 // All have done as many iterations as the rank with the fewest, and the group
@@ -173,7 +168,7 @@ TEST(JoinTest, EarlyTerminationComesToAllRanksAtOnce) {
   for (const Numbers& batches : Deals()) {
     SCOPED_TRACE(batches.size());
     const int fewest = *std::min_element(batches.begin(), batches.end());
-    const absl::Status status = RunDeviceRanks(
+    ExpectOk(RunDeviceRanks(
         static_cast<int>(batches.size()),
         [&](Communicator& world) -> absl::Status {
           const int mine = batches[static_cast<size_t>(world.rank())];
@@ -195,88 +190,74 @@ TEST(JoinTest, EarlyTerminationComesToAllRanksAtOnce) {
           EXPECT_EQ(done, fewest);
           EXPECT_EQ(IsEarlyTermination(ended), Most(batches) > fewest);
           if (Most(batches) > fewest) {
-            EXPECT_THAT(
-                std::string(ended.message()),
-                HasSubstr(mine == fewest ? absl::StrCat("Rank ", world.rank(),
-                                                        " exhausted all inputs")
-                                         : "Detected at least one rank that "
-                                           "exhausted inputs."));
+            EXPECT_THAT(ended, Says(mine == fewest
+                                        ? absl::StrCat("Rank ", world.rank(),
+                                                       " exhausted all inputs")
+                                        : "Detected at least one rank that "
+                                          "exhausted inputs."));
           } else {
             EXPECT_TRUE(ended.ok()) << ended;
           }
           return world.Barrier();
-        });
-    EXPECT_TRUE(status.ok()) << status;
+        }));
   }
 }
 
 TEST(JoinTest, SwitchedOffItSendsNothing) {
-  const absl::Status status =
-      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
-        AllReducer reducer(world, 1);
-        JoinOptions options;
-        options.enable = false;
-        TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({&reducer}, options));
-        // Another number on each rank, which would be in vain otherwise.
-        for (int i = 0; i < 3 + world.rank(); ++i) {
-          TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
-        }
-        TANDEM_RETURN_IF_ERROR(join.Finish());
-        EXPECT_EQ(reducer.post_hooks(), 0);
-        return world.Barrier();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
+    AllReducer reducer(world, 1);
+    JoinOptions options;
+    options.enable = false;
+    TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({&reducer}, options));
+    // Another number on each rank, which would be in vain otherwise.
+    for (int i = 0; i < 3 + world.rank(); ++i) {
+      TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
+    }
+    TANDEM_RETURN_IF_ERROR(join.Finish());
+    EXPECT_EQ(reducer.post_hooks(), 0);
+    return world.Barrier();
+  }));
 }
 
 TEST(JoinErrorTest, NamesWhatIsWrong) {
-  const absl::Status status =
-      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
-        EXPECT_THAT(std::string(Join::Begin({}).status().message()),
-                    HasSubstr("one joinable at least"));
-        TANDEM_ASSIGN_OR_RETURN(const auto other,
-                                world.Subgroup({0, 1}, "others"));
-        AllReducer first(world, 1), second(*other, 1);
-        EXPECT_THAT(
-            std::string(Join::Begin({&first, &second}).status().message()),
-            HasSubstr("there are world and others"));
-        TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({&first}));
-        TANDEM_RETURN_IF_ERROR(join.Finish());
-        EXPECT_THAT(std::string(join.NotifyBatch().message()),
-                    HasSubstr("has ended"));
-        EXPECT_THAT(std::string(join.Finish().message()),
-                    HasSubstr("has ended"));
-        return world.Barrier();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
+    EXPECT_THAT(Join::Begin({}).status(), Says("one joinable at least"));
+    TANDEM_ASSIGN_OR_RETURN(const auto other, world.Subgroup({0, 1}, "others"));
+    AllReducer first(world, 1), second(*other, 1);
+    EXPECT_THAT(Join::Begin({&first, &second}).status(),
+                Says("there are world and others"));
+    TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({&first}));
+    TANDEM_RETURN_IF_ERROR(join.Finish());
+    EXPECT_THAT(join.NotifyBatch(), Says("has ended"));
+    EXPECT_THAT(join.Finish(), Says("has ended"));
+    return world.Barrier();
+  }));
 }
 
 // test_ddp_uneven_input_exception: what goes wrong in an iteration is returned
 // as it is; the others, one of whom shadows, are told at once.
 TEST(JoinErrorTest, AnErrorInAnIterationEndsTheOthersInTime) {
-  const absl::Status status =
-      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
-        AllReducer reducer(world, 1);
-        const auto train = [&]() -> absl::Status {
-          TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({&reducer}));
-          for (int i = 0; i < 4 * world.rank(); ++i) {
-            TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
-            if (world.rank() == 1 && i == 2) {
-              return absl::DataLossError("the user's own error");
-            }
-            TANDEM_RETURN_IF_ERROR(reducer.Iterate());
-          }
-          return join.Finish();
-        };
-        const absl::Status ended = train();
-        if (world.rank() == 1) {
-          EXPECT_EQ(ended, absl::DataLossError("the user's own error"));
-        } else {
-          EXPECT_THAT(std::string(ended.message()),
-                      HasSubstr("rank 1 left its Join before the end"));
+  ExpectOk(RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
+    AllReducer reducer(world, 1);
+    const auto train = [&]() -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(Join join, Join::Begin({&reducer}));
+      for (int i = 0; i < 4 * world.rank(); ++i) {
+        TANDEM_RETURN_IF_ERROR(join.NotifyBatch());
+        if (world.rank() == 1 && i == 2) {
+          return absl::DataLossError("the user's own error");
         }
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+        TANDEM_RETURN_IF_ERROR(reducer.Iterate());
+      }
+      return join.Finish();
+    };
+    const absl::Status ended = train();
+    if (world.rank() == 1) {
+      EXPECT_EQ(ended, absl::DataLossError("the user's own error"));
+    } else {
+      EXPECT_THAT(ended, Says("rank 1 left its Join before the end"));
+    }
+    return absl::OkStatus();
+  }));
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/testing/statuses.h"
+
 namespace tandem::matrix_run_test {
 namespace {
 
@@ -27,9 +29,7 @@ TEST(MatrixRunTest, AShardIsOneOfSoMany) {
   EXPECT_EQ(ParseShard("2/3")->index, 1u);
   EXPECT_EQ(ParseShard("2/3")->count, 3u);
   for (const char* wrong : {"", "2", "0/3", "4/3", "-1/3", "1/2/3", "a/b"}) {
-    EXPECT_THAT(std::string(ParseShard(wrong).status().message()),
-                testing::HasSubstr("expected I/N"))
-        << wrong;
+    EXPECT_THAT(ParseShard(wrong).status(), Says("expected I/N")) << wrong;
   }
 }
 

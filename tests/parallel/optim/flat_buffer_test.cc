@@ -18,9 +18,9 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "core/precision/low_precision_copy.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 
 namespace tandem::flat_buffer_test {
@@ -274,9 +274,8 @@ TEST_P(FlatBufferTest, ReplacedGradientIsNamed) {
   EXPECT_TRUE(buffers[0]->CheckViews().ok());
   b.mutable_grad() = at::zeros({3}, TestDevice());
   const absl::Status status = buffers[0]->CheckViews();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(absl::StrContains(status.message(), "gradient of parameter b "))
-      << status;
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                               "gradient of parameter b "));
 }
 
 TEST_P(FlatBufferTest, ReplacedParameterIsNamed) {
@@ -287,10 +286,9 @@ TEST_P(FlatBufferTest, ReplacedParameterIsNamed) {
   b.set_data(b.to(at::kHalf));  // as module->to(dtype) does
   for (const absl::Status& status :
        {buffers[0]->CheckParameters(), buffers[0]->CheckViews()}) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_TRUE(absl::StrContains(status.message(), "parameter b was replaced"))
-        << status;
-    EXPECT_TRUE(absl::StrContains(status.message(), "Half [2, 2]")) << status;
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 "parameter b was replaced"));
+    EXPECT_THAT(status, Says("Half [2, 2]"));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/base/status_macros.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/ddp/distributed_data_parallel.h"
@@ -19,7 +20,7 @@
 #include "parallel/optim/make_optimizer.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::grad_scaler_test {
 namespace {
 
 using testing::HasSubstr;
@@ -163,8 +164,8 @@ TEST(GradScalerTest, HasItsStateAndChecksItsOptions) {
   EXPECT_EQ(other.State(), scaler.State());
   GradScalerOptions options;
   options.growth_factor = 0.5;
-  EXPECT_THAT(std::string(GradScaler::Create(options).status().message()),
-              HasSubstr("growth_factor is 0.5"));
+  EXPECT_THAT(GradScaler::Create(options).status(),
+              Says("growth_factor is 0.5"));
 }
 
 class GradScalerRanksTest : public DdpTest {
@@ -222,4 +223,4 @@ TEST_P(GradScalerRanksTest, OneRanksOverflowIsEverybodys) {
 TANDEM_ON_DEVICES_AND_BACKENDS(GradScalerRanksTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::grad_scaler_test

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 
 namespace tandem::learning_rate_test {
@@ -86,8 +86,7 @@ TEST(LearningRate, SaysWhichOptionIsWrong) {
     Options options;
     spoil(options);
     const absl::Status status = ValidateLearningRate(options);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
-    EXPECT_TRUE(absl::StrContains(status.message(), message)) << status;
+    EXPECT_THAT(status, InvalidArgument(message));
   }
 }
 

@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "parallel/optim/make_optimizer.h"
 
@@ -326,8 +326,7 @@ TEST_P(OptimizerStateTest, RefusesWhatDoesNotFitAndChangesNothing) {
   };
   for (const auto& [state, message] : cases) {
     const absl::Status status = adam.optimizer->LoadState(state);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
-    EXPECT_TRUE(absl::StrContains(status.message(), message)) << status;
+    EXPECT_THAT(status, InvalidArgument(message));
   }
   const NamedTensors after = adam.optimizer->State();
   ASSERT_EQ(after.size(), good.size());
@@ -351,8 +350,7 @@ TEST(OptimizerOptions, WrongValuesAreNamed) {
   };
   for (const auto& [options, message] : cases) {
     const absl::Status status = MakeOptimizer(options, {}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
-    EXPECT_TRUE(absl::StrContains(status.message(), message)) << status;
+    EXPECT_THAT(status, InvalidArgument(message));
   }
 }
 

@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "core/base/status_macros.h"
 #include "core/instrument/fault_point.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "tests/parallel/parameter_server/served_lab.h"
@@ -278,8 +279,7 @@ TEST(ParameterServerTest, AFailingWorkerStopsNobody) {
         return status;
       };
       const auto outcome = TrainInLab(ServedLayoutOf(3, options), counted);
-      EXPECT_THAT(std::string(outcome.status().message()),
-                  HasSubstr("has an end of its own"));
+      EXPECT_THAT(outcome.status(), Says("has an end of its own"));
       EXPECT_EQ(ended, 3);
     }
   }
@@ -307,8 +307,7 @@ TEST(ParameterServerTest, AWorkerThatBreaksOffInsideAPushStopsNobody) {
     };
     const auto outcome = TrainInLab(ServedLayoutOf(3, options), job);
     ArmFaults({});
-    EXPECT_THAT(std::string(outcome.status().message()),
-                HasSubstr("breaks off"));
+    EXPECT_THAT(outcome.status(), Says("breaks off"));
     EXPECT_EQ(ended, 3) << "the server and two workers";
   }
 }

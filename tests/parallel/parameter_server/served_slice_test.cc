@@ -16,6 +16,7 @@
 
 #include "core/checkpoint/collected_tensors.h"
 #include "core/random/random.h"
+#include "core/testing/statuses.h"
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/parameter_server/piece_stream.h"
@@ -255,9 +256,8 @@ TEST(ServedSliceErrorsTest, StateThatDoesNotFitIsRefused) {
   ServedSlice& first = *servers.served[0];
   const absl::Status shape =
       first.CheckOptimizerState({{"t0.momentum_buffer", at::zeros({7, 13})}});
-  EXPECT_THAT(std::string(shape.message()),
-              testing::HasSubstr("t0.momentum_buffer: expected Float [13, 7], "
-                                 "got Float [7, 13]"));
+  EXPECT_THAT(shape, Says("t0.momentum_buffer: expected Float [13, 7], "
+                          "got Float [7, 13]"));
   EXPECT_FALSE(
       first.CheckOptimizerState({{"unknown.momentum_buffer", at::zeros({1})}})
           .ok());

@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "core/base/status_macros.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/parameter_server/worker_client.h"
 #include "parallel/step/step_score.h"
@@ -26,7 +27,6 @@ namespace tandem::server_test {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::Pair;
 
 constexpr int64_t kNumel = 5;
@@ -113,7 +113,7 @@ std::map<std::string, double> Measured(const ParameterServer& server) {
 
 TEST(ServerTest, APushThatComesTwiceIsAppliedOnce) {
   for (const int64_t staleness : {0, 3, -1}) {
-    const absl::Status status = RunServed(
+    ExpectOk(RunServed(
         1, staleness,
         [](ParameterServer& server) -> absl::Status {
           TANDEM_ASSIGN_OR_RETURN(const StepScore step, server.AwaitStep(2));
@@ -133,8 +133,7 @@ TEST(ServerTest, APushThatComesTwiceIsAppliedOnce) {
           TANDEM_RETURN_IF_ERROR(Push(client, 1, 1, values));
           EXPECT_EQ(values[0].item<float>(), -5);
           return client.Meet({values}, {});
-        });
-    EXPECT_TRUE(status.ok()) << status;
+        }));
   }
 }
 
@@ -149,15 +148,14 @@ TEST(ServerTest, AStepThatIsLeftOutIsAnError) {
         const at::Tensor values = at::zeros({kNumel});
         return Push(client, 2, 1, values);
       });
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("pushed step 2 after step 0"));
+  EXPECT_THAT(status, Says("pushed step 2 after step 0"));
 }
 
 // What one worker pushes after a meeting waits until this rank's thread, which
 // may be saving, begins the next step.
 TEST(ServerTest, NothingChangesBetweenAMeetingAndTheNextStep) {
   at::Tensor met, later;
-  const absl::Status status = RunServed(
+  ExpectOk(RunServed(
       2, -1,
       [&](ParameterServer& server) -> absl::Status {
         TANDEM_RETURN_IF_ERROR(server.AwaitStep(1).status());
@@ -174,13 +172,12 @@ TEST(ServerTest, NothingChangesBetweenAMeetingAndTheNextStep) {
         // Two pushes of 2 at half the rate.
         EXPECT_EQ(values[0].item<float>(), -2);
         return Push(client, 2, 2, values);
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
   EXPECT_TRUE(later.equal(met));
 }
 
 TEST(ServerTest, ScoresAddUp) {
-  const absl::Status status = RunServed(
+  ExpectOk(RunServed(
       3, 0,
       [](ParameterServer& server) -> absl::Status {
         for (const double expected : {6.0, 60.0}) {
@@ -197,14 +194,13 @@ TEST(ServerTest, ScoresAddUp) {
           EXPECT_EQ(sum.loss_sum, 6 * scale);
         }
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 // The first worker, whose rate a round goes by where it skips none, is the one
 // that does.
 TEST(ServerTest, AStepThatSomeSkipIsTheOthers) {
-  const absl::Status status = RunServed(
+  ExpectOk(RunServed(
       3, 0,
       [](ParameterServer& server) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(const StepScore first, server.AwaitStep(1));
@@ -220,12 +216,11 @@ TEST(ServerTest, AStepThatSomeSkipIsTheOthers) {
         TANDEM_RETURN_IF_ERROR(Skip(client, 2, values));
         EXPECT_EQ(values[0].item<float>(), -3);
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 TEST(ServerTest, APushThatSkipsIsNoUpdate) {
-  const absl::Status status = RunServed(
+  ExpectOk(RunServed(
       1, -1,
       [](ParameterServer& server) -> absl::Status {
         TANDEM_RETURN_IF_ERROR(server.AwaitStep(2).status());
@@ -239,14 +234,13 @@ TEST(ServerTest, APushThatSkipsIsNoUpdate) {
         TANDEM_RETURN_IF_ERROR(Push(client, 2, 3, values));
         EXPECT_EQ(values[0].item<float>(), -3);
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 // What was done before the job went on is nothing that values are behind.
 TEST(ServerTest, AJobThatGoesOnIsNotStale) {
   absl::Notification resumed;
-  const absl::Status status = RunServed(
+  ExpectOk(RunServed(
       1, 2,
       [&](ParameterServer& server) -> absl::Status {
         server.ResumeAt(5);
@@ -259,13 +253,12 @@ TEST(ServerTest, AJobThatGoesOnIsNotStale) {
         resumed.WaitForNotification();
         const at::Tensor values = at::zeros({kNumel});
         return Push(client, 6, 1, values);
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 // As many as live.
 TEST(ServerTest, WorkersLearnTheMeanOfTheirWeights) {
-  const absl::Status status = RunServed(
+  ExpectOk(RunServed(
       3, 0,
       [](ParameterServer& server) { return server.AwaitStep(2).status(); },
       [](int worker, WorkerClient& client) -> absl::Status {
@@ -279,12 +272,11 @@ TEST(ServerTest, WorkersLearnTheMeanOfTheirWeights) {
         TANDEM_ASSIGN_OR_RETURN(const double left, client.MeanWeight(2, mine));
         EXPECT_EQ(left, 1.5);
         return Push(client, 2, 1, values);
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 TEST(ServerTest, WhatLossesAreMadeOfComesWithTheScore) {
-  const absl::Status status = RunServed(
+  ExpectOk(RunServed(
       2, 0,
       [](ParameterServer& server) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(const StepScore step, server.AwaitStep(1));
@@ -302,22 +294,19 @@ TEST(ServerTest, WhatLossesAreMadeOfComesWithTheScore) {
                                        {"balance", 1.0 + 2 * worker}};
         push.score.sums = {{"dropped", 5.0 + 2 * worker}};
         return client.Push(push, {at::full({kNumel}, 1.0)}, {values});
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 // A server whose own thread has ended: workers are told, and do not wait.
 TEST(ServerTest, WhoWantsAStepOfAServerThatHasEndedIsTold) {
-  const absl::Status status = RunServed(
+  ExpectOk(RunServed(
       2, 0, [](ParameterServer&) { return absl::OkStatus(); },
       [](int, WorkerClient& client) {
         const at::Tensor values = at::zeros({kNumel});
         const absl::Status pushed = Push(client, 1, 1, values);
-        EXPECT_THAT(std::string(pushed.message()),
-                    HasSubstr("takes no more steps"));
+        EXPECT_THAT(pushed, Says("takes no more steps"));
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 }  // namespace

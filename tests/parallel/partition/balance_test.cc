@@ -9,11 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "core/testing/statuses.h"
+
 namespace tandem::balance_test {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 std::vector<LayerCost> Times(const std::vector<double>& times) {
   std::vector<LayerCost> layers;
@@ -24,10 +25,6 @@ std::vector<LayerCost> Times(const std::vector<double>& times) {
 // A device with one part, of which so many microbatches are alive.
 BalanceDevice Keeps(int part, int alive) {
   return {{part}, {{{alive, alive}}}};
-}
-
-std::string ErrorOf(const absl::StatusOr<Cuts>& cuts) {
-  return std::string(cuts.status().message());
 }
 
 TEST(CutsByTime, MakesTheSlowestPartFast) {
@@ -73,7 +70,7 @@ TEST(CutsByTime, KeepsToTheDevicesMemory) {
   options.devices = {Keeps(0, 2), Keeps(1, 1)};
   EXPECT_EQ(CutsByTime(layers, 2, options).status().code(),
             absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(ErrorOf(CutsByTime(layers, 2, options)), HasSubstr("layer 0"));
+  EXPECT_THAT(CutsByTime(layers, 2, options).status(), Says("layer 0"));
   options.device_bytes = 50;
   EXPECT_THAT(*CutsByTime(layers, 2, options), ElementsAre(1));
 }
@@ -198,8 +195,8 @@ TEST(CutsByTime, ADevicesPartsShareItsMemory) {
   options.device_bytes = 88;
   EXPECT_EQ(CutsByTime(layers, 4, options).status().code(),
             absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(ErrorOf(CutsByTime(layers, 4, options)),
-              HasSubstr("4 bytes have no place"));
+  EXPECT_THAT(CutsByTime(layers, 4, options).status(),
+              Says("4 bytes have no place"));
   // Not at the same moment: 70 + 20, and 1 of the other's.
   for (LayerCost& each : layers) each.activation_bytes = 1;
   options.device_bytes = 91;
@@ -244,13 +241,13 @@ TEST(CutsByTime, IsGoodWhereDevicesHaveSeveralParts) {
 }
 
 TEST(CutsByTime, RefusesWhatMakesNoSense) {
-  EXPECT_THAT(ErrorOf(CutsByTime(Times({1, 2}), 3)),
-              HasSubstr("2 layers cannot be cut into 3 parts"));
-  EXPECT_THAT(ErrorOf(CutsByTime(Times({1, -2}), 2)), HasSubstr("negative"));
+  EXPECT_THAT(CutsByTime(Times({1, 2}), 3).status(),
+              Says("2 layers cannot be cut into 3 parts"));
+  EXPECT_THAT(CutsByTime(Times({1, -2}), 2).status(), Says("negative"));
   BalanceOptions options;
   options.devices = {Keeps(0, 1)};
-  EXPECT_THAT(ErrorOf(CutsByTime(Times({1, 2}), 2, options)),
-              HasSubstr("each of 2 parts once"));
+  EXPECT_THAT(CutsByTime(Times({1, 2}), 2, options).status(),
+              Says("each of 2 parts once"));
   options.devices = {Keeps(0, 1), Keeps(1, 1)};
   options.devices[1].moments = {{{1, 1}, {1, 1}}};
   EXPECT_FALSE(CutsByTime(Times({1, 2}), 2, options).ok());
@@ -260,10 +257,10 @@ TEST(CutsByType, CountsTheLayersOfThatType) {
   const std::vector<std::string> types = {"Embedding", "Block", "Block",
                                           "LayerNorm", "Block", "Linear"};
   EXPECT_THAT(*CutsByType(types, "^Block$", 3), ElementsAre(2, 4));
-  EXPECT_THAT(ErrorOf(CutsByType(types, "Conv", 2)),
-              HasSubstr("matches 0 layers: too few for 2 parts"));
-  EXPECT_THAT(ErrorOf(CutsByType(types, "(", 2)),
-              HasSubstr("no regular expression"));
+  EXPECT_THAT(CutsByType(types, "Conv", 2).status(),
+              Says("matches 0 layers: too few for 2 parts"));
+  EXPECT_THAT(CutsByType(types, "(", 2).status(),
+              Says("no regular expression"));
 }
 
 }  // namespace

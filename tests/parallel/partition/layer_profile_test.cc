@@ -20,6 +20,7 @@
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "models/layers/basic_layers.h"
 #include "models/mlp.h"
 #include "models/registry.h"
@@ -28,7 +29,6 @@ namespace tandem {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 constexpr int64_t kFloat = 4;
 
@@ -240,17 +240,15 @@ TEST_P(LayerProfileTest, CarriesFurtherInputsAsFarAsTheyAreRead) {
 
 TEST_P(LayerProfileTest, NamesAFurtherInputThatIsMissing) {
   const auto profile = Profile(MakeLayers({Masking("a")}, 1), at::ones({5, 3}));
-  EXPECT_EQ(profile.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(profile.status().message()),
-              HasSubstr("reads the further input 'mask'"));
+  EXPECT_THAT(profile.status(),
+              InvalidArgument("reads the further input 'mask'"));
 }
 
 TEST_P(LayerProfileTest, NamesTheLayerThatFails) {
   const LayerSpecs specs = {LinearLayer("good", 4, 8),
                             LinearLayer("bad", 9, 2)};
   const auto profile = Profile(MakeLayers(specs, 1), at::ones({3, 4}));
-  EXPECT_EQ(profile.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(profile.status().message()), HasSubstr("layer bad"));
+  EXPECT_THAT(profile.status(), InvalidArgument("layer bad"));
 }
 
 TEST_P(LayerProfileTest, AddsTheLoss) {
@@ -283,9 +281,9 @@ TEST_P(LayerProfileTest, CarriesWhatTheLossTakes) {
   ProfileOptions options;
   options.further_inputs["mask"] = at::ones({7, 3});
   const auto refused = Profile(layers, at::ones({7, 3}), options);
-  EXPECT_THAT(std::string(refused.status().message()),
-              HasSubstr("'head' of layer 0 is taken by no layer after it, nor "
-                        "by the loss"));
+  EXPECT_THAT(refused.status(),
+              Says("'head' of layer 0 is taken by no layer after it, nor "
+                   "by the loss"));
   options.loss_takes = {"head"};
   int calls = 0;
   options.loss = [&calls](const at::Tensor& output, const Skips& taken) {

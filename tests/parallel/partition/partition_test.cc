@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "core/testing/statuses.h"
 #include "parallel/partition/balance.h"
 #include "parallel/partition/kept_microbatches.h"
 #include "parallel/partition/table.h"
@@ -65,10 +66,9 @@ TEST(ParseBalance, KnowsItsWords) {
   EXPECT_EQ(ParseBalance("type:a:b|c")->text, "a:b|c");
   EXPECT_EQ(ParseBalance("fc2,head")->kind, BalanceKind::kCuts);
   EXPECT_EQ(ParseBalance("fc2,head")->text, "fc2,head");
-  EXPECT_THAT(std::string(ParseBalance("type:(").status().message()),
-              HasSubstr("balance by type:(: not a regular expression"));
-  EXPECT_THAT(std::string(ParseBalance("type:").status().message()),
-              HasSubstr("expected an expression"));
+  EXPECT_THAT(ParseBalance("type:(").status(),
+              Says("balance by type:(: not a regular expression"));
+  EXPECT_THAT(ParseBalance("type:").status(), Says("expected an expression"));
 }
 
 TEST(Partition, ByEachRule) {
@@ -85,17 +85,15 @@ TEST(Partition, ByEachRule) {
 
 TEST(Partition, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(CutsOf("uniform", *OneFOneB({5, 1, 4})).ok());
-  EXPECT_THAT(std::string(CutsOf("unifrm", TwoStages()).status().message()),
-              HasSubstr("the balance unifrm is none of uniform, parameters, "
-                        "profile and type:REGEX, and as layers: the "
-                        "model has no layer \"unifrm\""));
+  EXPECT_THAT(CutsOf("unifrm", TwoStages()).status(),
+              Says("the balance unifrm is none of uniform, parameters, "
+                   "profile and type:REGEX, and as layers: the "
+                   "model has no layer \"unifrm\""));
   EXPECT_FALSE(CutsOf("type:Conv", TwoStages()).ok());
   ModelOutline unmeasured = Model();
   unmeasured.profile.reset();
-  EXPECT_THAT(
-      std::string(
-          CutsOf("profile", TwoStages(), unmeasured).status().message()),
-      HasSubstr("must have been measured"));
+  EXPECT_THAT(CutsOf("profile", TwoStages(), unmeasured).status(),
+              Says("must have been measured"));
   EXPECT_TRUE(CutsOf("uniform", TwoStages(), unmeasured).ok());
 }
 
@@ -188,8 +186,7 @@ TEST(Partition, ByProfileMakesDevicesAlike) {
 TEST(Partition, ByProfileRefusesAScheduleThatDoesNotEnd) {
   Schedule schedule = TwoStages();
   std::swap(schedule.actions[0].front(), schedule.actions[0].back());
-  EXPECT_THAT(std::string(CutsOf("profile", schedule).status().message()),
-              HasSubstr("it does not end"));
+  EXPECT_THAT(CutsOf("profile", schedule).status(), Says("it does not end"));
 }
 
 TEST(Partition, CountsAStagesMemory) {

@@ -21,13 +21,13 @@
 #include "core/random/random.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/testing.h"
+#include "core/testing/statuses.h"
 #include "tests/parallel/pipeline/rank_pipeline.h"
 
 namespace tandem::boundary_tensors_test {
 namespace {
 
 using testing::Each;
-using testing::HasSubstr;
 
 constexpr int64_t kWidth = 6;
 constexpr int64_t kRows = 2;  // of a microbatch
@@ -233,8 +233,7 @@ TEST_F(BoundaryTensorsTest, ButNotWithActivationCheckpointing) {
   RankPipelineCase each;
   each.checkpointing = ActivationCheckpointing::kAlways;
   const auto outcome = StepsInStages(InPlaceSpecs(), {StepOf(4)}, each);
-  EXPECT_THAT(std::string(outcome.status().message()),
-              HasSubstr("changes the stage's input in place"));
+  EXPECT_THAT(outcome.status(), Says("changes the stage's input in place"));
 }
 
 // A mask of real numbers for the last of four stages, and a skip connection
@@ -297,9 +296,9 @@ TEST_F(BoundaryTensorsTest, TooManyAreAnErrorAtTheStart) {
   const auto status =
       RunRankPipeline(specs, RankPipelineCase(),
                       [](PipelineExecutor&, int) { return absl::OkStatus(); });
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("64 tensors cross the cut before layer second, behind "
-                        "stage 0, but between ranks 63 at most can"));
+  EXPECT_THAT(status,
+              Says("64 tensors cross the cut before layer second, behind "
+                   "stage 0, but between ranks 63 at most can"));
 }
 
 }  // namespace

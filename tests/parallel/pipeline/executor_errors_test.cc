@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "core/instrument/fault_point.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/stage_gradients.h"
 #include "parallel/pipeline/training_step.h"
@@ -23,8 +24,6 @@
 
 namespace tandem::executor_errors_test {
 namespace {
-
-using testing::HasSubstr;
 
 class PipelineExecutorErrorsTest : public ExecutorFixture {
  protected:
@@ -129,10 +128,8 @@ TEST_P(PipelineExecutorErrorsTest, ANeighbourThatDoesNotComeEndsTheWait) {
   ASSERT_TRUE(executor.ok()) << executor.status();
   const absl::Status failed =
       (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
-  EXPECT_EQ(failed.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(failed.message()),
-              testing::AllOf(HasSubstr("in stage 0, on "),
-                             HasSubstr("microbatch"), HasSubstr("within 1s")));
+  EXPECT_THAT(failed, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                               "in stage 0, on ", "microbatch", "within 1s"));
 }
 
 TEST_P(PipelineExecutorErrorsTest, AFaultPointOfEachStageAndDirection) {
@@ -143,8 +140,7 @@ TEST_P(PipelineExecutorErrorsTest, AFaultPointOfEachStageAndDirection) {
     const absl::Status failed =
         (*executor)->TrainStep(BatchesOf(8, 4, 1)).status();
     ArmFaults({});
-    EXPECT_EQ(failed.code(), absl::StatusCode::kInternal);
-    EXPECT_THAT(std::string(failed.message()), HasSubstr(point));
+    EXPECT_THAT(failed, StatusIs(absl::StatusCode::kInternal, point));
   }
 }
 
@@ -152,18 +148,12 @@ TEST_P(PipelineExecutorErrorsTest, RefusesWhatDoesNotFit) {
   const auto schedule = MakeSchedule("1f1b", {2, 1, 4});
   const auto executor = Make(*schedule, Specs());
   ASSERT_TRUE(executor.ok()) << executor.status();
-  EXPECT_THAT(
-      std::string(
-          (*executor)->TrainStep(BatchesOf(8, 5, 1)).status().message()),
-      HasSubstr("takes 0 to 4 microbatches, none empty; 5 were given"));
-  EXPECT_THAT(
-      std::string(
-          (*executor)->Infer(BatchesOf(8, 5, 1), false).status().message()),
-      HasSubstr("takes 1 to 4 microbatches, none empty; 5 were given"));
-  EXPECT_THAT(std::string(PipelineExecutor::Create(*schedule, {}, {Devices(2)})
-                              .status()
-                              .message()),
-              HasSubstr("has 2 stages, but 0 were given"));
+  EXPECT_THAT((*executor)->TrainStep(BatchesOf(8, 5, 1)).status(),
+              Says("takes 0 to 4 microbatches, none empty; 5 were given"));
+  EXPECT_THAT((*executor)->Infer(BatchesOf(8, 5, 1), false).status(),
+              Says("takes 1 to 4 microbatches, none empty; 5 were given"));
+  EXPECT_THAT(PipelineExecutor::Create(*schedule, {}, {Devices(2)}).status(),
+              Says("has 2 stages, but 0 were given"));
 }
 
 // Throws where a Status is expected.
@@ -188,9 +178,8 @@ TEST_P(PipelineExecutorErrorsTest, AnExceptionEndsTheWaitOfOthersToo) {
   gradients.of_stages = {nullptr, &throwing};
   const absl::Status failed =
       (*executor)->TrainStep(BatchesOf(8, 4, 1), {}, gradients).status();
-  EXPECT_THAT(std::string(failed.message()),
-              testing::AllOf(HasSubstr("backward of microbatch 0 in stage 1"),
-                             HasSubstr("a hook threw")));
+  EXPECT_THAT(failed,
+              Says("backward of microbatch 0 in stage 1", "a hook threw"));
 }
 
 TANDEM_ON_DEVICE_TYPES(PipelineExecutorErrorsTest);

@@ -26,6 +26,7 @@
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "parallel/strategy/replicated.h"
@@ -35,7 +36,6 @@ namespace tandem::loss_weights_test {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 constexpr int64_t kIgnored = -100;
 constexpr int64_t kSize = 24;
@@ -125,33 +125,23 @@ LabJob JobOf(const LossFunction& loss, bool reproducible = false) {
 using Check = std::function<absl::Status(Strategy&, const Batch&)>;
 void OnRanks(const LabLayout& layout, const LossFunction& loss,
              const Batch& batch, const Check& check) {
-  const absl::Status status =
-      OnLabRanks(layout, JobOf(loss), [&](const LabRank& rank) {
-        const int64_t size = batch.size / layout.replicas;
-        return check(*rank.strategy,
-                     SamplesOf(batch, rank.replica * size, size));
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(OnLabRanks(layout, JobOf(loss), [&](const LabRank& rank) {
+    const int64_t size = batch.size / layout.replicas;
+    return check(*rank.strategy, SamplesOf(batch, rank.replica * size, size));
+  }));
 }
 
-const std::vector<LabLayout>& Layouts() {
-  static const auto* const layouts = new std::vector<LabLayout>{
-      {"one device", "gpipe", 1, 1, 1, 1, 4},
-      {"gpipe", "gpipe", 1, 1, 2, 1, 4},
-      {"1f1b", "1f1b", 1, 1, 4, 1, 4},
-      {"over ranks", "1f1b", 1, 2, 1, 1, 4},
-      {"chunks", "interleaved_1f1b", 1, 1, 2, 2, 4},
-      {"breadth first", "looped_bfs", 1, 1, 2, 2, 4},
-      {"zero bubble", "zb_h1", 1, 1, 2, 1, 4},
-      {"V", "zb_v", 1, 1, 2, 2, 4},
-      {"two replicas", "1f1b", 2, 1, 1, 1, 8},
-      {"three pairs", "1f1b", 3, 1, 2, 1, 12},
-      {"two pairs over ranks", "zb_h1", 2, 2, 1, 1, 8},
-      {"four replicas", "gpipe", 4, 1, 1, 1, 4},
-      {"checkpointing", "1f1b", 2, 1, 2, 1, 8,
-       ActivationCheckpointing::kAlways},
-  };
-  return *layouts;
+std::vector<LabLayout> Layouts() {
+  std::vector<LabLayout> layouts = LabLayouts(
+      "gpipe 1x1x1, gpipe 1x1x2, 1f1b 1x1x4, 1f1b 1x2x1, "
+      "interleaved_1f1b 1x1x2x2, looped_bfs 1x1x2x2, zb_h1 1x1x2, "
+      "zb_v 1x1x2x2, 1f1b 2x1x1, 1f1b 3x1x2, zb_h1 2x2x1, gpipe 4x1x1, "
+      "1f1b 2x1x2 always",
+      /*microbatches=*/4);
+  for (LabLayout& each : layouts) {
+    if (each.replicas < 4) each.microbatches *= each.replicas;
+  }
+  return layouts;
 }
 
 TEST(LossWeightsTest, GradientsAreTheUncutBatchsInEveryLayout) {
@@ -280,24 +270,20 @@ TEST(LossWeightsTest, ALossThatHidesItsWeightIsRefused) {
   const Batch batch = PaddedBatch();
   OnRanks(Layouts()[1], WithoutWeight, batch,
           [&](Strategy& strategy, const Batch& part) -> absl::Status {
-            EXPECT_THAT(
-                std::string(strategy.TrainStep(part, 0.1).status().message()),
-                HasSubstr("give the LossFunction a weight"));
+            EXPECT_THAT(strategy.TrainStep(part, 0.1).status(),
+                        Says("give the LossFunction a weight"));
             return absl::OkStatus();
           });
-  const absl::Status status =
-      RunDeviceRanks(1, [&](Communicator& world) -> absl::Status {
-        ReplicatedOptions options;
-        options.accumulation_steps = 3;
-        TANDEM_ASSIGN_OR_RETURN(const auto strategy,
-                                MakeReplicated(MakeLayers(Specs(), kSeed),
-                                               WithoutWeight, options, world));
-        EXPECT_THAT(
-            std::string(strategy->TrainStep(batch, 0.1).status().message()),
-            HasSubstr("give the LossFunction a weight"));
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(1, [&](Communicator& world) -> absl::Status {
+    ReplicatedOptions options;
+    options.accumulation_steps = 3;
+    TANDEM_ASSIGN_OR_RETURN(const auto strategy,
+                            MakeReplicated(MakeLayers(Specs(), kSeed),
+                                           WithoutWeight, options, world));
+    EXPECT_THAT(strategy->TrainStep(batch, 0.1).status(),
+                Says("give the LossFunction a weight"));
+    return absl::OkStatus();
+  }));
 }
 
 // Ranks may have different numbers of samples, too.
@@ -306,7 +292,7 @@ void ExpectReplicated(const std::vector<int64_t>& sizes, int accumulation,
   const Batch batch = PaddedBatch();
   const Gradients expected = Expected(batch, z_loss);
   const double loss = ExpectedLoss(batch);
-  const absl::Status status = RunDeviceRanks(
+  ExpectOk(RunDeviceRanks(
       static_cast<int>(sizes.size()), [&](Communicator& world) -> absl::Status {
         ReplicatedOptions options;
         options.accumulation_steps = accumulation;
@@ -326,8 +312,7 @@ void ExpectReplicated(const std::vector<int64_t>& sizes, int accumulation,
         EXPECT_NEAR(score.loss(), loss, 1e-5);
         ExpectGradients(*strategy, expected);
         return strategy->Update(0.1);
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 TEST(LossWeightsTest, ReplicatedGradientsAreTheUncutBatchs) {
@@ -351,15 +336,12 @@ TEST(LossWeightsTest, AWeightMustBeANumberThatCanBe) {
     const auto weights =
         LossWeights({CrossEntropy, [bad](const at::Tensor&) { return bad; }},
                     {TargetsOnly(3)});
-    EXPECT_THAT(std::string(weights.status().message()),
-                HasSubstr("must be finite and not negative"));
+    EXPECT_THAT(weights.status(), Says("must be finite and not negative"));
   }
-  EXPECT_THAT(std::string(LossWeights({CrossEntropy,
-                                       [](const at::Tensor&) { return 1; }},
-                                      {Batch{{}, {}, 2}})
-                              .status()
-                              .message()),
-              HasSubstr("the batch has none"));
+  EXPECT_THAT(LossWeights({CrossEntropy, [](const at::Tensor&) { return 1; }},
+                          {Batch{{}, {}, 2}})
+                  .status(),
+              Says("the batch has none"));
 }
 
 TEST(LossWeightsTest, PartsAddUpToOne) {

@@ -20,6 +20,7 @@
 #include "core/checkpoint/fingerprint.h"
 #include "core/model/layer_list.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
@@ -35,7 +36,6 @@
 namespace tandem::model_parallel_test {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -241,9 +241,8 @@ TEST_P(ModelParallelTest, AForgottenTensorIsNamedWithItsLayer) {
       "mask", nullptr, [](const at::Tensor& x) {
         return x.add(at::ones({kHidden}, at::device(c10::kMeta)));
       }};
-  EXPECT_THAT(
-      ForwardStatus({Linear("fc1", kInputs, kHidden), forgetful}).message(),
-      AllOf(HasSubstr("on the same device"), HasSubstr(SecondPart("mask"))));
+  EXPECT_THAT(ForwardStatus({Linear("fc1", kInputs, kHidden), forgetful}),
+              Says("on the same device", SecondPart("mask")));
 }
 
 TEST_P(ModelParallelTest, ATensorThatStayedOnTheFirstDeviceIsNamed) {
@@ -253,9 +252,8 @@ TEST_P(ModelParallelTest, ATensorThatStayedOnTheFirstDeviceIsNamed) {
       "scale", nullptr, [first](const at::Tensor& x) {
         return x.mul(at::ones({kHidden}, at::device(first)));
       }};
-  EXPECT_THAT(
-      ForwardStatus({Linear("fc1", kInputs, kHidden), forgetful}).message(),
-      AllOf(HasSubstr(first.str()), HasSubstr(SecondPart("scale"))));
+  EXPECT_THAT(ForwardStatus({Linear("fc1", kInputs, kHidden), forgetful}),
+              Says(first.str(), SecondPart("scale")));
 }
 
 TEST_P(ModelParallelTest, AnOutputElsewhereIsNamedWithItsLayer) {
@@ -263,9 +261,8 @@ TEST_P(ModelParallelTest, AnOutputElsewhereIsNamedWithItsLayer) {
                       [](const at::Tensor& x) { return x.to(c10::kMeta); }};
   const absl::Status status =
       ForwardStatus({Linear("fc1", kInputs, kHidden), away});
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("output lies on meta"),
-                                      HasSubstr(SecondPart("away"))));
+  EXPECT_THAT(status,
+              InvalidArgument("output lies on meta", SecondPart("away")));
 }
 
 TEST_P(ModelParallelTest, ErrorsKeepTheirKindAndNameTheLayer) {
@@ -278,17 +275,15 @@ TEST_P(ModelParallelTest, ErrorsKeepTheirKindAndNameTheLayer) {
   };
   const absl::Status memory =
       status_of([] { TORCH_CHECK_WITH(OutOfMemoryError, false, "no room"); });
-  EXPECT_EQ(memory.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(memory.message(),
-              AllOf(HasSubstr("no room"), HasSubstr(SecondPart("bad"))));
+  EXPECT_THAT(memory, StatusIs(absl::StatusCode::kResourceExhausted, "no room",
+                               SecondPart("bad")));
   const absl::Status other =
       status_of([] { throw std::runtime_error("what a user threw"); });
   EXPECT_EQ(other.message(),
             absl::StrCat("what a user threw (", SecondPart("bad"), ")"));
   EXPECT_THAT(ForwardStatus(
-                  {Linear("fc1", kInputs, kHidden), Linear("fc2", 5, kHidden)})
-                  .message(),
-              AllOf(HasSubstr("shapes"), HasSubstr(SecondPart("fc2"))));
+                  {Linear("fc1", kInputs, kHidden), Linear("fc2", 5, kHidden)}),
+              Says("shapes", SecondPart("fc2")));
 }
 
 TEST_P(ModelParallelTest, WhatPartsShareIsAnErrorThatNamesBoth) {
@@ -298,10 +293,8 @@ TEST_P(ModelParallelTest, WhatPartsShareIsAnErrorThatNamesBoth) {
                                     first.module->named_parameters()["weight"]);
   const absl::Status status =
       SpreadOverDevices({first, second}, {1}, Devices(2)).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("fc1.weight (part 1 of 2"),
-                                      HasSubstr("fc2.tied (part 2 of 2"),
-                                      HasSubstr("one tensor")));
+  EXPECT_THAT(status, InvalidArgument("fc1.weight (part 1 of 2",
+                                      "fc2.tied (part 2 of 2", "one tensor"));
   EXPECT_TRUE(NamedParameters({first})[0].second.device().is_cpu());
 }
 

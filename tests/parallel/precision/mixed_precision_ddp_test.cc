@@ -7,16 +7,15 @@
 
 #include "core/precision/autocast.h"
 #include "core/precision/mixed_precision.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "tests/parallel/ddp/fixture.h"
 
-namespace tandem {
+namespace tandem::mixed_precision_ddp_test {
 namespace {
-
-using testing::HasSubstr;
 
 class MixedPrecisionDdpTest : public DdpTest {
  protected:
@@ -53,8 +52,7 @@ TEST_P(MixedPrecisionDdpTest, ForwardIsAutocastsAndGradientsAreFloat) {
       }
       EXPECT_TRUE(output.equal(alone));
       alone.to(at::kFloat).sum().backward();
-      TANDEM_RETURN_IF_ERROR(
-          ExpectMeanGradients(*twins.module, *twins.alone, world));
+      TANDEM_RETURN_IF_ERROR(ExpectMeanGradients(twins, world));
       for (const at::Tensor& parameter : twins.module->parameters()) {
         EXPECT_EQ(parameter.scalar_type(), at::kFloat);
         EXPECT_EQ(parameter.grad().scalar_type(), at::kFloat);
@@ -70,9 +68,8 @@ TEST_P(MixedPrecisionDdpTest, GradientsTravelAsTheHookHasThem) {
     DistributedDataParallelOptions options;
     options.mixed_precision.reduce_dtype = at::kBFloat16;
     TANDEM_ASSIGN_OR_RETURN(auto reduced, MakeTwins<TwoLinear>(world, options));
-    EXPECT_THAT(
-        reduced.ddp->register_comm_hook(AllReduceHook()).message(),
-        HasSubstr("mixed_precision.reduce_dtype is a communication hook"));
+    EXPECT_THAT(reduced.ddp->register_comm_hook(AllReduceHook()),
+                Says("mixed_precision.reduce_dtype is a communication hook"));
     TANDEM_ASSIGN_OR_RETURN(auto hooked, MakeTwins<TwoLinear>(world));
     TANDEM_RETURN_IF_ERROR(hooked.ddp->register_comm_hook(Bf16CompressHook()));
     const at::Tensor input = ExampleInput(0, world);
@@ -106,9 +103,8 @@ TEST_P(MixedPrecisionDdpTest, OtherDtypesAreRefused) {
     options.mixed_precision.param_dtype = at::kDouble;
     EXPECT_THAT(
         MakeDistributedDataParallel(NewModule<TwoLinear>(), world, options)
-            .status()
-            .message(),
-        HasSubstr("mixed_precision.param_dtype is Double: expected"));
+            .status(),
+        Says("mixed_precision.param_dtype is Double: expected"));
     return absl::OkStatus();
   });
 }
@@ -116,4 +112,4 @@ TEST_P(MixedPrecisionDdpTest, OtherDtypesAreRefused) {
 TANDEM_ON_DEVICES_AND_BACKENDS(MixedPrecisionDdpTest);
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mixed_precision_ddp_test

@@ -5,7 +5,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 
@@ -22,10 +21,8 @@
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::mixed_precision_strategy_test {
 namespace {
-
-using testing::HasSubstr;
 
 void InBf16(MeshStrategyOptions& options) {
   options.ddp.mixed_precision.param_dtype = at::kBFloat16;
@@ -184,29 +181,25 @@ TEST(MixedPrecisionStrategyTest, GradientsTravelAsTheHookHasThem) {
       plain->model.begin()->second.equal(reduced->model.begin()->second));
 }
 
-std::string Refusal(const LabChange& change) {
-  return std::string(
-      TrainInLab(OneDevice(), ModelJob("mlp_small", 24, 1, change))
-          .status()
-          .message());
-}
-
 TEST(MixedPrecisionStrategyTest, WhatDoesNotGoTogetherIsRefused) {
-  EXPECT_THAT(Refusal([](auto& options) {
-                options.ddp.mixed_precision.param_dtype = at::kDouble;
-              }),
-              HasSubstr("mixed_precision.param_dtype is Double"));
-  EXPECT_THAT(Refusal([](auto& options) {
-                options.ddp.mixed_precision.reduce_dtype = at::kBFloat16;
-                options.make_hook = [] { return AllReduceHook(); };
-              }),
-              HasSubstr("leave one of them out"));
-  EXPECT_THAT(Refusal([](auto& options) {
-                options.ddp.mixed_precision.reduce_dtype = at::kBFloat16;
-                options.reproducible = true;
-              }),
-              HasSubstr("reproducible excludes mixed_precision.reduce_dtype"));
+  ExpectRefusals(
+      [](const LabChange& change) {
+        return TrainInLab(OneDevice(), ModelJob("mlp_small", 24, 1, change))
+            .status();
+      },
+      {{[](auto& o) { o.ddp.mixed_precision.param_dtype = at::kDouble; },
+        "mixed_precision.param_dtype is Double"},
+       {[](auto& o) {
+          o.ddp.mixed_precision.reduce_dtype = at::kBFloat16;
+          o.make_hook = [] { return AllReduceHook(); };
+        },
+        "leave one of them out"},
+       {[](auto& o) {
+          o.ddp.mixed_precision.reduce_dtype = at::kBFloat16;
+          o.reproducible = true;
+        },
+        "reproducible excludes mixed_precision.reduce_dtype"}});
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::mixed_precision_strategy_test

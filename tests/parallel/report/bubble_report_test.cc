@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "core/testing/statuses.h"
+#include "parallel/report/pipeline_advice.h"
 #include "parallel/report/pipeline_times.h"
 #include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedules.h"
@@ -130,8 +132,7 @@ TEST(PipelineTimes, AddsUpOverRanks) {
   EXPECT_NEAR(sum.StepSeconds(), PredictSchedule(schedule, its.costs)->step,
               1e-7);
   EXPECT_EQ(sum.steps(), 1);
-  EXPECT_THAT(std::string(sum.SetFlat({1, 2}).message()),
-              HasSubstr("but 2 were given"));
+  EXPECT_THAT(sum.SetFlat({1, 2}), Says("but 2 were given"));
 }
 
 TEST(PipelineTimes, TellsWhatIsWaitedForAndCopied) {

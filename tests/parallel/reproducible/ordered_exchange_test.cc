@@ -16,6 +16,7 @@
 #include "core/random/random.h"
 #include "core/sim/testing.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 
 namespace tandem::ordered_exchange_test {
@@ -58,7 +59,7 @@ class OrderedExchangeTest
 TEST_P(OrderedExchangeTest, EveryReplicaHasTheTreesBits) {
   const auto [replicas, terms, size] = GetParam();
   const SummationTree tree(replicas * terms);
-  const absl::Status status = RunThreadRanks(
+  ExpectOk(RunThreadRanks(
       replicas,
       [&, size = size](Communicator& group) -> absl::Status {
         const OrderedExchange exchange(tree, &group);
@@ -74,8 +75,7 @@ TEST_P(OrderedExchangeTest, EveryReplicaHasTheTreesBits) {
         }
         return absl::OkStatus();
       },
-      &Options, std::chrono::seconds(30));
-  EXPECT_TRUE(status.ok()) << status;
+      &Options, std::chrono::seconds(30)));
 }
 
 // Sizes with replicas that have no share, and shares that are not full.

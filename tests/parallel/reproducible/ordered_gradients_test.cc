@@ -16,12 +16,11 @@
 #include "core/base/status_macros.h"
 #include "core/random/random.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "parallel/optim/flat_buffer.h"
 
 namespace tandem::ordered_gradients_test {
 namespace {
-
-using testing::HasSubstr;
 
 // The second parameter gets its gradients from backwards of weights alone where
 // `splits`, the third one is used by some microbatches alone.
@@ -170,8 +169,7 @@ absl::Status RunJob(const Job& job) {
 class OrderedGradientsTest : public testing::TestWithParam<Job> {};
 
 TEST_P(OrderedGradientsTest, AreTheTreesSumOnEveryReplica) {
-  const absl::Status status = RunJob(GetParam());
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunJob(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -216,8 +214,7 @@ TEST(OrderedGradientsShortStepTest, NothingIsUnusedWhereNothingIsThere) {
   Job job = {3, 12, 12};
   job.find_unused_parameters = false;
   job.missing = 4;
-  const absl::Status status = RunJob(job);
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunJob(job));
 }
 
 // Of two microbatches the first alone gives a gradient, -0.
@@ -241,10 +238,9 @@ absl::Status RunNegativeZero(int replicas, int replica, Communicator* group) {
 
 TEST(OrderedGradientsZeroTest, ItsSignDoesNotTellTheLayout) {
   EXPECT_TRUE(RunNegativeZero(1, 0, nullptr).ok());
-  const absl::Status status = RunDeviceRanks(2, [](Communicator& world) {
+  ExpectOk(RunDeviceRanks(2, [](Communicator& world) {
     return RunNegativeZero(2, world.rank(), &world);
-  });
-  EXPECT_TRUE(status.ok()) << status;
+  }));
 }
 
 // Of six microbatches the second and the fifth use p2.
@@ -252,9 +248,7 @@ TEST(OrderedGradientsErrorTest, WhatAReplicaDoesNotUseIsNamed) {
   Job job = {6, 6, 6};
   job.find_unused_parameters = false;
   const absl::Status status = RunJob(job);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("no gradient from any microbatch: p2"));
+  EXPECT_THAT(status, InvalidArgument("no gradient from any microbatch: p2"));
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "core/testing/statuses.h"
+
 namespace tandem::choice_test {
 namespace {
 
@@ -29,9 +31,8 @@ TEST(ScheduleChoice, ReadsFiles) {
   ASSERT_TRUE(schedule.ok()) << schedule.status();
   EXPECT_EQ(schedule->stages, 2);
   const auto missing = ReadScheduleFile("/no/such/file");
-  EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(missing.status().message()),
-              testing::HasSubstr("/no/such/file"));
+  EXPECT_THAT(missing.status(),
+              StatusIs(absl::StatusCode::kNotFound, "/no/such/file"));
 }
 
 // A device has no end.
@@ -41,15 +42,12 @@ TEST(ScheduleChoice, ReadsNothingButFiles) {
   for (const std::string& path :
        {std::string("/dev/zero"), pipe, testing::TempDir() + "/"}) {
     const absl::Status status = ReadScheduleFile(path).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()),
-                testing::HasSubstr(path + " is no regular file"));
+    EXPECT_THAT(status, InvalidArgument(path + " is no regular file"));
   }
   const std::string large = testing::TempDir() + "/large.txt";
   std::ofstream(large) << "F0 B0\n";
   ASSERT_EQ(truncate(large.c_str(), off_t{1} << 40), 0);
-  EXPECT_THAT(std::string(ReadScheduleFile(large).status().message()),
-              testing::HasSubstr("a schedule at most"));
+  EXPECT_THAT(ReadScheduleFile(large).status(), Says("a schedule at most"));
 }
 
 }  // namespace

@@ -3,14 +3,13 @@
 
 #include <string>
 
-#include "parallel/schedule/schedules.h"
+#include "core/testing/statuses.h"
 #include "parallel/schedule/validator.h"
 
 namespace tandem::sequential_test {
 namespace {
 
 using ::testing::Each;
-using ::testing::HasSubstr;
 
 TEST(SequentialScheduleTest, OneMicrobatchAtATimeGoesThroughAllDevices) {
   EXPECT_EQ(ToString(*SequentialSchedule(2, 2)), "F0 B0 F1 B1\nF0 B0 F1 B1");
@@ -31,10 +30,8 @@ TEST(SequentialScheduleTest, IsValidAndHoldsOneMicrobatch) {
 
 TEST(SequentialScheduleTest, NothingAtAllIsRefused) {
   for (const auto& [devices, microbatches] : {std::pair(0, 1), {1, 0}}) {
-    EXPECT_THAT(
-        std::string(
-            SequentialSchedule(devices, microbatches).status().message()),
-        HasSubstr("at least one device and one microbatch"));
+    EXPECT_THAT(SequentialSchedule(devices, microbatches).status(),
+                Says("at least one device and one microbatch"));
   }
 }
 

@@ -15,6 +15,7 @@
 #include "core/base/named_tensors.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/optim/adam.h"
 #include "parallel/optim/make_optimizer.h"
@@ -105,33 +106,31 @@ TEST(OptimizerShareTest, SharesTogetherStepAsOneOptimizer) {
 
 TEST(ShareExchangeTest, ValuesOfAllRanksAndStateOnTheFirst) {
   for (const int ranks : {2, 3, 7}) {
-    const absl::Status status =
-        RunDeviceRanks(ranks, [&](Communicator& world) -> absl::Status {
-          const FlatBuffers buffers = BuffersOf(70);  // some shares are empty
-          FlatBuffer& buffer = *buffers[0];
-          buffer.values().fill_(world.rank());
-          EXPECT_TRUE(GatherValues(buffers, world, 1).ok());
-          const ElementSpan mine = SpanOf(buffer, ShareIn(world, buffer));
-          const at::Tensor state = buffer.AddStateOf(mine.begin, mine.end);
-          state.fill_(world.rank());
-          const auto gathered = GatherOnFirst(buffer, state, world);
-          EXPECT_TRUE(gathered.ok()) << gathered.status();
-          EXPECT_EQ(gathered->defined(), world.rank() == 0);
-          for (int rank = 0; rank < ranks; ++rank) {
-            const ElementSpan span = SpanOf(buffer, {rank, ranks});
-            if (span.length() == 0) continue;
-            const auto all_are = [&](const at::Tensor& flat) {
-              return flat.narrow(0, span.begin, span.length())
-                  .eq(rank)
-                  .all()
-                  .item<bool>();
-            };
-            EXPECT_TRUE(all_are(buffer.values()));
-            EXPECT_TRUE(world.rank() != 0 || all_are(*gathered));
-          }
-          return absl::OkStatus();
-        });
-    EXPECT_TRUE(status.ok()) << status;
+    ExpectOk(RunDeviceRanks(ranks, [&](Communicator& world) -> absl::Status {
+      const FlatBuffers buffers = BuffersOf(70);  // some shares are empty
+      FlatBuffer& buffer = *buffers[0];
+      buffer.values().fill_(world.rank());
+      EXPECT_TRUE(GatherValues(buffers, world, 1).ok());
+      const ElementSpan mine = SpanOf(buffer, ShareIn(world, buffer));
+      const at::Tensor state = buffer.AddStateOf(mine.begin, mine.end);
+      state.fill_(world.rank());
+      const auto gathered = GatherOnFirst(buffer, state, world);
+      EXPECT_TRUE(gathered.ok()) << gathered.status();
+      EXPECT_EQ(gathered->defined(), world.rank() == 0);
+      for (int rank = 0; rank < ranks; ++rank) {
+        const ElementSpan span = SpanOf(buffer, {rank, ranks});
+        if (span.length() == 0) continue;
+        const auto all_are = [&](const at::Tensor& flat) {
+          return flat.narrow(0, span.begin, span.length())
+              .eq(rank)
+              .all()
+              .item<bool>();
+        };
+        EXPECT_TRUE(all_are(buffer.values()));
+        EXPECT_TRUE(world.rank() != 0 || all_are(*gathered));
+      }
+      return absl::OkStatus();
+    }));
   }
 }
 
@@ -147,7 +146,7 @@ ShardingChoice Choose(OptimizerSharding asked, const OptimizerWork& work,
   ShardingChoice choice;
   CommunicatorOptions options;
   options.backend = backend;
-  const absl::Status status = RunThreadRanks(
+  ExpectOk(RunThreadRanks(
       ranks,
       [&](Communicator& world) -> absl::Status {
         const ShardingChoice its =
@@ -155,8 +154,7 @@ ShardingChoice Choose(OptimizerSharding asked, const OptimizerWork& work,
         if (world.rank() == 0) choice = its;
         return absl::OkStatus();
       },
-      options);
-  EXPECT_TRUE(status.ok()) << status;
+      options));
   return choice;
 }
 

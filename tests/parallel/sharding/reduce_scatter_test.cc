@@ -14,12 +14,13 @@
 #include "core/base/named_tensors.h"
 #include "core/base/status_macros.h"
 #include "core/comm/group_buffer.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/ddp/reducer.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/optimizer_share.h"
 
-namespace tandem {
+namespace tandem::reduce_scatter_test {
 namespace {
 
 struct Case {
@@ -127,13 +128,12 @@ TEST(ReduceScatterTest, OwnersGetTheBitsOfTheAllReduceAndNobodyElseAnything) {
     for (const Case& its : Cases()) {
       CommunicatorOptions options;
       options.backend = "shm";
-      const absl::Status status = RunThreadRanks(
+      ExpectOk(RunThreadRanks(
           ranks, [&its](Communicator& group) { return Compare(its, group); },
-          options);
-      EXPECT_TRUE(status.ok()) << status;
+          options));
     }
   }
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::reduce_scatter_test

@@ -11,6 +11,7 @@
 #include "core/device/memory_category.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/testing.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/mlp.h"
@@ -32,27 +33,25 @@ int64_t StateInUse(const c10::Device& device) {
 std::vector<int64_t> StateOf(int ranks, OptimizerSharding sharding) {
   const std::vector<c10::Device> devices = SimDevices(4);
   std::vector<int64_t> bytes(static_cast<size_t>(ranks), -1);
-  const absl::Status status =
-      RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
-        const auto rank = static_cast<size_t>(world.rank());
-        MeshStrategyOptions options;
-        TANDEM_ASSIGN_OR_RETURN(options.schedule, SequentialSchedule(1, 1));
-        options.devices = {devices[rank]};
-        options.optimizer = AdamOptions();
-        options.shard_optimizer = sharding;
-        const int64_t before = StateInUse(devices[rank]);
-        TANDEM_ASSIGN_OR_RETURN(
-            const auto strategy,
-            MeshStrategy::Create(LabSpecs("mlp_small"), CrossEntropy, options,
-                                 &world));
-        for (int step = 0; step < 2; ++step) {
-          const Batch batch = LabBatch("mlp_small", kBatch, kLabSeed, step);
-          TANDEM_RETURN_IF_ERROR(strategy->TrainStep(batch, 0.1).status());
-        }
-        bytes[rank] = StateInUse(devices[rank]) - before;
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
+    const auto rank = static_cast<size_t>(world.rank());
+    MeshStrategyOptions options;
+    TANDEM_ASSIGN_OR_RETURN(options.schedule, SequentialSchedule(1, 1));
+    options.devices = {devices[rank]};
+    options.optimizer = AdamOptions();
+    options.shard_optimizer = sharding;
+    const int64_t before = StateInUse(devices[rank]);
+    TANDEM_ASSIGN_OR_RETURN(
+        const auto strategy,
+        MeshStrategy::Create(LabSpecs("mlp_small"), CrossEntropy, options,
+                             &world));
+    for (int step = 0; step < 2; ++step) {
+      const Batch batch = LabBatch("mlp_small", kBatch, kLabSeed, step);
+      TANDEM_RETURN_IF_ERROR(strategy->TrainStep(batch, 0.1).status());
+    }
+    bytes[rank] = StateInUse(devices[rank]) - before;
+    return absl::OkStatus();
+  }));
   return bytes;
 }
 

@@ -17,7 +17,7 @@
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::sharded_optimizer_test {
 namespace {
 
 using testing::HasSubstr;
@@ -261,4 +261,4 @@ TEST(ShardedOptimizerOptionsTest, WhatExcludesItIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sharded_optimizer_test

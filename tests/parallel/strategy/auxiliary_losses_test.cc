@@ -3,8 +3,6 @@
 
 #include <ATen/Tensor.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,19 +15,17 @@
 #include "core/base/status_macros.h"
 #include "core/loss/loss_terms.h"
 #include "core/model/layer_list.h"
-#include "core/random/random.h"
+#include "core/testing/statuses.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "parallel/strategy/replicated.h"
+#include "tests/parallel/matrix/matrix_problem.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::auxiliary_losses_test {
 namespace {
 
-using testing::HasSubstr;
-
 constexpr int64_t kWidth = 9;
-constexpr int64_t kBatch = 24;
 constexpr int kSteps = 3;
 constexpr uint64_t kSeed = 2;
 constexpr double kRate = 0.1;
@@ -64,10 +60,7 @@ LayerSpecs Specs() {
 LossFunction Loss() { return WithZLoss(CrossEntropy, 0.1); }
 
 Batch BatchOf(int step) {
-  const at::Generator generator =
-      GeneratorFor(kSeed, absl::StrCat("batch ", step));
-  return {at::randn({kBatch, kWidth}, generator),
-          at::randint(5, {kBatch}, generator, at::kLong), kBatch};
+  return RandomBatch({{kWidth}, 5}, /*size=*/24, kSeed, step);
 }
 
 // With what layers and the loss added, by step.
@@ -168,19 +161,10 @@ void ExpectAllClose(const Outcome& found, const Outcome& expected) {
   }
 }
 
-const std::vector<LabLayout>& Layouts() {
-  static const auto* const layouts = new std::vector<LabLayout>{
-      {"two replicas", "1f1b", 2, 1, 1},
-      {"three replicas", "gpipe", 3, 1, 1},
-      {"a pair", "1f1b", 1, 1, 2},
-      {"three stages over ranks", "gpipe", 1, 3, 1},
-      {"checkpointing", "1f1b", 1, 1, 3, 1, 12,
-       ActivationCheckpointing::kAlways},
-      {"two pairs", "zb_h1", 2, 1, 2},
-      {"two pairs over ranks", "zb_h1", 2, 2, 1, 1, 12,
-       ActivationCheckpointing::kExceptLast},
-  };
-  return *layouts;
+std::vector<LabLayout> Layouts() {
+  return LabLayouts(
+      "1f1b 2x1x1, gpipe 3x1x1, 1f1b 1x1x2, gpipe 1x3x1, 1f1b 1x1x3 always, "
+      "zb_h1 2x1x2, zb_h1 2x2x1 except_last");
 }
 
 TEST(AuxiliaryLossesTest, AreTrainedAndReportedInAnyLayout) {
@@ -244,8 +228,7 @@ TEST(AuxiliaryLossesErrorTest, ALossThatIsNoScalarNamesItsLayer) {
   job.specs = [&] { return specs; };
   const absl::Status status =
       TrainInLab({"a pair", "1f1b", 1, 1, 2}, job).status();
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("layer penalty1: loss square must be a scalar"));
+  EXPECT_THAT(status, Says("layer penalty1: loss square must be a scalar"));
 }
 
 }  // namespace

@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/testing.h"
@@ -21,8 +21,9 @@
 #include "models/unet.h"
 #include "tests/parallel/matrix/matrix_problem.h"
 #include "tests/parallel/strategy/strategy_lab.h"
+#include "tests/parallel/strategy/technique_rows.h"
 
-namespace tandem {
+namespace tandem::checkpointed_layers_test {
 namespace {
 
 const std::vector<c10::Device>& Devices() {
@@ -32,13 +33,13 @@ const std::vector<c10::Device>& Devices() {
 }
 
 struct Problem {
-  const char* name;
+  std::string name;
   LayerSpecs specs;
   BatchShape shape;
 };
 
 // Attention and a tied weight, BatchNorm, skip connections, dropout.
-std::vector<Problem> Problems() {
+const std::vector<Problem>& Problems() {
   GptOptions gpt;
   gpt.layers = 6;
   gpt.width = 22;
@@ -57,10 +58,12 @@ std::vector<Problem> Problems() {
   mlp.dropout = 0.2;
   UnetOptions unet;
   unet.classes = 5;
-  return {{"gpt", *Gpt(gpt), {{5}, 33, true}},
-          {"resnet", Resnet18(resnet), {{3, 9, 9}, 5, false}},
-          {"unet", UnetTiny(unet), {{1, 8, 8}, 5, false}},
-          {"dropout", MlpDropout(mlp), {{7}, 5, false}}};
+  static const auto* const problems = new std::vector<Problem>{
+      {"gpt", *Gpt(gpt), {{5}, 33, true}},
+      {"resnet", Resnet18(resnet), {{3, 9, 9}, 5, false}},
+      {"unet", UnetTiny(unet), {{1, 8, 8}, 5, false}},
+      {"dropout", MlpDropout(mlp), {{7}, 5, false}}};
+  return *problems;
 }
 
 LabJob JobOf(const Problem& problem, const SelectiveCheckpointing& selective) {
@@ -79,43 +82,41 @@ LabJob JobOf(const Problem& problem, const SelectiveCheckpointing& selective) {
 }
 
 std::vector<LabLayout> Layouts() {
-  std::vector<LabLayout> layouts = {
-      {"one device", "sequential", 1, 1, 1},
-      {"replicas", "sequential", 2, 1, 1},
-      {"one after the other", "sequential", 1, 1, 2},
-      {"a pipeline", "1f1b", 1, 1, 2},
-      {"weights later", "zb_h1", 1, 1, 2},
-      {"weights later, in a V", "zb_v", 1, 1, 2, 2},
-      {"a pipeline over ranks", "zb_h1", 1, 2, 1},
-      {"pipelines", "interleaved_1f1b", 2, 1, 2, 2}};
+  std::vector<LabLayout> layouts = LabLayouts(
+      "sequential 1x1x1, sequential 2x1x1, sequential 1x1x2, 1f1b 1x1x2, "
+      "zb_h1 1x1x2, zb_v 1x1x2x2, zb_h1 1x2x1, interleaved_1f1b 2x1x2x2");
   for (LabLayout& each : layouts) each.device_pool = Devices();
   return layouts;
 }
 
-TEST(CheckpointedLayersTest, TrainToTheSameBitsInEveryCorner) {
+std::vector<TechniqueRow> Rows() {
+  std::vector<TechniqueRow> rows;
+  const auto add = [&](const std::string& name, const Problem& problem,
+                       const SelectiveCheckpointing& selective,
+                       const std::vector<LabLayout>& columns) {
+    TechniqueRow row = {problem.name + name, columns,
+                        Always(JobOf(problem, selective))};
+    row.without = JobOf(problem, {});
+    rows.push_back(row);
+  };
   for (const Problem& problem : Problems()) {
-    for (const LabLayout& layout : Layouts()) {
-      const auto plain = TrainInLab(layout, JobOf(problem, {}));
-      for (const SelectiveCheckpointing& selective :
-           {SelectiveCheckpointing{"[02468]$", 0},
-            SelectiveCheckpointing{"", 3}}) {
-        SCOPED_TRACE(absl::StrCat(problem.name, ", ", layout.name, ", '",
-                                  selective.layers, "'"));
-        ExpectSameBits(TrainInLab(layout, JobOf(problem, selective)), plain);
-      }
-    }
+    add("ByName", problem, {"[02468]$", 0}, Layouts());
+    add("InGroups", problem, {"", 3}, Layouts());
   }
+  // Gradients of weights of several microbatches, computed together.
+  std::vector<LabLayout> together = LabLayouts("1f1b 1x1x2, zb_h1 1x1x2");
+  for (LabLayout& each : together) each.weight_gradient_batch = 3;
+  add("WithBatchesOfWeightGradients", Problems()[0], {"", 2}, together);
+  return rows;
 }
 
-// Gradients of weights of several microbatches, computed together.
-TEST(CheckpointedLayersTest, WithBatchesOfWeightGradients) {
-  const std::vector<Problem> problems = Problems();
-  for (const char* schedule : {"1f1b", "zb_h1"}) {
-    LabLayout layout = {"", schedule, 1, 1, 2};
-    layout.weight_gradient_batch = 3;
-    const auto plain = TrainInLab(layout, JobOf(problems[0], {}));
-    ExpectSameBits(TrainInLab(layout, JobOf(problems[0], {"", 2})), plain);
-  }
+INSTANTIATE_TEST_SUITE_P(CheckpointedLayers, TechniqueTest,
+                         testing::ValuesIn(Rows()), RowName);
+
+TEST(CheckpointedLayersTest, HaveTheirCells) {
+  size_t cells = 0;
+  for (const TechniqueRow& row : Rows()) cells += row.columns.size();
+  EXPECT_EQ(cells, 4u * 2 * 8 + 2);
 }
 
 // The most bytes of activations on any device in the last step.
@@ -183,4 +184,4 @@ TEST(CheckpointedLayersTest, MemoryIsNoMoreWhereWeightGradientsWait) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpointed_layers_test

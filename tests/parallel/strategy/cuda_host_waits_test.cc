@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/status_macros.h"
+#include "core/testing/statuses.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
@@ -48,21 +49,19 @@ TEST_P(CudaHostWaitsTest, NoneWithinAStep) {
   const LabJob job = ModelJob(
       GetParam(), 0, 0,
       [](MeshStrategyOptions& options) { options.optimizer = AdamOptions(); });
-  const absl::Status done =
-      OnLabRanks(layout, job, [&](const LabRank& rank) -> absl::Status {
-        TANDEM_RETURN_IF_ERROR(
-            SubmitLabSteps(*rank.strategy, GetParam(), 0, kWarmUp));
-        TANDEM_RETURN_IF_ERROR(rank.strategy->TakeScores().status());
-        {
-          const NoWaits no_waits;
-          TANDEM_RETURN_IF_ERROR(
-              SubmitLabSteps(*rank.strategy, GetParam(), kWarmUp, kSteps));
-        }
-        TANDEM_ASSIGN_OR_RETURN(const auto scores, rank.strategy->TakeScores());
-        EXPECT_EQ(scores.size(), static_cast<size_t>(kSteps));
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(done.ok()) << done;
+  ExpectOk(OnLabRanks(layout, job, [&](const LabRank& rank) -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(
+        SubmitLabSteps(*rank.strategy, GetParam(), 0, kWarmUp));
+    TANDEM_RETURN_IF_ERROR(rank.strategy->TakeScores().status());
+    {
+      const NoWaits no_waits;
+      TANDEM_RETURN_IF_ERROR(
+          SubmitLabSteps(*rank.strategy, GetParam(), kWarmUp, kSteps));
+    }
+    TANDEM_ASSIGN_OR_RETURN(const auto scores, rank.strategy->TakeScores());
+    EXPECT_EQ(scores.size(), static_cast<size_t>(kSteps));
+    return absl::OkStatus();
+  }));
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
-// Models with several inputs, under every strategy.
+// Models with several inputs, under every strategy; and that what does not fit
+// one is refused by name.
 
 #include <ATen/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,15 +18,19 @@
 #include "core/model/batch_inputs.h"
 #include "core/model/layer_list.h"
 #include "core/sim/testing.h"
+#include "core/testing/statuses.h"
+#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "parallel/strategy/replicated.h"
 #include "tests/parallel/strategy/further_inputs_model.h"
+#include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::further_inputs_test {
 namespace {
 
 using further_inputs::BatchOf;
@@ -32,6 +39,7 @@ using further_inputs::kRate;
 using further_inputs::kSamples;
 using further_inputs::kSeed;
 using further_inputs::kSteps;
+using further_inputs::kWidth;
 using further_inputs::Specs;
 
 constexpr int kTestNumber = 100;  // of a batch that is not trained on
@@ -216,5 +224,65 @@ TEST_F(FurtherInputsTest, ReplicasTrainThem) {
   }
 }
 
+Batch WithFurther(const std::string& name, const c10::IValue& value) {
+  Batch batch = BatchOf(0);
+  batch.further_inputs[name] = value;
+  return batch;
+}
+
+TEST(FurtherInputsErrorsTest, WhatDoesNotFitIsRefusedByName) {
+  Batch without_mask = BatchOf(0);
+  without_mask.further_inputs.erase("mask");
+  ExpectBatchRefusals(
+      Specs(), CrossEntropy, {1, 3},
+      {{without_mask,
+        "the further input 'mask', which the batch lacks; it has 'types', "
+        "'views[0]', 'views[1]'"},
+       {WithFurther("weights", at::ones({kSamples})),
+        "'weights', which no layer reads"},
+       {WithFurther("views", c10::ivalue::Tuple::create(
+                                 {at::ones({kSamples, kWidth}),
+                                  at::ones({kSamples - 1, kWidth})})),
+        "a batch of 13 samples has Float [12, 6] as 'views[1]'"}});
+  LayerSpecs specs = Specs();
+  specs[3].links.reads = {"views[1]"};
+  ExpectBatchRefusals(specs, CrossEntropy, {1, 3},
+                      {{BatchOf(0), "'views[0]', which no layer reads"}});
+}
+
+TEST(FurtherInputsErrorsTest, WhatIsTakenMustBeLeftUnlessItIsRead) {
+  LayerSpecs specs = Specs();
+  specs[4].links.reads = {};
+  specs[4].links.pop = {"mask"};
+  const auto says = Says("'mask' of layer 4 is left by no layer before it");
+  const MeshStrategyOptions options =
+      LabOptions(LabPipeline(2), static_cast<int64_t>(specs.size()));
+  EXPECT_THAT(
+      MeshStrategy::Create(specs, CrossEntropy, options, nullptr).status(),
+      says);
+  EXPECT_THAT(RunThreadRanks(1,
+                             [&](Communicator& world) {
+                               return MakeReplicated(MakeLayers(specs, kSeed),
+                                                     CrossEntropy, {}, world)
+                                   .status();
+                             }),
+              says);
+}
+
+// Rank 0 has the batch; the others are told why there is no step.
+TEST(FurtherInputsErrorsTest, EveryRankLearnsWhatDoesNotFit) {
+  std::vector<absl::Status> said(2);
+  ExpectOk(OnLabRanks(LabPipeline(2, 2), Job(), [&](const LabRank& rank) {
+    Batch batch = TakenBy(*rank.strategy, BatchOf(0));
+    batch.further_inputs.erase("types");
+    said[static_cast<size_t>(rank.rank)] =
+        rank.strategy->TrainStep(batch, kRate).status();
+    return absl::OkStatus();
+  }));
+  for (const absl::Status& each : said) {
+    EXPECT_THAT(each, Says("'types'"));
+  }
+}
+
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::further_inputs_test

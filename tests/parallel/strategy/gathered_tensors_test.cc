@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 
 namespace tandem::gathered_tensors_test {
 namespace {
@@ -57,80 +58,69 @@ class Collector : public TensorSink {
 };
 
 TEST(GatheredTensorsTest, RankZeroGetsAllInTheSinksOrder) {
-  const absl::Status status =
-      RunDeviceRanks(4, [](Communicator& world) -> absl::Status {
-        Collector all;
-        TANDEM_RETURN_IF_ERROR(
-            StreamToRank0(TensorsOf(world.rank()), world, all));
-        if (world.rank() != 0) {
-          EXPECT_TRUE(all.infos.empty());
-          EXPECT_TRUE(all.tensors.empty());
-          return absl::OkStatus();
-        }
-        NamedTensors expected;
-        for (int rank = 0; rank < 4; ++rank) {
-          for (const auto& each : TensorsOf(rank)) expected.push_back(each);
-        }
-        std::sort(
-            expected.begin(), expected.end(),
-            [](const auto& a, const auto& b) { return a.first > b.first; });
-        EXPECT_EQ(all.tensors.size(), expected.size());
-        EXPECT_EQ(all.infos.size(), expected.size());
-        for (size_t i = 0; i < expected.size(); ++i) {
-          EXPECT_EQ(all.tensors[i].first, expected[i].first);
-          EXPECT_TRUE(all.tensors[i].second.equal(expected[i].second.cpu()));
-          EXPECT_EQ(all.infos[i].dtype, expected[i].second.scalar_type());
-          EXPECT_EQ(all.infos[i].sizes, expected[i].second.sizes());
-        }
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(4, [](Communicator& world) -> absl::Status {
+    Collector all;
+    TANDEM_RETURN_IF_ERROR(StreamToRank0(TensorsOf(world.rank()), world, all));
+    if (world.rank() != 0) {
+      EXPECT_TRUE(all.infos.empty());
+      EXPECT_TRUE(all.tensors.empty());
+      return absl::OkStatus();
+    }
+    NamedTensors expected;
+    for (int rank = 0; rank < 4; ++rank) {
+      for (const auto& each : TensorsOf(rank)) expected.push_back(each);
+    }
+    std::sort(expected.begin(), expected.end(),
+              [](const auto& a, const auto& b) { return a.first > b.first; });
+    EXPECT_EQ(all.tensors.size(), expected.size());
+    EXPECT_EQ(all.infos.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(all.tensors[i].first, expected[i].first);
+      EXPECT_TRUE(all.tensors[i].second.equal(expected[i].second.cpu()));
+      EXPECT_EQ(all.infos[i].dtype, expected[i].second.scalar_type());
+      EXPECT_EQ(all.infos[i].sizes, expected[i].second.sizes());
+    }
+    return absl::OkStatus();
+  }));
 }
 
 TEST(GatheredTensorsTest, OneRankKeepsItsOwn) {
-  const absl::Status status =
-      RunDeviceRanks(1, [](Communicator& world) -> absl::Status {
-        const NamedTensors mine = {{"a", Transposed()}};
-        Collector all;
-        TANDEM_RETURN_IF_ERROR(StreamToRank0(mine, world, all));
-        EXPECT_EQ(all.tensors.size(), 1u);
-        EXPECT_TRUE(all.tensors[0].second.equal(mine[0].second.cpu()));
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(1, [](Communicator& world) -> absl::Status {
+    const NamedTensors mine = {{"a", Transposed()}};
+    Collector all;
+    TANDEM_RETURN_IF_ERROR(StreamToRank0(mine, world, all));
+    EXPECT_EQ(all.tensors.size(), 1u);
+    EXPECT_TRUE(all.tensors[0].second.equal(mine[0].second.cpu()));
+    return absl::OkStatus();
+  }));
 }
 
 TEST(GatheredTensorsTest, StridesDoNotMatter) {
-  const absl::Status status =
-      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
-        const at::Tensor tensor = Transposed();
-        Collector all;
-        TANDEM_RETURN_IF_ERROR(
-            StreamToRank0({{absl::StrCat(world.rank()), tensor}}, world, all));
-        if (world.rank() == 0) {
-          EXPECT_TRUE(all.tensors.at(0).second.equal(tensor.cpu()));
-        }
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
+    const at::Tensor tensor = Transposed();
+    Collector all;
+    TANDEM_RETURN_IF_ERROR(
+        StreamToRank0({{absl::StrCat(world.rank()), tensor}}, world, all));
+    if (world.rank() == 0) {
+      EXPECT_TRUE(all.tensors.at(0).second.equal(tensor.cpu()));
+    }
+    return absl::OkStatus();
+  }));
 }
 
 // A full disk, say: rank 0 aborts the group, and nobody waits for it.
 TEST(GatheredTensorsTest, WhatTheSinkSaysEndsIt) {
-  const absl::Status status =
-      RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
-        Collector all;
-        all.fails_at = 3;
-        const absl::Status failed =
-            StreamToRank0(TensorsOf(world.rank()), world, all);
-        if (!failed.ok()) world.Abort(failed);
-        EXPECT_FALSE(failed.ok() && world.rank() == 0);
-        EXPECT_TRUE(failed.ok() ||
-                    absl::StrContains(failed.message(), "the disk"))
-            << failed;
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(3, [](Communicator& world) -> absl::Status {
+    Collector all;
+    all.fails_at = 3;
+    const absl::Status failed =
+        StreamToRank0(TensorsOf(world.rank()), world, all);
+    if (!failed.ok()) world.Abort(failed);
+    EXPECT_FALSE(failed.ok() && world.rank() == 0);
+    EXPECT_TRUE(failed.ok() || absl::StrContains(failed.message(), "the disk"))
+        << failed;
+    return absl::OkStatus();
+  }));
 }
 
 }  // namespace

@@ -28,14 +28,9 @@ using Norms = std::vector<std::optional<double>>;  // by step
 LabLayout Single() { return {"single", "1f1b", 1, 1, 1}; }
 
 std::vector<LabLayout> Layouts() {
-  return {{"two replicas", "1f1b", 2, 1, 1},
-          {"three replicas", "1f1b", 3, 1, 1},
-          {"two devices", "1f1b", 1, 1, 2},
-          {"one after the other", "sequential", 1, 1, 2},
-          {"zb_v", "zb_v", 1, 1, 2, 2},
-          {"two ranks", "gpipe", 1, 2, 1},
-          {"two pipelines", "zb_h1", 2, 2, 1},
-          {"two pipelines of two devices", "1f1b", 2, 1, 2}};
+  return LabLayouts(
+      "1f1b 2x1x1, 1f1b 3x1x1, 1f1b 1x1x2, sequential 1x1x2, zb_v 1x1x2x2, "
+      "gpipe 1x2x1, zb_h1 2x2x1, 1f1b 2x1x2");
 }
 
 struct Measured {

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <functional>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -29,8 +28,6 @@ using ::testing::Pair;
 constexpr int kWarmUp = 3;
 constexpr int kSteps = 4;
 
-using Change = std::function<void(MeshStrategyOptions&)>;
-
 struct Waits {
   sim::HostWaits steps;
   sim::HostWaits reading;
@@ -39,7 +36,7 @@ struct Waits {
 // Of kSteps steps of all ranks, and of reading their scores. `measures`: with
 // the norms of gradients.
 absl::StatusOr<Waits> WaitsOf(const LabLayout& layout, const std::string& model,
-                              const Change& change, bool measures = false) {
+                              const LabChange& change, bool measures = false) {
   const LabJob job = ModelJob(model, 0, 0, change);
   const int ranks = layout.ranks();
   absl::Barrier begin(ranks), end(ranks), reading(ranks), read(ranks);
@@ -80,19 +77,10 @@ absl::StatusOr<Waits> WaitsOf(const LabLayout& layout, const std::string& model,
 }
 
 std::vector<LabLayout> Layouts() {
-  std::vector<LabLayout> layouts = {
-      {"one device", "sequential", 1, 1, 1},
-      {"one after the other", "sequential", 1, 1, 2},
-      {"1f1b", "1f1b", 1, 1, 2},
-      {"gpipe", "gpipe", 1, 1, 2},
-      {"zb_h1", "zb_h1", 1, 1, 2},
-      {"zb_v", "zb_v", 1, 1, 2, 2},
-      {"interleaved", "interleaved_1f1b", 1, 1, 2, 2},
-      {"replicas", "sequential", 2, 1, 1},
-      {"replicas of two devices", "1f1b", 2, 1, 2},
-      {"over ranks", "1f1b", 1, 2, 1},
-      {"replicas over ranks", "1f1b", 2, 2, 1},
-      {"replicas over ranks, zb_h1", "zb_h1", 2, 2, 1}};
+  std::vector<LabLayout> layouts = LabLayouts(
+      "sequential 1x1x1, sequential 1x1x2, 1f1b 1x1x2, gpipe 1x1x2, "
+      "zb_h1 1x1x2, zb_v 1x1x2x2, interleaved_1f1b 1x1x2x2, sequential 2x1x1, "
+      "1f1b 2x1x2, 1f1b 1x2x1, 1f1b 2x2x1, zb_h1 2x2x1");
   for (LabLayout& each : layouts) each.microbatches = 4 * each.replicas;
   return layouts;
 }
@@ -119,7 +107,7 @@ void Compressed(MeshStrategyOptions& options) {
 
 struct Technique {
   const char* name;
-  Change change;
+  LabChange change;
 };
 
 std::vector<Technique> Techniques() {

@@ -21,6 +21,7 @@
 #include "core/base/status_macros.h"
 #include "core/random/random.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/module_layer.h"
@@ -194,9 +195,8 @@ TEST(HybridDrawsOnCudaTest, DropoutInsideOfCudnnIsRefusedByName) {
                           }};
   const auto strategy =
       MeshStrategy::Create({lstm}, CrossEntropy, options, nullptr);
-  EXPECT_EQ(strategy.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(strategy.status().message()),
-              testing::HasSubstr("recur (torch::nn::LSTMImpl)"));
+  EXPECT_THAT(strategy.status(),
+              InvalidArgument("recur (torch::nn::LSTMImpl)"));
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // Replicas of a mesh, and copies of tied weights, begin alike.
 
 #include <ATen/ops/full.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
@@ -16,11 +14,12 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
-#include "core/random/random.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/matrix/matrix_problem.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::hybrid_initial_values_test {
@@ -44,10 +43,8 @@ LayerSpec Careless(const std::string& name, int64_t in, int64_t out) {
 }
 
 Batch BatchOf(int number, int64_t replica) {
-  const at::Generator generator =
-      GeneratorFor(replica, absl::StrCat("batch ", number));
-  return {at::randn({4, 6}, generator),
-          at::randint(6, {4}, generator, at::kLong), 4};
+  return RandomBatch({{6}, 6}, /*size=*/4, static_cast<uint64_t>(replica),
+                     number);
 }
 
 LabLayout LayoutOf(int replicas, int stages) {
@@ -75,7 +72,7 @@ TEST(HybridInitialValuesTest, AreTheFirstReplicasWhereLayersDrawAsTheyLike) {
     };
     // By rank, what it holds at first and after two steps.
     std::vector<std::string> hashes(4);
-    const absl::Status status = OnLabRanks(
+    ExpectOk(OnLabRanks(
         LayoutOf(2, 2), job, [&](const LabRank& rank) -> absl::Status {
           std::string& text = hashes[static_cast<size_t>(rank.rank)];
           for (int step = 0; step < 3; ++step) {
@@ -87,8 +84,7 @@ TEST(HybridInitialValuesTest, AreTheFirstReplicasWhereLayersDrawAsTheyLike) {
                     .status());
           }
           return absl::OkStatus();
-        });
-    EXPECT_TRUE(status.ok()) << status;
+        }));
     EXPECT_EQ(hashes[0], hashes[2]);
     EXPECT_EQ(hashes[1], hashes[3]);
     EXPECT_NE(hashes[0], hashes[1]);
@@ -118,7 +114,7 @@ TEST(HybridInitialValuesTest, CopiesOfTiedWeightsAreTheFirstMembers) {
     job.change = [&](MeshStrategyOptions& options) {
       options.reproducible = reproducible;
     };
-    const absl::Status status = OnLabRanks(
+    ExpectOk(OnLabRanks(
         LayoutOf(2, 2), job, [&](const LabRank& rank) -> absl::Status {
           for (int step = 0; step < 2; ++step) {
             at::Tensor weight;
@@ -134,8 +130,7 @@ TEST(HybridInitialValuesTest, CopiesOfTiedWeightsAreTheFirstMembers) {
                     .status());
           }
           return absl::OkStatus();
-        });
-    EXPECT_TRUE(status.ok()) << status;
+        }));
   }
 }
 
@@ -143,19 +138,17 @@ TEST(HybridInitialValuesTest, CopiesOfTiedWeightsAreTheFirstMembers) {
 std::vector<std::string> Refusals(
     int ranks, int stages, const std::function<LayerSpecs(int rank)>& specs) {
   std::vector<std::string> said(static_cast<size_t>(ranks));
-  const absl::Status status =
-      RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
-        const LayerSpecs mine = specs(world.rank());
-        said[static_cast<size_t>(world.rank())] = std::string(
-            MeshStrategy::Create(mine, CrossEntropy,
-                                 LabOptions(LayoutOf(ranks / stages, stages),
-                                            static_cast<int64_t>(mine.size())),
-                                 &world)
-                .status()
-                .message());
-        return world.Barrier();  // the group is still of use
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
+    const LayerSpecs mine = specs(world.rank());
+    said[static_cast<size_t>(world.rank())] = std::string(
+        MeshStrategy::Create(mine, CrossEntropy,
+                             LabOptions(LayoutOf(ranks / stages, stages),
+                                        static_cast<int64_t>(mine.size())),
+                             &world)
+            .status()
+            .message());
+    return world.Barrier();  // the group is still of use
+  }));
   return said;
 }
 

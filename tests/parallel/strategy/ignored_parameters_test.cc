@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <set>
 #include <string>
@@ -16,6 +15,7 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "parallel/strategy/replicated.h"
 #include "tests/parallel/strategy/example_job.h"
@@ -87,25 +87,21 @@ absl::Status TrainAlike(const ReplicatedOptions& options, Communicator& world) {
   return absl::OkStatus();
 }
 
-void RunRanks(int n, const std::function<absl::Status(Communicator&)>& body) {
-  const absl::Status status = RunDeviceRanks(n, body);
-  EXPECT_TRUE(status.ok()) << status;
-}
-
 class IgnoredParametersTest : public DeviceTypeTest {};
 
 TEST_P(IgnoredParametersTest, AreLeftAloneByAveragingOfGradients) {
-  RunRanks(3, [](Communicator& world) {
+  ExpectOk(RunDeviceRanks(3, [](Communicator& world) {
     return TrainAlike(OwnLayersIgnored(), world);
-  });
+  }));
 }
 
 TEST_P(IgnoredParametersTest, AreLeftAloneByAveragingOfParameters) {
   ReplicatedOptions options = OwnLayersIgnored();
   options.averaging = ParameterAveragingOptions{2, 1};
   for (int ranks : {2, 3}) {
-    RunRanks(ranks,
-             [&](Communicator& world) { return TrainAlike(options, world); });
+    ExpectOk(RunDeviceRanks(ranks, [&](Communicator& world) {
+      return TrainAlike(options, world);
+    }));
   }
 }
 
@@ -117,8 +113,8 @@ TEST_P(IgnoredParametersTest, HaveNoPartInTheNormOfTheOthers) {
     options.clip_value = 0.2;
     options.clip_norm = 0.03;
     options.clip_norm_type = type;
-    RunRanks(3,
-             [&](Communicator& world) { return TrainAlike(options, world); });
+    ExpectOk(RunDeviceRanks(
+        3, [&](Communicator& world) { return TrainAlike(options, world); }));
   }
 }
 
@@ -136,7 +132,7 @@ double Distance(const NamedTensors& a, const NamedTensors& b, double type) {
 
 TEST_P(IgnoredParametersTest, AreClippedByANormOfTheirOwn) {
   for (double type : {2., 1., kInfinity}) {
-    RunRanks(2, [&](Communicator& world) -> absl::Status {
+    ExpectOk(RunDeviceRanks(2, [&](Communicator& world) -> absl::Status {
       ReplicatedOptions options = OwnLayersIgnored();
       options.clip_norm = 0.01;
       options.clip_norm_type = type;
@@ -151,13 +147,13 @@ TEST_P(IgnoredParametersTest, AreClippedByANormOfTheirOwn) {
       EXPECT_NEAR(Distance(Part(live, false), common, type), 0.01, 1e-5);
       EXPECT_NEAR(Distance(Part(live, true), own, type), 0.01, 1e-5);
       return absl::OkStatus();
-    });
+    }));
   }
 }
 
 TEST_P(IgnoredParametersTest, ANormThatIsNotFiniteEndsTheJobWhenAsked) {
   for (bool error_if_nonfinite : {false, true}) {
-    RunRanks(2, [&](Communicator& world) -> absl::Status {
+    ExpectOk(RunDeviceRanks(2, [&](Communicator& world) -> absl::Status {
       ReplicatedOptions options;
       options.clip_norm = 1;
       options.error_if_nonfinite = error_if_nonfinite;
@@ -167,12 +163,10 @@ TEST_P(IgnoredParametersTest, ANormThatIsNotFiniteEndsTheJobWhenAsked) {
       if (world.rank() == 1) batch.inputs.fill_(std::nan(""));
       const absl::Status status = strategy->TrainStep(batch, 0.1).status();
       if (!error_if_nonfinite) return status;
-      EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
-      EXPECT_TRUE(absl::StrContains(status.message(),
-                                    "the gradient of fc1.weight is not finite"))
-          << status;
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kOutOfRange,
+                                   "the gradient of fc1.weight is not finite"));
       return absl::OkStatus();
-    });
+    }));
   }
 }
 

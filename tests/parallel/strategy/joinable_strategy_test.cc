@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/random/random.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
@@ -22,8 +23,6 @@
 
 namespace tandem::joinable_strategy_test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr int64_t kSamples = 4;  // of a replica's batch
 
@@ -102,36 +101,34 @@ TensorsByName Expected(const Numbers& batches, bool by_initial) {
     options.optimizer = SgdOptions{0.9};
   };
   const auto replicas = static_cast<double>(batches.size());
-  const absl::Status status =
-      OnLabRanks(one, job, [&](const LabRank& rank) -> absl::Status {
-        const int most = *std::max_element(batches.begin(), batches.end());
-        for (int i = 0; i < most; ++i) {
-          std::vector<at::Tensor> inputs, targets;
-          for (size_t r = 0; r < batches.size(); ++r) {
-            if (i >= batches[r]) continue;
-            const Batch batch = BatchOf(static_cast<int>(r), i);
-            inputs.push_back(batch.inputs);
-            targets.push_back(batch.targets);
-          }
-          const auto present = static_cast<double>(inputs.size());
-          const Batch all = {at::cat(inputs), at::cat(targets),
-                             kSamples * static_cast<int64_t>(inputs.size())};
-          TANDEM_RETURN_IF_ERROR(rank.strategy->ComputeGradients(all).status());
-          if (by_initial) {
-            for (const auto& each : rank.strategy->Gradients()) {
-              each.second.mul_(present / replicas);
-            }
-          }
-          TANDEM_RETURN_IF_ERROR(rank.strategy->Update(0.1 / (1 + i)));
+  ExpectOk(OnLabRanks(one, job, [&](const LabRank& rank) -> absl::Status {
+    const int most = *std::max_element(batches.begin(), batches.end());
+    for (int i = 0; i < most; ++i) {
+      std::vector<at::Tensor> inputs, targets;
+      for (size_t r = 0; r < batches.size(); ++r) {
+        if (i >= batches[r]) continue;
+        const Batch batch = BatchOf(static_cast<int>(r), i);
+        inputs.push_back(batch.inputs);
+        targets.push_back(batch.targets);
+      }
+      const auto present = static_cast<double>(inputs.size());
+      const Batch all = {at::cat(inputs), at::cat(targets),
+                         kSamples * static_cast<int64_t>(inputs.size())};
+      TANDEM_RETURN_IF_ERROR(rank.strategy->ComputeGradients(all).status());
+      if (by_initial) {
+        for (const auto& each : rank.strategy->Gradients()) {
+          each.second.mul_(present / replicas);
         }
-        NamedTensors all = rank.strategy->Parameters();
-        for (const auto& each : rank.strategy->OptimizerState()) {
-          all.push_back(each);
-        }
-        found = CopiesOf(all);
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }
+      TANDEM_RETURN_IF_ERROR(rank.strategy->Update(0.1 / (1 + i)));
+    }
+    NamedTensors all = rank.strategy->Parameters();
+    for (const auto& each : rank.strategy->OptimizerState()) {
+      all.push_back(each);
+    }
+    found = CopiesOf(all);
+    return absl::OkStatus();
+  }));
   return found;
 }
 
@@ -175,15 +172,14 @@ TEST(JoinableStrategyTest, EarlyTerminationLeavesReplicasInStep) {
 TEST(JoinableStrategyTest, NeedsUnevenBatches) {
   LabJob job = Job();
   job.change = nullptr;
-  const absl::Status status = OnLabRanks(
+  ExpectOk(OnLabRanks(
       {"two", "1f1b", 2, 1, 1}, job, [](const LabRank& rank) -> absl::Status {
         auto& strategy = dynamic_cast<MeshStrategy&>(*rank.strategy);
         JoinableStrategy joinable(strategy, *rank.world, [] { return 0.1; });
-        EXPECT_THAT(std::string(Join::Begin({&joinable}).status().message()),
-                    HasSubstr("ask for uneven_batches"));
+        EXPECT_THAT(Join::Begin({&joinable}).status(),
+                    Says("ask for uneven_batches"));
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 }  // namespace

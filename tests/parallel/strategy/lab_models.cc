@@ -1,13 +1,16 @@
 #include "tests/parallel/strategy/lab_models.h"
 
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
 
-#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/random/random.h"
+#include "core/model/layer_list.h"
+#include "core/testing/statuses.h"
+#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
+#include "parallel/strategy/mesh_strategy.h"
+#include "parallel/strategy/replicated.h"
+#include "tests/parallel/matrix/matrix_problem.h"
 
 namespace tandem {
 namespace {
@@ -29,16 +32,9 @@ LayerSpecs LabSpecs(const std::string& model) {
 
 Batch LabBatch(const std::string& model, int64_t size, uint64_t seed,
                int number) {
-  const at::Generator generator =
-      GeneratorFor(seed, absl::StrCat("batch ", number));
-  if (TakesTokens(model)) {
-    const auto tokens = [&] {
-      return at::randint(kVocabulary, {size, kFeatures}, generator, at::kLong);
-    };
-    return {tokens(), tokens(), size};
-  }
-  return {at::randn({size, kFeatures}, generator),
-          at::randint(kLabClasses, {size}, generator, at::kLong), size};
+  const bool tokens = TakesTokens(model);
+  const int64_t classes = tokens ? kVocabulary : kLabClasses;
+  return RandomBatch({{kFeatures}, classes, tokens}, size, seed, number);
 }
 
 absl::Status SubmitLabSteps(Strategy& strategy, const std::string& model,
@@ -67,6 +63,43 @@ LabJob ModelJob(const std::string& model, int64_t size, int steps,
   job.steps = steps;
   job.rate = kLabRate;
   return job;
+}
+
+void ExpectRefusals(
+    const std::function<absl::Status(const LabChange& change)>& train,
+    const std::vector<LabRefusal>& refusals) {
+  for (const LabRefusal& each : refusals) {
+    EXPECT_THAT(train(each.change), Says(each.says));
+  }
+}
+
+void ExpectBatchRefusals(const LayerSpecs& specs, const LossFunction& loss,
+                         const std::vector<int64_t>& parts,
+                         const std::vector<LabBatchRefusal>& refusals) {
+  const auto expect = [&](Strategy& strategy) {
+    for (const LabBatchRefusal& each : refusals) {
+      EXPECT_THAT(strategy.TrainStep(each.batch, kLabRate).status(),
+                  InvalidArgument(each.says));
+      EXPECT_THAT(strategy.Evaluate(each.batch).status(),
+                  InvalidArgument(each.says));
+    }
+  };
+  const auto pipeline = MeshStrategy::Create(
+      specs, loss,
+      LabOptions(LabPipeline(2), static_cast<int64_t>(specs.size())), nullptr);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  expect(**pipeline);
+  for (const int64_t each : parts) {
+    ExpectOk(RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
+      ReplicatedOptions options;
+      options.accumulation_steps = each;
+      TANDEM_ASSIGN_OR_RETURN(
+          const auto strategy,
+          MakeReplicated(MakeLayers(specs, kLabSeed), loss, options, world));
+      expect(*strategy);
+      return absl::OkStatus();
+    }));
+  }
 }
 
 }  // namespace tandem

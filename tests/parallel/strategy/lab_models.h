@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "core/loss/loss.h"
 #include "core/model/batch.h"
 #include "core/model/layer.h"
 #include "parallel/step/mesh_strategy_options.h"
@@ -38,6 +40,30 @@ constexpr double kLabRate = 0.05;
 // Trains with cross-entropy on batches of `size`. `change` may be null.
 LabJob ModelJob(const std::string& model, int64_t size, int steps,
                 const LabChange& change = nullptr);
+
+// A change that is refused, and a part of what is said of it.
+struct LabRefusal {
+  LabChange change;
+  std::string says;
+};
+
+// Expects of each change that `train` refuses it in its words.
+void ExpectRefusals(
+    const std::function<absl::Status(const LabChange& change)>& train,
+    const std::vector<LabRefusal>& refusals);
+
+// A batch that does not fit, and a part of what is said of it.
+struct LabBatchRefusal {
+  Batch batch;
+  std::string says;
+};
+
+// Expects that each batch is refused in its words, in training and in
+// evaluation, by a pipeline of two stages, and by one replica that takes it in
+// so many parts.
+void ExpectBatchRefusals(const LayerSpecs& specs, const LossFunction& loss,
+                         const std::vector<int64_t>& parts,
+                         const std::vector<LabBatchRefusal>& refusals);
 
 }  // namespace tandem
 

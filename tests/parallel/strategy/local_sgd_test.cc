@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "core/base/status_macros.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
 #include "parallel/strategy/replicated.h"
@@ -59,25 +60,20 @@ TEST_P(LocalSgdTest, RanksDoNotWaitForEachOtherBetweenTwoAveragings) {
     }
     return absl::OkStatus();
   };
-  const absl::Status status = RunThreadRanks(kRanks, body, communication);
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunThreadRanks(kRanks, body, communication));
 }
 
 TEST_P(LocalSgdTest, TheScoreIsThatOfAllRanksWhereParametersAreAveraged) {
-  const absl::Status status =
-      RunDeviceRanks(kRanks, [](Communicator& world) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(
-            auto strategy,
-            NewReplicated(PlainModel(3), EveryThirdStep(), world));
-        for (int step = 0; step < 5; ++step) {
-          TANDEM_ASSIGN_OR_RETURN(
-              const Score score,
-              strategy->TrainStep(BatchOf(step, world), 0.1));
-          EXPECT_EQ(score.count, step % 3 == 0 ? 4 * kRanks : 4);
-        }
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(kRanks, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(
+        auto strategy, NewReplicated(PlainModel(3), EveryThirdStep(), world));
+    for (int step = 0; step < 5; ++step) {
+      TANDEM_ASSIGN_OR_RETURN(const Score score,
+                              strategy->TrainStep(BatchOf(step, world), 0.1));
+      EXPECT_EQ(score.count, step % 3 == 0 ? 4 * kRanks : 4);
+    }
+    return absl::OkStatus();
+  }));
 }
 
 TANDEM_ON_DEVICE_TYPES(LocalSgdTest);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "parallel/schedule/schedules.h"
@@ -16,8 +17,6 @@
 
 namespace tandem::mesh_agreement_test {
 namespace {
-
-using ::testing::HasSubstr;
 
 LayerSpecs Specs() { return LabSpecs("mlp_small"); }
 
@@ -119,8 +118,7 @@ TEST(MeshAgreementTest, EveryOptionThatDiffersIsNamed) {
     const absl::Status compared = CompareValues(
         {usual, MeshStrategyValues(Specs(), CrossEntropy, options)}, {},
         "options");
-    EXPECT_THAT(std::string(compared.message()),
-                HasSubstr(std::string(other.name) + " is "));
+    EXPECT_THAT(compared, Says(std::string(other.name) + " is "));
   }
 }
 
@@ -138,7 +136,7 @@ TEST(MeshAgreementTest, ALossThatTakesSomethingElseIsNamed) {
   for (const auto& [says, loss] : others) {
     const absl::Status compared = CompareValues(
         {usual, MeshStrategyValues(Specs(), loss, Options())}, {}, "options");
-    EXPECT_THAT(std::string(compared.message()), HasSubstr(says));
+    EXPECT_THAT(compared, Says(says));
   }
 }
 
@@ -156,7 +154,7 @@ TEST(MeshAgreementTest, CreateRefusesOnEveryRank) {
       [](const std::string& model,
          const std::function<void(MeshStrategyOptions&)>& change,
          const std::string& says) {
-        const absl::Status ran = RunThreadRanks(2, [&](Communicator& world) {
+        ExpectOk(RunThreadRanks(2, [&](Communicator& world) {
           MeshStrategyOptions options = Options();
           if (world.rank() == 1) change(options);
           const absl::Status status =
@@ -164,12 +162,9 @@ TEST(MeshAgreementTest, CreateRefusesOnEveryRank) {
                   LabSpecs(world.rank() == 1 ? model : "mlp_small"),
                   CrossEntropy, options, &world)
                   .status();
-          EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument)
-              << status;
-          EXPECT_THAT(std::string(status.message()), HasSubstr(says));
+          EXPECT_THAT(status, InvalidArgument(says));
           return absl::OkStatus();
-        });
-        EXPECT_TRUE(ran.ok()) << ran;
+        }));
       };
   create(
       "mlp_small", [](auto& o) { o.cuts = {4}; },
@@ -189,7 +184,7 @@ TEST(MeshAgreementTest, CreateRefusesOnEveryRank) {
 
 // Also where the parameter is another rank's.
 TEST(MeshAgreementTest, AGroupThatRanksSeeDifferentlyIsNamed) {
-  const absl::Status ran = RunThreadRanks(2, [](Communicator& world) {
+  ExpectOk(RunThreadRanks(2, [](Communicator& world) {
     MeshStrategyOptions options = Options();
     options.further_optimizers = {SgdOptions{0.9}};
     options.optimizer_group = [&](const std::string& name) {
@@ -197,20 +192,17 @@ TEST(MeshAgreementTest, AGroupThatRanksSeeDifferentlyIsNamed) {
     };
     const absl::Status status =
         MeshStrategy::Create(Specs(), CrossEntropy, options, &world).status();
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("optimizer_group of fc1.bias is 0 on rank 0, 1 on "
-                          "rank 1"));
+    EXPECT_THAT(status, Says("optimizer_group of fc1.bias is 0 on rank 0, 1 on "
+                             "rank 1"));
     return absl::OkStatus();
-  });
-  EXPECT_TRUE(ran.ok()) << ran;
+  }));
 }
 
 TEST(MeshAgreementTest, RanksThatAgreeGoOn) {
-  const absl::Status ran = RunThreadRanks(2, [](Communicator& world) {
+  ExpectOk(RunThreadRanks(2, [](Communicator& world) {
     return MeshStrategy::Create(Specs(), CrossEntropy, Options(), &world)
         .status();
-  });
-  EXPECT_TRUE(ran.ok()) << ran;
+  }));
 }
 
 }  // namespace

@@ -13,11 +13,11 @@
 #include "core/base/status_macros.h"
 #include "core/mesh/mesh.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 
 namespace tandem::mesh_groups_test {
 namespace {
 
-using testing::HasSubstr;
 using Ranks = std::vector<int>;
 
 struct Shape {
@@ -70,7 +70,7 @@ class MeshGroupsTest : public testing::TestWithParam<Shape> {};
 TEST_P(MeshGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
   const Shape shape = GetParam();
   const Mesh mesh = *Mesh::Create(shape.data * shape.pipe, shape.pipe);
-  const absl::Status status = RunDeviceRanks(
+  ExpectOk(RunDeviceRanks(
       mesh.world_size(), [&](Communicator& world) -> absl::Status {
         const int rank = world.rank();
         const int replica = mesh.IndexAlong(kDataAxis, rank);
@@ -96,8 +96,7 @@ TEST_P(MeshGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
           EXPECT_NE(groups.data(stages[0]), groups.data(stages[1]));
         }
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 // Rank 0 gives up: whoever shares a group with it hears why, in each of them,
@@ -106,7 +105,7 @@ TEST_P(MeshGroupsTest, AbortReachesEveryGroup) {
   const Shape shape = GetParam();
   const Mesh mesh = *Mesh::Create(shape.data * shape.pipe, shape.pipe);
   const absl::Status reason = absl::DataLossError("the cable is out");
-  const absl::Status status = RunDeviceRanks(
+  ExpectOk(RunDeviceRanks(
       mesh.world_size(), [&](Communicator& world) -> absl::Status {
         const int rank = world.rank();
         const int replica = mesh.IndexAlong(kDataAxis, rank);
@@ -122,8 +121,7 @@ TEST_P(MeshGroupsTest, AbortReachesEveryGroup) {
             return;
           }
           EXPECT_FALSE(said.ok()) << group->name() << " on rank " << rank;
-          EXPECT_THAT(std::string(said.message()),
-                      HasSubstr("the cable is out"))
+          EXPECT_THAT(said, Says("the cable is out"))
               << group->name() << " on rank " << rank;
         };
         for (const int stage : StagesOf(mesh, rank)) {
@@ -133,8 +131,7 @@ TEST_P(MeshGroupsTest, AbortReachesEveryGroup) {
         expect_aborted(groups.pipe(), replica == 0);
         expect_aborted(groups.world(), true);
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, MeshGroupsTest,
@@ -144,53 +141,49 @@ INSTANTIATE_TEST_SUITE_P(Meshes, MeshGroupsTest,
                          [](const auto& info) { return NameOf(info.param); });
 
 TEST(HybridGroupsOfOneTest, HaveNobodyToTalkTo) {
-  const absl::Status status =
-      RunDeviceRanks(1, [](Communicator& world) -> absl::Status {
-        for (Communicator* const each :
-             std::vector<Communicator*>{&world, nullptr}) {
-          TANDEM_ASSIGN_OR_RETURN(
-              MeshGroups groups,
-              MeshGroups::Create(each, *Mesh::Create(1, 1), Placed({0, 1, 2})));
-          EXPECT_EQ(groups.world(), nullptr);
-          EXPECT_EQ(groups.pipe(), nullptr);
-          EXPECT_EQ(groups.data(2), nullptr);
-          EXPECT_EQ(groups.replica(), 0);
-          EXPECT_EQ(groups.replicas(), 1);
-          groups.Abort(absl::InternalError("nobody hears"));
-        }
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(1, [](Communicator& world) -> absl::Status {
+    for (Communicator* const each :
+         std::vector<Communicator*>{&world, nullptr}) {
+      TANDEM_ASSIGN_OR_RETURN(
+          MeshGroups groups,
+          MeshGroups::Create(each, *Mesh::Create(1, 1), Placed({0, 1, 2})));
+      EXPECT_EQ(groups.world(), nullptr);
+      EXPECT_EQ(groups.pipe(), nullptr);
+      EXPECT_EQ(groups.data(2), nullptr);
+      EXPECT_EQ(groups.replica(), 0);
+      EXPECT_EQ(groups.replicas(), 1);
+      groups.Abort(absl::InternalError("nobody hears"));
+    }
+    return absl::OkStatus();
+  }));
 }
 
 // Groups of several stages along the same ranks do not wait for each other.
 TEST(HybridGroupsOrderTest, StagesHaveAnOrderOfTheirOwn) {
-  const absl::Status status =
-      RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(
-            const MeshGroups groups,
-            MeshGroups::Create(&world, *Mesh::Create(2, 1), Placed({0, 1})));
-        std::vector<at::Tensor> sums;
-        std::vector<PendingCollective> pending;
-        // Each rank begins with another stage.
-        for (const int i : {0, 1}) {
-          const int stage = (world.rank() + i) % 2;
-          sums.push_back(at::full({3}, 10 * stage + world.rank(), at::kFloat)
-                             .to(TestDevice()));
-          TANDEM_ASSIGN_OR_RETURN(
-              PendingCollective started,
-              groups.data(stage)->StartAllReduceSum(sums.back()));
-          pending.push_back(std::move(started));
-        }
-        for (const int i : {0, 1}) {
-          const int stage = (world.rank() + i) % 2;
-          TANDEM_RETURN_IF_ERROR(pending[static_cast<size_t>(i)].Wait());
-          EXPECT_TRUE(sums[static_cast<size_t>(i)].cpu().equal(
-              at::full({3}, 20 * stage + 1, at::kFloat)));
-        }
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(
+        const MeshGroups groups,
+        MeshGroups::Create(&world, *Mesh::Create(2, 1), Placed({0, 1})));
+    std::vector<at::Tensor> sums;
+    std::vector<PendingCollective> pending;
+    // Each rank begins with another stage.
+    for (const int i : {0, 1}) {
+      const int stage = (world.rank() + i) % 2;
+      sums.push_back(at::full({3}, 10 * stage + world.rank(), at::kFloat)
+                         .to(TestDevice()));
+      TANDEM_ASSIGN_OR_RETURN(
+          PendingCollective started,
+          groups.data(stage)->StartAllReduceSum(sums.back()));
+      pending.push_back(std::move(started));
+    }
+    for (const int i : {0, 1}) {
+      const int stage = (world.rank() + i) % 2;
+      TANDEM_RETURN_IF_ERROR(pending[static_cast<size_t>(i)].Wait());
+      EXPECT_TRUE(sums[static_cast<size_t>(i)].cpu().equal(
+          at::full({3}, 20 * stage + 1, at::kFloat)));
+    }
+    return absl::OkStatus();
+  }));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/instrument/fault_point.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "parallel/strategy/mesh_strategy.h"
@@ -25,8 +26,6 @@
 
 namespace tandem::mesh_strategy_errors_test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr int64_t kBatch = 12;
 
@@ -57,21 +56,18 @@ TEST(MeshStrategyErrorsTest, AFailureIsTheErrorOfEveryRank) {
     layout.backend = backend;
     LabJob job = ModelJob("mlp_small", kBatch, 1);
     job.specs = [&] { return specs; };
-    const absl::Status status =
-        OnLabRanks(layout, job, [&](const LabRank& rank) {
-          said[static_cast<size_t>(rank.rank)] =
-              rank.strategy
-                  ->TrainStep(LabBatch("mlp_small", kBatch, kLabSeed, 0),
-                              kLabRate)
-                  .status();
-          return absl::OkStatus();
-        });
-    EXPECT_TRUE(status.ok()) << status;
+    ExpectOk(OnLabRanks(layout, job, [&](const LabRank& rank) {
+      said[static_cast<size_t>(rank.rank)] =
+          rank.strategy
+              ->TrainStep(LabBatch("mlp_small", kBatch, kLabSeed, 0), kLabRate)
+              .status();
+      return absl::OkStatus();
+    }));
     const std::string where =
         absl::StrCat("forward of microbatch 0 in stage 1, on cpu: layer ",
                      specs.back().name, ": this layer is broken");
     for (const absl::Status& each : said) {
-      EXPECT_THAT(std::string(each.message()), HasSubstr(where)) << backend;
+      EXPECT_THAT(each, Says(where)) << backend;
     }
   }
 }
@@ -86,7 +82,7 @@ TEST(MeshStrategyErrorsTest, ThereIsAFaultPointBeforeTheOptimizer) {
           ->TrainStep(LabBatch("mlp_small", kBatch, kLabSeed, 0), kLabRate)
           .status();
   ArmFaults({});
-  EXPECT_THAT(std::string(status.message()), HasSubstr("before_optimizer"));
+  EXPECT_THAT(status, Says("before_optimizer"));
 }
 
 // The last stage's device is through when the first one's fails, and updates
@@ -119,48 +115,47 @@ TEST(MeshStrategyErrorsTest, AStepThatFailsHasChangedNothingIfUpdatesAreLast) {
             ->TrainStep(LabBatch("mlp_small", kBatch, kLabSeed, 0), kLabRate)
             .status();
     ArmFaults({});
-    EXPECT_THAT(std::string(status.message()), HasSubstr("breaks off"));
+    EXPECT_THAT(status, Says("breaks off"));
     EXPECT_EQ(absl::c_any_of(live, has_changed), !last);
   }
 }
 
 TEST(MeshStrategyErrorsTest, RefusesWhatMakesNoSense) {
   const LayerSpecs specs = LabSpecs("mlp_small");
-  const auto said = [&](const MeshStrategyOptions& options) {
-    return std::string(OnOneRank(specs, options).status().message());
-  };
-  MeshStrategyOptions options = OptionsOf(specs);
-  options.clip_norm = -1;
-  EXPECT_THAT(said(options), HasSubstr("clip_norm"));
-  options = OptionsOf(specs);
-  options.clip_norm_type = 0;
-  EXPECT_THAT(said(options), HasSubstr("clip_norm_type"));
-  options = OptionsOf(specs);
-  options.updates_last = true;
-  options.averaging.emplace();
-  EXPECT_THAT(said(options), HasSubstr("excludes averaging of parameters"));
-  options.averaging.reset();
-  options.shard_optimizer = OptimizerSharding::kAuto;
-  EXPECT_THAT(said(options), HasSubstr("excludes shard_optimizer"));
-  options = OptionsOf(specs);
-  options.weight_gradient_batch = 0;
-  EXPECT_THAT(said(options), HasSubstr("weight_gradient_batch"));
-  options = OptionsOf(specs);
-  options.schedule.actions[0].pop_back();
-  EXPECT_THAT(said(options), HasSubstr("microbatch"));
-  options.schedule.stages_of[1].clear();
-  EXPECT_THAT(said(options), HasSubstr("stage 1 is on 0 devices"));
-  EXPECT_THAT(said(MeshStrategyOptions()),
-              HasSubstr("a list of stages and of actions for each device"));
+  ExpectRefusals(
+      [&](const LabChange& change) {
+        MeshStrategyOptions options = OptionsOf(specs);
+        change(options);
+        return OnOneRank(specs, options).status();
+      },
+      {{[](auto& o) { o.clip_norm = -1; }, "clip_norm"},
+       {[](auto& o) { o.clip_norm_type = 0; }, "clip_norm_type"},
+       {[](auto& o) {
+          o.updates_last = true;
+          o.averaging.emplace();
+        },
+        "excludes averaging of parameters"},
+       {[](auto& o) {
+          o.updates_last = true;
+          o.shard_optimizer = OptimizerSharding::kAuto;
+        },
+        "excludes shard_optimizer"},
+       {[](auto& o) { o.weight_gradient_batch = 0; }, "weight_gradient_batch"},
+       {[](auto& o) { o.schedule.actions[0].pop_back(); }, "microbatch"},
+       {[](auto& o) {
+          o.schedule.actions[0].pop_back();
+          o.schedule.stages_of[1].clear();
+        },
+        "stage 1 is on 0 devices"},
+       {[](auto& o) { o = MeshStrategyOptions(); },
+        "a list of stages and of actions for each device"}});
 }
 
 TEST(MeshStrategyErrorsTest, RefusesAModelWithoutALoss) {
   const LayerSpecs specs = LabSpecs("mlp_small");
   const auto made =
       MeshStrategy::Create(specs, nullptr, OptionsOf(specs), nullptr);
-  EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(made.status().message()),
-              HasSubstr("there is no loss function"));
+  EXPECT_THAT(made.status(), InvalidArgument("there is no loss function"));
 }
 
 // A product with a tensor that requires a gradient is no leaf.
@@ -172,15 +167,13 @@ TEST(MeshStrategyErrorsTest, AParameterThatIsNoLeafIsRefusedByEveryRank) {
         "scaled", at::zeros({3}).requires_grad_(true).mul(0.1));
     return layer;
   };
-  const absl::Status status = RunThreadRanks(2, [&](Communicator& world) {
+  ExpectOk(RunThreadRanks(2, [&](Communicator& world) {
     const auto made = MeshStrategy::Create(
         specs, CrossEntropy, OptionsOf(specs, /*ranks=*/2), &world);
-    EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(made.status().message()),
-                HasSubstr(".scaled is computed from other tensors"));
+    EXPECT_THAT(made.status(),
+                InvalidArgument(".scaled is computed from other tensors"));
     return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
+  }));
 }
 
 TEST(MeshStrategyErrorsTest, StateOfAnotherModelIsRefused) {
@@ -205,23 +198,19 @@ TEST(MeshStrategyErrorsTest, APipelineRefusesStateThatNoneOfItsRanksHas) {
   NamedTensors larger = model;
   larger.emplace_back("fc99.weight", at::zeros({2}));
   const StoredTensors state = {{"fc99.weight.momentum_buffer", at::zeros({2})}};
-  const absl::Status status =
-      RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(
-            const auto strategy,
-            MeshStrategy::Create(specs, CrossEntropy,
-                                 OptionsOf(specs, /*ranks=*/2), &world));
-        for (const absl::Status& refused :
-             {strategy->CheckModelState(larger),
-              strategy->LoadModelState(larger),
-              strategy->CheckOptimizerState(state),
-              strategy->LoadOptimizerState(state)}) {
-          EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-          EXPECT_THAT(std::string(refused.message()), HasSubstr("fc99.weight"));
-        }
-        return strategy->LoadModelState(model);
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(
+        const auto strategy,
+        MeshStrategy::Create(specs, CrossEntropy, OptionsOf(specs, /*ranks=*/2),
+                             &world));
+    for (const absl::Status& refused :
+         {strategy->CheckModelState(larger), strategy->LoadModelState(larger),
+          strategy->CheckOptimizerState(state),
+          strategy->LoadOptimizerState(state)}) {
+      EXPECT_THAT(refused, InvalidArgument("fc99.weight"));
+    }
+    return strategy->LoadModelState(model);
+  }));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/model/layer_list.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
@@ -186,37 +187,35 @@ TEST(MeshStrategyTest, WeightGradientsTogetherAreTheSame) {
 TEST(MeshStrategyTest, BucketsStartWhileDeferredWeightGradientsAreComputed) {
   const LayerSpecs specs = LabSpecs("mlp_small");
   for (const int together : {1, 3}) {
-    const absl::Status status =
-        RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
-          MeshStrategyOptions options =
-              Options(specs, LayoutOf(together == 1 ? "zb_h1" : "1f1b", 1, 1));
-          options.weight_gradient_batch = together;
-          options.ddp.bucket_cap_mb = 1.0 / 1024;
-          NamedTensors parameters;
-          int buckets = 0, missing = 0;
-          const CommunicationHook hook =
-              [&](const GradBucket& bucket,
-                  Communicator& group) -> absl::StatusOr<FinishReduction> {
-            ++buckets;
-            for (const auto& each : parameters) {
-              if (bucket.index == 0) missing += !each.second.grad().defined();
-            }
-            return FinishReduction([bucket, &group] {
-              return group.AllReduceSum(bucket.buffer.div_(group.size()));
-            });
-          };
-          options.make_hook = [&] { return hook; };
-          TANDEM_ASSIGN_OR_RETURN(
-              const std::unique_ptr<MeshStrategy> strategy,
-              MeshStrategy::Create(specs, CrossEntropy, options, &world));
-          parameters = strategy->Parameters();
-          TANDEM_RETURN_IF_ERROR(
-              strategy->TrainStep(BatchOf("mlp_small", 0), kLabRate).status());
-          EXPECT_GT(buckets, 3);
-          EXPECT_GT(missing, 3) << together;
-          return absl::OkStatus();
+    ExpectOk(RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
+      MeshStrategyOptions options =
+          Options(specs, LayoutOf(together == 1 ? "zb_h1" : "1f1b", 1, 1));
+      options.weight_gradient_batch = together;
+      options.ddp.bucket_cap_mb = 1.0 / 1024;
+      NamedTensors parameters;
+      int buckets = 0, missing = 0;
+      const CommunicationHook hook =
+          [&](const GradBucket& bucket,
+              Communicator& group) -> absl::StatusOr<FinishReduction> {
+        ++buckets;
+        for (const auto& each : parameters) {
+          if (bucket.index == 0) missing += !each.second.grad().defined();
+        }
+        return FinishReduction([bucket, &group] {
+          return group.AllReduceSum(bucket.buffer.div_(group.size()));
         });
-    EXPECT_TRUE(status.ok()) << status;
+      };
+      options.make_hook = [&] { return hook; };
+      TANDEM_ASSIGN_OR_RETURN(
+          const std::unique_ptr<MeshStrategy> strategy,
+          MeshStrategy::Create(specs, CrossEntropy, options, &world));
+      parameters = strategy->Parameters();
+      TANDEM_RETURN_IF_ERROR(
+          strategy->TrainStep(BatchOf("mlp_small", 0), kLabRate).status());
+      EXPECT_GT(buckets, 3);
+      EXPECT_GT(missing, 3) << together;
+      return absl::OkStatus();
+    }));
   }
 }
 
@@ -286,23 +285,22 @@ TEST(MeshStrategyTest, MicrobatchesHaveTheSizeThatIsAsked) {
 
 TEST(MeshStrategyTest, SaysWhereTimeWentAndWhatWasHeld) {
   std::string text;
-  const absl::Status status = OnLabRanks(
-      LayoutOf("1f1b", 2, 4, 2), Job("mlp_small", 4),
-      [&](const LabRank& rank) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(const std::string none,
-                                rank.strategy->DescribeTimes());
-        EXPECT_EQ(none, "");
-        for (int i = 0; i < 4; ++i) {
-          TANDEM_RETURN_IF_ERROR(
-              rank.strategy->TrainStep(BatchOf("mlp_small", i), kLabRate)
-                  .status());
-        }
-        TANDEM_ASSIGN_OR_RETURN(const std::string mine,
-                                rank.strategy->DescribeTimes());
-        if (rank.rank == 0) text = mine;
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(OnLabRanks(LayoutOf("1f1b", 2, 4, 2), Job("mlp_small", 4),
+                      [&](const LabRank& rank) -> absl::Status {
+                        TANDEM_ASSIGN_OR_RETURN(const std::string none,
+                                                rank.strategy->DescribeTimes());
+                        EXPECT_EQ(none, "");
+                        for (int i = 0; i < 4; ++i) {
+                          TANDEM_RETURN_IF_ERROR(
+                              rank.strategy
+                                  ->TrainStep(BatchOf("mlp_small", i), kLabRate)
+                                  .status());
+                        }
+                        TANDEM_ASSIGN_OR_RETURN(const std::string mine,
+                                                rank.strategy->DescribeTimes());
+                        if (rank.rank == 0) text = mine;
+                        return absl::OkStatus();
+                      }));
   EXPECT_THAT(text, HasSubstr("1f1b: 2 stages on 2 devices, 4 microbatches"));
   EXPECT_THAT(text, HasSubstr("bound): device 0: 2 (2), device 1: 1 (1)"));
 }

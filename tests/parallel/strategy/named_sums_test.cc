@@ -17,6 +17,7 @@
 #include "core/loss/loss_terms.h"
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
+#include "core/testing/statuses.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "parallel/strategy/mesh_strategy.h"
@@ -24,8 +25,6 @@
 
 namespace tandem::named_sums_test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr int64_t kWidth = 7;
 constexpr int64_t kClasses = 5;
@@ -176,8 +175,8 @@ TEST(NamedSumsTest, ADetachedLossIsStillRefused) {
       });
   LabLayout layout = {"single"};
   layout.microbatches = 1;
-  EXPECT_THAT(std::string(TrainInLab(layout, job).status().message()),
-              HasSubstr("the loss requires no gradient"));
+  EXPECT_THAT(TrainInLab(layout, job).status(),
+              Says("the loss requires no gradient"));
 }
 
 }  // namespace

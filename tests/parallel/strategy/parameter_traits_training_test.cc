@@ -3,8 +3,6 @@
 
 #include <ATen/Tensor.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/model/layer_list.h"
-#include "core/random/random.h"
 #include "models/classification_loss.h"
 #include "parallel/strategy/replicated.h"
+#include "tests/parallel/matrix/matrix_problem.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
@@ -36,10 +34,7 @@ LayerSpecs Specs(const ParameterTraits& traits) {
 }
 
 Batch BatchOf(int replica) {
-  const at::Generator generator =
-      GeneratorFor(3, absl::StrCat("batch ", replica));
-  return {at::randn({8, 6}, generator),
-          at::randint(5, {8}, generator, at::kLong), 8};
+  return RandomBatch({{6}, 5}, /*size=*/8, /*seed=*/3, replica);
 }
 
 // One step of two replicas, each on its own batch: of DDP, or of hybrids, whose

@@ -12,13 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "core/testing/statuses.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::replica_batches_test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr int64_t kBatch = 8;
 
@@ -38,7 +37,7 @@ void ExpectTold(const LabLayout& layout,
                 const std::string& expected) {
   std::vector<absl::Status> said(static_cast<size_t>(layout.ranks()));
   const absl::Time begun = absl::Now();
-  const absl::Status status = OnLabRanks(
+  ExpectOk(OnLabRanks(
       layout, ModelJob("mlp_small", kBatch, 1), [&](const LabRank& rank) {
         const Batch batch = batch_of(rank.rank);
         absl::Status& mine = said[static_cast<size_t>(rank.rank)];
@@ -47,14 +46,11 @@ void ExpectTold(const LabLayout& layout,
         // Whose messages all go one way is told by the next collective.
         if (mine.ok()) mine = rank.strategy->Sum(Score()).status();
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
   // Of 60 s.
   EXPECT_LT(absl::Now() - begun, absl::Seconds(30));
   for (int rank = layout.ranks() - 2; rank < layout.ranks(); ++rank) {
-    EXPECT_THAT(std::string(said[static_cast<size_t>(rank)].message()),
-                HasSubstr(expected))
-        << rank;
+    EXPECT_THAT(said[static_cast<size_t>(rank)], Says(expected)) << rank;
   }
 }
 

@@ -12,6 +12,7 @@
 #include "core/model/layer_list.h"
 #include "core/random/sample_scope.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "models/layers/dropout.h"
 #include "tests/parallel/strategy/example_job.h"
@@ -66,8 +67,7 @@ class ReplicatedDropoutTest : public DeviceTypeTest {
       }
       return absl::OkStatus();
     };
-    const absl::Status status = RunDeviceRanks(run.ranks, body);
-    EXPECT_TRUE(status.ok()) << status;
+    ExpectOk(RunDeviceRanks(run.ranks, body));
     return parameters;
   }
 

@@ -15,6 +15,7 @@
 #include "core/model/layer_list.h"
 #include "core/random/sample_scope.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
 #include "models/registry.h"
@@ -103,8 +104,7 @@ class ReplicatedModelsTest : public testing::TestWithParam<const char*> {
       if (world.rank() == 0) state = Copied(strategy->Parameters());
       return absl::OkStatus();
     };
-    const absl::Status status = RunDeviceRanks(ranks, body);
-    EXPECT_TRUE(status.ok()) << status;
+    ExpectOk(RunDeviceRanks(ranks, body));
     return state;
   }
 };

@@ -13,6 +13,7 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "tests/parallel/strategy/example_job.h"
 
@@ -50,7 +51,7 @@ TEST_P(ReplicasTest, HoldTheSameBitsAfterEveryStep) {
   options.optimizer = optimizer;
   options.clip_norm = 1;
   options.ddp.find_unused_parameters = true;
-  const absl::Status status = RunDeviceRanks(ranks, [&](Communicator& world) {
+  ExpectOk(RunDeviceRanks(ranks, [&](Communicator& world) {
     int step = 0;
     LayerList layers = PlainModel(10 * world.rank());
     layers.insert(layers.begin() + 1, BatchNormLayer("bn", 7));
@@ -68,8 +69,7 @@ TEST_P(ReplicasTest, HoldTheSameBitsAfterEveryStep) {
       TANDEM_RETURN_IF_ERROR(ExpectSameOnAllRanks(*strategy, step, world));
     }
     return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
+  }));
 }
 
 TEST_P(ReplicasTest, EqualOneProcessThatHasTheWholeBatch) {
@@ -116,18 +116,11 @@ TANDEM_ON_DEVICE_TYPES_AND(
                      testing::Values(Momentum(), OptimizerOptions(AdamWOptions{
                                                      0.9, 0.99, 1e-3, 0.1}))));
 
-using Body = absl::Status(Communicator&);
-
-void RunRanks(int n, const std::function<Body>& body) {
-  const absl::Status status = RunDeviceRanks(n, body);
-  EXPECT_TRUE(status.ok()) << status;
-}
-
 class ReplicatedTest : public DeviceTypeTest {};
 
 // As DistributedDataParallel with find_unused_parameters.
 TEST_P(ReplicatedTest, ParameterUsedOnNoRankIsLeftAloneOnOneRankIsStepped) {
-  RunRanks(2, [](Communicator& world) {
+  ExpectOk(RunDeviceRanks(2, [](Communicator& world) {
     int user = 2;  // nobody
     LayerList layers = PlainModel(3);
     layers.insert(layers.begin() + 1, BranchLayer("branch", 7, 9, [&] {
@@ -149,11 +142,11 @@ TEST_P(ReplicatedTest, ParameterUsedOnNoRankIsLeftAloneOnOneRankIsStepped) {
     EXPECT_FALSE(live.equal(before));
     EXPECT_EQ(strategy->OptimizerState().size(), 6u);
     return ExpectSameOnAllRanks(*strategy, 1, world);
-  });
+  }));
 }
 
 TEST_P(ReplicatedTest, LossThatIsNoNumberIsReportedOnEveryRank) {
-  RunRanks(2, [](Communicator& world) {
+  ExpectOk(RunDeviceRanks(2, [](Communicator& world) {
     TANDEM_ASSIGN_OR_RETURN(auto strategy,
                             NewReplicated(PlainModel(3), {}, world));
     Batch batch = Share(GlobalBatch(0, 8), world);
@@ -162,11 +155,11 @@ TEST_P(ReplicatedTest, LossThatIsNoNumberIsReportedOnEveryRank) {
     EXPECT_TRUE(std::isnan(score.loss()));
     EXPECT_EQ(score.count, 8);
     return absl::OkStatus();
-  });
+  }));
 }
 
 TEST_P(ReplicatedTest, EvaluationChangesNothingAndIsSummed) {
-  RunRanks(3, [](Communicator& world) {
+  ExpectOk(RunDeviceRanks(3, [](Communicator& world) {
     LayerList layers = PlainModel(3);
     layers.insert(layers.begin() + 1, BatchNormLayer("bn", 7));
     TANDEM_ASSIGN_OR_RETURN(auto strategy,
@@ -185,11 +178,11 @@ TEST_P(ReplicatedTest, EvaluationChangesNothingAndIsSummed) {
     EXPECT_EQ(all.count, 15);
     EXPECT_EQ(Fingerprint(*strategy), before);
     return absl::OkStatus();
-  });
+  }));
 }
 
 TEST_P(ReplicatedTest, GoesOnFromSavedStateWithTheSameBits) {
-  RunRanks(2, [](Communicator& world) {
+  ExpectOk(RunDeviceRanks(2, [](Communicator& world) {
     const auto make = [&](uint64_t seed) {
       LayerList layers = PlainModel(seed);
       layers.insert(layers.begin() + 1, BatchNormLayer("bn", 7));
@@ -223,11 +216,11 @@ TEST_P(ReplicatedTest, GoesOnFromSavedStateWithTheSameBits) {
     }
     EXPECT_EQ(Fingerprint(*second), Fingerprint(*first));
     return absl::OkStatus();
-  });
+  }));
 }
 
 TEST_P(ReplicatedTest, ClipsWhatTheOptimizerSees) {
-  RunRanks(1, [](Communicator& world) {
+  ExpectOk(RunDeviceRanks(1, [](Communicator& world) {
     ReplicatedOptions options;
     options.clip_norm = 0.01;
     TANDEM_ASSIGN_OR_RETURN(auto strategy,
@@ -240,7 +233,7 @@ TEST_P(ReplicatedTest, ClipsWhatTheOptimizerSees) {
     EXPECT_GT(moved, 0);
     EXPECT_LE(moved, 0.0101);
     return absl::OkStatus();
-  });
+  }));
 }
 
 TANDEM_ON_DEVICE_TYPES(ReplicatedTest);

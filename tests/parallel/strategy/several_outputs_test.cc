@@ -19,6 +19,7 @@
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
 #include "core/sim/testing.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "parallel/optim/flat_buffer.h"
@@ -29,12 +30,11 @@
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
 #include "tests/parallel/pipeline/rank_pipeline.h"
+#include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
-namespace tandem {
+namespace tandem::several_outputs_test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr uint64_t kSeed = 7;
 constexpr double kRate = 0.1;
@@ -290,24 +290,24 @@ TEST_F(SeveralOutputsTest, ZLossGoesAroundIt) {
                    .equal(InOnePiece(4)->model.at("last.weight")));
 }
 
-// What three strategies say of a loss when they are made.
-std::vector<std::string> SaidAtCreation(const LossFunction& loss) {
-  std::vector<absl::Status> said = {
+// By three strategies, when they are made.
+void ExpectLossRefused(const LossFunction& loss, const std::string& says) {
+  EXPECT_THAT(
       MeshStrategy::Create(Specs(), loss, OptionsOf(LabPipeline(2)), nullptr)
           .status(),
-      SpreadOverDevices(MakeLayers(Specs(), kSeed), {3},
-                        {SimDevices(4)[0], SimDevices(4)[1]},
-                        loss.names().outputs)
-          .status()};
-  said.push_back(RunThreadRanks(1, [&](Communicator& world) {
-    return MakeReplicated(MakeLayers(Specs(), kSeed), loss, {}, world).status();
-  }));
-  std::vector<std::string> messages;
-  for (const absl::Status& each : said) {
-    EXPECT_EQ(each.code(), absl::StatusCode::kInvalidArgument);
-    messages.push_back(std::string(each.message()));
-  }
-  return messages;
+      InvalidArgument(says));
+  EXPECT_THAT(SpreadOverDevices(MakeLayers(Specs(), kSeed), {3},
+                                {SimDevices(4)[0], SimDevices(4)[1]},
+                                loss.names().outputs)
+                  .status(),
+              InvalidArgument(says));
+  EXPECT_THAT(RunThreadRanks(1,
+                             [&](Communicator& world) {
+                               return MakeReplicated(MakeLayers(Specs(), kSeed),
+                                                     loss, {}, world)
+                                   .status();
+                             }),
+              InvalidArgument(says));
 }
 
 TEST_F(SeveralOutputsTest, WhatIsTakenMustBeLeftAndTheReverse) {
@@ -316,61 +316,33 @@ TEST_F(SeveralOutputsTest, WhatIsTakenMustBeLeftAndTheReverse) {
                                   return CrossEntropy(arguments.outputs,
                                                       arguments.targets);
                                 });
-  for (const std::string& said : SaidAtCreation(takes_more)) {
-    EXPECT_THAT(said, HasSubstr("the loss takes 'nobody's', which no layer "
-                                "leaves; they leave 'head', 'shared'"));
-  }
-  for (const std::string& said : SaidAtCreation(CrossEntropy)) {
-    EXPECT_THAT(said, HasSubstr("'head' of layer 1 is taken by no layer after "
-                                "it, nor by the loss"));
-  }
+  ExpectLossRefused(takes_more,
+                    "the loss takes 'nobody's', which no layer leaves; they "
+                    "leave 'head', 'shared'");
+  ExpectLossRefused(CrossEntropy,
+                    "'head' of layer 1 is taken by no layer after it, nor by "
+                    "the loss");
 }
 
-// What a pipeline and a replica say of a batch, in training and evaluation.
-std::vector<std::string> SaidOf(const Batch& batch) {
-  std::vector<std::string> said;
-  const auto note = [&](Strategy& strategy) {
-    for (const absl::Status& status :
-         {strategy.TrainStep(batch, kRate).status(),
-          strategy.Evaluate(batch).status()}) {
-      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-      said.push_back(std::string(status.message()));
-    }
-  };
-  const auto pipelined =
-      MeshStrategy::Create(Specs(), Loss(), OptionsOf(LabPipeline(2)), nullptr);
-  EXPECT_TRUE(pipelined.ok()) << pipelined.status();
-  if (pipelined.ok()) note(**pipelined);
-  const absl::Status status =
-      RunThreadRanks(1, [&](Communicator& world) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(
-            const auto strategy,
-            MakeReplicated(MakeLayers(Specs(), kSeed), Loss(), {}, world));
-        note(*strategy);
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
-  return said;
+Batch WithFurther(const std::string& name, const at::Tensor& targets) {
+  Batch batch = BatchOf(0);
+  batch.further_targets[name] = targets;
+  return batch;
 }
 
 TEST_F(SeveralOutputsTest, TargetsThatDoNotFitAreRefusedByName) {
-  Batch batch = BatchOf(0);
-  batch.further_targets.erase("kinds");
-  for (const std::string& said : SaidOf(batch)) {
-    EXPECT_THAT(said, HasSubstr("the loss reads the further target 'kinds', "
-                                "which the batch lacks; it has 'boxes[0]'"));
-  }
-  batch = BatchOf(0);
-  batch.further_targets["more"] = at::ones({kSamples});
-  for (const std::string& said : SaidOf(batch)) {
-    EXPECT_THAT(said, HasSubstr("the further target 'more', which the loss "
-                                "does not read; it reads 'kinds', 'boxes[0]'"));
-  }
-  batch = BatchOf(0);
-  batch.further_targets["kinds"] = at::ones({kSamples - 1}, at::kLong);
-  for (const std::string& said : SaidOf(batch)) {
-    EXPECT_THAT(said, HasSubstr("12 samples has Long [11] as 'kinds'"));
-  }
+  Batch without_kinds = BatchOf(0);
+  without_kinds.further_targets.erase("kinds");
+  ExpectBatchRefusals(
+      Specs(), Loss(), {1},
+      {{without_kinds,
+        "the loss reads the further target 'kinds', which the batch lacks; it "
+        "has 'boxes[0]'"},
+       {WithFurther("more", at::ones({kSamples})),
+        "the further target 'more', which the loss does not read; it reads "
+        "'kinds', 'boxes[0]'"},
+       {WithFurther("kinds", at::ones({kSamples - 1}, at::kLong)),
+        "12 samples has Long [11] as 'kinds'"}});
 }
 
 TEST_F(SeveralOutputsTest, RanksMustTakeTheSame) {
@@ -380,9 +352,8 @@ TEST_F(SeveralOutputsTest, RanksMustTakeTheSame) {
                                 &world)
         .status();
   });
-  EXPECT_THAT(std::string(status.message()), HasSubstr("loss's outputs"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("head,shared"));
+  EXPECT_THAT(status, Says("loss's outputs", "head,shared"));
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::several_outputs_test

@@ -23,6 +23,7 @@
 #include "core/model/layer_list.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/testing.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/mlp.h"
@@ -87,7 +88,7 @@ absl::Status Load(Strategy& strategy, const StoredCheckpoint& checkpoint) {
   return strategy.LoadOptimizerState(checkpoint.optimizer);
 }
 
-std::string Fingerprint(const Strategy& strategy) {
+std::string StateHash(const Strategy& strategy) {
   return WeightsSha256(strategy.Parameters()) +
          WeightsSha256(strategy.OptimizerState());
 }
@@ -140,7 +141,7 @@ absl::Status SaveAndLoad(Make make, const std::string& path,
   TANDEM_RETURN_IF_ERROR(Extra(
       rank, [&] { return Load(*second, checkpoint); }, &loading));
   EXPECT_LE(loading, kLargestTensor) << "loading, rank " << rank;
-  EXPECT_EQ(Fingerprint(*second), Fingerprint(*first)) << "rank " << rank;
+  EXPECT_EQ(StateHash(*second), StateHash(*first)) << "rank " << rank;
   return world.Barrier();
 }
 
@@ -198,32 +199,29 @@ StoredTensors Watched(const StoredTensors& stored,
 }
 
 TEST(StateMemoryTest, ARankReadsItsOwnTensorsAlone) {
-  const absl::Status status =
-      RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
-        TANDEM_ASSIGN_OR_RETURN(const auto strategy, MakePipeline(world));
-        NamedTensors model;
-        NamedTensors state;
-        for (const auto& [name, tensor] :
-             NamedParameters(MakeLayers(Specs(), 2))) {
-          model.emplace_back(name, tensor.detach());
-          state.emplace_back(name + ".exp_avg", at::zeros(tensor.sizes()));
-          state.emplace_back(name + ".exp_avg_sq", at::zeros(tensor.sizes()));
-          state.emplace_back(name + ".step", at::zeros({}));
-        }
-        std::set<std::string> mine, owners, read, read_state;
-        for (const auto& each : strategy->Parameters()) mine.insert(each.first);
-        TANDEM_RETURN_IF_ERROR(strategy->LoadModelState(Watched(model, &read)));
-        TANDEM_RETURN_IF_ERROR(
-            strategy->LoadOptimizerState(Watched(state, &read_state)));
-        for (const std::string& name : read_state) {
-          owners.insert(name.substr(0, name.rfind('.')));
-        }
-        EXPECT_EQ(read, mine);
-        EXPECT_EQ(owners, mine);
-        EXPECT_LT(mine.size(), model.size());
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const auto strategy, MakePipeline(world));
+    NamedTensors model;
+    NamedTensors state;
+    for (const auto& [name, tensor] : NamedParameters(MakeLayers(Specs(), 2))) {
+      model.emplace_back(name, tensor.detach());
+      state.emplace_back(name + ".exp_avg", at::zeros(tensor.sizes()));
+      state.emplace_back(name + ".exp_avg_sq", at::zeros(tensor.sizes()));
+      state.emplace_back(name + ".step", at::zeros({}));
+    }
+    std::set<std::string> mine, owners, read, read_state;
+    for (const auto& each : strategy->Parameters()) mine.insert(each.first);
+    TANDEM_RETURN_IF_ERROR(strategy->LoadModelState(Watched(model, &read)));
+    TANDEM_RETURN_IF_ERROR(
+        strategy->LoadOptimizerState(Watched(state, &read_state)));
+    for (const std::string& name : read_state) {
+      owners.insert(name.substr(0, name.rfind('.')));
+    }
+    EXPECT_EQ(read, mine);
+    EXPECT_EQ(owners, mine);
+    EXPECT_LT(mine.size(), model.size());
+    return absl::OkStatus();
+  }));
 }
 
 // As between two steps, when buckets are rebuilt.

@@ -14,6 +14,7 @@
 #include "core/checkpoint/fingerprint.h"
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
+#include "core/testing/statuses.h"
 #include "models/classification_loss.h"
 #include "parallel/strategy/mesh_training.h"
 #include "parallel/strategy/replicated.h"
@@ -22,8 +23,6 @@
 
 namespace tandem::step_halves_test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr uint64_t kSeed = 8;
 constexpr double kRate = 0.1;
@@ -90,7 +89,7 @@ using Step = std::function<absl::Status(Strategy&, const Batch&, int number)>;
 // By rank, the parameters' hashes after each of three steps.
 std::vector<std::string> Hashes(const Job& job, const Step& step) {
   std::vector<std::string> hashes(static_cast<size_t>(job.layout.ranks()));
-  const absl::Status status =
+  ExpectOk(
       OnLabRanks(job.layout, job.job, [&](const LabRank& rank) -> absl::Status {
         std::string& mine = hashes[static_cast<size_t>(rank.rank)];
         for (int i = 0; i < 3; ++i) {
@@ -100,8 +99,7 @@ std::vector<std::string> Hashes(const Job& job, const Step& step) {
                           " ");
         }
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
   return hashes;
 }
 
@@ -125,7 +123,7 @@ TEST(StepHalvesTest, AreTheStep) {
 TEST(StepHalvesTest, GradientsMayBeChangedBetween) {
   for (const Job& job : {HybridJob("gpt_tiny", 1, 2, 1, 0), ReplicatedJob(1)}) {
     SCOPED_TRACE(job.layout.name);
-    const absl::Status status = OnLabRanks(
+    ExpectOk(OnLabRanks(
         job.layout, job.job, [&](const LabRank& rank) -> absl::Status {
           Strategy* const strategy = rank.strategy;
           TANDEM_RETURN_IF_ERROR(
@@ -139,8 +137,7 @@ TEST(StepHalvesTest, GradientsMayBeChangedBetween) {
           TANDEM_RETURN_IF_ERROR(strategy->Update(kRate));
           EXPECT_NE(WeightsSha256(strategy->Parameters()), hash);
           return absl::OkStatus();
-        });
-    EXPECT_TRUE(status.ok()) << status;
+        }));
   }
 }
 
@@ -166,15 +163,14 @@ TEST(StepHalvesTest, AnUpdateMayBeSkipped) {
 TEST(StepHalvesTest, FollowEachOther) {
   for (const Job& job : {HybridJob("gpt_tiny", 1, 1, 2, 0), ReplicatedJob(1)}) {
     SCOPED_TRACE(job.layout.name);
-    const absl::Status status = OnLabRanks(
+    ExpectOk(OnLabRanks(
         job.layout, job.job, [&](const LabRank& rank) -> absl::Status {
           Strategy* const strategy = rank.strategy;
           const Batch batch = BatchOf(0, 0);
           for (const absl::Status& each :
                {strategy->Update(kRate), strategy->SkipUpdate()}) {
-            EXPECT_EQ(each.code(), absl::StatusCode::kFailedPrecondition);
-            EXPECT_THAT(std::string(each.message()),
-                        HasSubstr("ComputeGradients comes first"));
+            EXPECT_THAT(each, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                       "ComputeGradients comes first"));
           }
           TANDEM_RETURN_IF_ERROR(strategy->ComputeGradients(batch).status());
           for (const absl::Status& each :
@@ -184,8 +180,7 @@ TEST(StepHalvesTest, FollowEachOther) {
           }
           TANDEM_RETURN_IF_ERROR(strategy->Update(kRate));
           return strategy->TrainStep(batch, kRate).status();
-        });
-    EXPECT_TRUE(status.ok()) << status;
+        }));
   }
 }
 

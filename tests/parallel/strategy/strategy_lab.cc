@@ -1,6 +1,7 @@
 #include "tests/parallel/strategy/strategy_lab.h"
 
 #include <ATen/core/Tensor.h>
+#include <glog/logging.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -8,6 +9,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
 #include "core/sim/testing.h"
@@ -16,6 +19,7 @@
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/matrix/matrix_problem.h"
 
 namespace tandem {
 namespace {
@@ -105,7 +109,36 @@ std::vector<Score> AllScores(const LabOutcome& outcome) {
   return scores;
 }
 
+LabLayout LayoutNamed(absl::string_view column, int microbatches) {
+  const std::vector<std::string> words = absl::StrSplit(column, ' ');
+  LabLayout layout;
+  layout.name = std::string(column);
+  layout.schedule = words[0];
+  layout.microbatches = microbatches;
+  std::vector<int> sizes;
+  for (const auto& each : absl::StrSplit(words.at(1), 'x')) {
+    CHECK(absl::SimpleAtoi(each, &sizes.emplace_back())) << column;
+  }
+  sizes.resize(4, 1);
+  layout.replicas = sizes[0];
+  layout.pipe = sizes[1];
+  layout.devices = sizes[2];
+  layout.chunks = sizes[3];
+  if (words.size() > 2) {
+    layout.checkpointing = CheckpointingNamed(words[2]);
+  }
+  return layout;
+}
+
 }  // namespace
+
+std::vector<LabLayout> LabLayouts(absl::string_view columns, int microbatches) {
+  std::vector<LabLayout> layouts;
+  for (const absl::string_view column : absl::StrSplit(columns, ", ")) {
+    layouts.push_back(LayoutNamed(column, microbatches));
+  }
+  return layouts;
+}
 
 LabLayout LabPipeline(int stages, int ranks, int microbatches) {
   LabLayout layout;

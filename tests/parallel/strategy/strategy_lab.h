@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "core/base/named_tensors.h"
 #include "core/comm/communicator.h"
 #include "core/loss/loss.h"
@@ -47,6 +48,12 @@ struct LabLayout {
   int ranks() const { return replicas * pipe; }
   int devices_of_replica() const { return pipe * devices; }
 };
+
+// Layouts by their columns' names, "zb_v 2x1x2x2 always, gpipe 3x1x1":
+// schedule, replicas x ranks of each x devices of each x chunks of each (1 if
+// it is not said), and "always" or "except_last" for activation checkpointing.
+std::vector<LabLayout> LabLayouts(absl::string_view columns,
+                                  int microbatches = 12);
 
 // One replica of so many stages, cut over that many ranks.
 LabLayout LabPipeline(int stages, int ranks = 1, int microbatches = 4);

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +19,7 @@
 #include "core/model/make_layers.h"
 #include "core/model/microbatch_scope.h"
 #include "core/random/random.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
@@ -27,12 +27,11 @@
 #include "models/layers/module_layer.h"
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/sync_batch_norm/sync_batch_norm.h"
+#include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::sync_batch_norm_strategy_test {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr int64_t kMicrobatchSize = 2;
 constexpr uint64_t kSeed = 3;
@@ -105,10 +104,9 @@ TensorsByName Alone(const Deal& deal, bool defers,
   return CopiesOf(all);
 }
 
-absl::StatusOr<LabOutcome> Trained(
-    const LabLayout& layout, const Deal& deal,
-    const std::function<void(MeshStrategyOptions&)>& change = nullptr,
-    const LayerSpecs& specs = Specs()) {
+absl::StatusOr<LabOutcome> Trained(const LabLayout& layout, const Deal& deal,
+                                   const LabChange& change = nullptr,
+                                   const LayerSpecs& specs = Specs()) {
   LabJob job;
   job.specs = [&] { return specs; };
   job.loss = CrossEntropy;
@@ -128,20 +126,10 @@ absl::StatusOr<LabOutcome> Trained(
 }
 
 std::vector<LabLayout> Layouts() {
-  LabLayout again = {"again", "1f1b", 2, 1, 2};
-  again.checkpointing = ActivationCheckpointing::kAlways;
-  LabLayout but_last = {"again but for the last", "gpipe", 2, 2, 1};
-  but_last.checkpointing = ActivationCheckpointing::kExceptLast;
-  return {{"two replicas", "1f1b", 2, 1, 1},
-          {"one after the other", "sequential", 2, 1, 1},
-          {"three replicas", "gpipe", 3, 1, 1},
-          {"two pairs", "zb_h1", 2, 1, 2},
-          {"two pairs over ranks", "1f1b", 2, 2, 1},
-          {"three pairs over ranks", "zb_h1", 3, 2, 1},
-          {"V", "zb_v", 2, 1, 2, 2},
-          {"chunks", "interleaved_1f1b", 2, 2, 1, 2},
-          again,
-          but_last};
+  return LabLayouts(
+      "1f1b 2x1x1, sequential 2x1x1, gpipe 3x1x1, zb_h1 2x1x2, 1f1b 2x2x1, "
+      "zb_h1 3x2x1, zb_v 2x1x2x2, interleaved_1f1b 2x2x1x2, "
+      "1f1b 2x1x2 always, gpipe 2x2x1 except_last");
 }
 
 // Even steps; then replicas with fewer microbatches, and without any.
@@ -257,20 +245,15 @@ TEST(SyncBatchNormStrategyTest, AHookThatBlocksWaitsForTheMissingMicrobatches) {
   ExpectNear(found, Alone(DealFor(2), false));
 }
 
-std::string Said(const LabLayout& layout,
-                 const std::function<void(MeshStrategyOptions&)>& change) {
-  return std::string(Trained(layout, {{8, 8}}, change).status().message());
-}
-
 TEST(SyncBatchNormStrategyTest, NamesWhatItExcludes) {
-  const LabLayout two = {"two", "1f1b", 2, 1, 1};
-  EXPECT_THAT(Said(two, [](auto& options) { options.reproducible = true; }),
-              HasSubstr("reproducible excludes sync_batch_norm"));
-  EXPECT_THAT(Said(two,
-                   [](auto& options) {
-                     options.averaging = ParameterAveragingOptions();
-                   }),
-              HasSubstr("sync_batch_norm has replicas normalise together"));
+  ExpectRefusals(
+      [](const LabChange& change) {
+        return Trained({"two", "1f1b", 2, 1, 1}, {{8, 8}}, change).status();
+      },
+      {{[](auto& o) { o.reproducible = true; },
+        "reproducible excludes sync_batch_norm"},
+       {[](auto& o) { o.averaging = ParameterAveragingOptions(); },
+        "sync_batch_norm has replicas normalise together"}});
 }
 
 TEST(SyncBatchNormStrategyTest, AModelWithoutBatchNormIsRefused) {
@@ -281,8 +264,7 @@ TEST(SyncBatchNormStrategyTest, AModelWithoutBatchNormIsRefused) {
   const absl::Status status =
       OnLabRanks({"two", "1f1b", 2, 1, 1}, job,
                  [](const LabRank&) { return absl::OkStatus(); });
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("no layer has one: leave it out"));
+  EXPECT_THAT(status, Says("no layer has one: leave it out"));
 }
 
 // A layer in two places meets others' in another order.
@@ -311,8 +293,7 @@ TEST(SyncBatchNormStrategyTest, ALayerThatRunsTwiceIsRefused) {
   };
   job.steps = 1;
   const auto trained = TrainInLab({"two", "1f1b", 2, 1, 1, 1, 8}, job);
-  EXPECT_THAT(std::string(trained.status().message()),
-              HasSubstr("must each run once a microbatch"));
+  EXPECT_THAT(trained.status(), Says("must each run once a microbatch"));
 }
 
 }  // namespace

@@ -4,8 +4,6 @@
 
 #include <ATen/Tensor.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,21 +14,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/model/layer_list.h"
-#include "core/random/random.h"
+#include "core/model/layer.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
-#include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
-#include "models/layers/token_embedding.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/pipeline/model.h"
 #include "parallel/schedule/schedules.h"
-#include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::tied_gradients_test {
 namespace {
-
-using ::testing::HasSubstr;
 
 // A copy of a weight "w0", "w1", ... in each stage, as one rank has it.
 class Copies {
@@ -97,11 +90,10 @@ std::vector<std::string> SumOf(const std::vector<double>& gradients, int ranks,
     }
     return absl::OkStatus();
   };
-  const absl::Status status =
-      ranks == 1
-          ? run(nullptr)
-          : RunThreadRanks(ranks, [&](Communicator& all) { return run(&all); });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(ranks == 1 ? run(nullptr)
+                      : RunThreadRanks(ranks, [&](Communicator& all) {
+                          return run(&all);
+                        }));
   return sums;
 }
 
@@ -139,92 +131,6 @@ TEST(TiedGradientsTest, CopiesAreAddedFromTheLastToTheFirst) {
   }
 }
 
-// fc1's weight comes back in fc2, fc3, ..., each tied to it or to the one
-// before.
-LayerSpecs Users(int users, bool chained) {
-  constexpr int64_t kWidth = 9;
-  LayerSpecs specs = {LinearLayer("fc1", kWidth, kWidth)};
-  LayerSpec owner = specs.front();
-  for (int i = 2; i <= users; ++i) {
-    specs.push_back(ReluLayer(absl::StrCat("relu", i)));
-    const std::string name = absl::StrCat("fc", i);
-    specs.push_back(
-        TiedLinearLayer(name, owner, absl::StrCat(owner.name, ".weight")));
-    if (chained) owner = specs.back();
-  }
-  specs.push_back(LinearLayer("head", kWidth, 5));
-  return specs;
-}
-
-Batch BatchOf(int step) {
-  const at::Generator generator = GeneratorFor(1, absl::StrCat("batch ", step));
-  return {at::randn({24, 9}, generator),
-          at::randint(5, {24}, generator, at::kLong), 24};
-}
-
-absl::StatusOr<LabOutcome> Trained(const LayerSpecs& specs,
-                                   const LabLayout& layout, bool reproducible) {
-  LabJob job;
-  job.specs = [&] { return specs; };
-  job.loss = CrossEntropy;
-  job.change = [&](MeshStrategyOptions& options) {
-    options.optimizer = SgdOptions{0.9};
-    options.clip_norm = 0.3;
-    options.reproducible = reproducible;
-    options.seed = 4;
-  };
-  job.batch = BatchOf;
-  job.rate = 0.05;
-  return TrainInLab(layout, job);
-}
-
-const std::vector<LabLayout>& Layouts() {
-  static const auto* const layouts = new std::vector<LabLayout>{
-      {"two replicas", "1f1b", 2, 1, 1},
-      {"a pair", "1f1b", 1, 1, 2},
-      {"a pair over ranks", "1f1b", 1, 2, 1},
-      {"three stages", "1f1b", 1, 1, 3},
-      {"three stages over ranks", "1f1b", 1, 3, 1},
-      {"two of three stages over ranks", "1f1b", 2, 3, 1},
-      {"three pairs over ranks", "1f1b", 3, 2, 1},
-      {"two of three stages", "1f1b", 2, 1, 3},
-  };
-  return *layouts;
-}
-
-std::string NameOf(int users, bool chained, const LabLayout& layout) {
-  return absl::StrCat(users, " users", chained ? ", chained, " : ", ",
-                      layout.name);
-}
-
-TEST(TiedWeightsTest, AnyNumberOfUsersIsReproducible) {
-  for (const int users : {3, 5}) {
-    for (const bool chained : {false, true}) {
-      const LayerSpecs specs = Users(users, chained);
-      const auto one = Trained(specs, {"one"}, /*reproducible=*/true);
-      ASSERT_TRUE(one.ok()) << one.status();
-      EXPECT_NE(one->scores[0].loss_sum, one->scores[2].loss_sum);
-      for (const LabLayout& layout : Layouts()) {
-        SCOPED_TRACE(NameOf(users, chained, layout));
-        ExpectSameBits(Trained(specs, layout, /*reproducible=*/true), one);
-      }
-    }
-  }
-}
-
-// The uncut model has one tensor for them, no copies.
-TEST(TiedWeightsTest, CopiesTrainAsTheOneTensorOfTheUncutModel) {
-  for (const bool chained : {false, true}) {
-    const LayerSpecs specs = Users(4, chained);
-    const auto one = Trained(specs, {"one"}, /*reproducible=*/false);
-    for (const LabLayout& layout : Layouts()) {
-      SCOPED_TRACE(NameOf(4, chained, layout));
-      ExpectClose(Trained(specs, layout, /*reproducible=*/false), one,
-                  {1e-4 / 24, 1e-4, 1e-6});
-    }
-  }
-}
-
 // Names alone do not say which, where they lie in different stages.
 TEST(TiedWeightsTest, AWeightThatTwoLayersMayHaveIsRefused) {
   LayerSpec user = LinearLayer("head", 4, 4);
@@ -233,9 +139,8 @@ TEST(TiedWeightsTest, AWeightThatTwoLayersMayHaveIsRefused) {
                             LinearLayer("block.0", 4, 4), user};
   EXPECT_TRUE(TiedAcross(specs, {2}).ok());
   const absl::Status status = TiedAcross(specs, {1}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("may be one of layer block or of layer block.0"));
+  EXPECT_THAT(status,
+              InvalidArgument("may be one of layer block or of layer block.0"));
 }
 
 }  // namespace

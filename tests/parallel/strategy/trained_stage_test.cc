@@ -18,12 +18,12 @@
 #include "core/base/status_macros.h"
 #include "core/instrument/fault_point.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 
 namespace tandem::trained_stage_test {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
@@ -211,123 +211,111 @@ TEST(TrainedStageTest, AStageWithoutParametersHasNothingToDo) {
 }
 
 TEST(TrainedStageTest, ReplicasAverageAndShareBuffers) {
-  const absl::Status status =
-      RunDeviceRanks(3, [](Communicator& replicas) -> absl::Status {
-        const NamedTensors parameters = Parameters();
-        const NamedTensors buffers = {
-            {"running", at::full({4}, replicas.rank() + 1.0, TestDevice())}};
-        TANDEM_ASSIGN_OR_RETURN(
-            const auto stage,
-            TrainedStage::Create(parameters, buffers, Copies(), Options(),
-                                 &replicas));
-        ExpectAll(buffers[0].second, 1);  // the first one's from the beginning
-        buffers[0].second.fill_(replicas.rank() + 2.0);
-        for (int step = 0; step < 2; ++step) {
-          TANDEM_RETURN_IF_ERROR(
-              Backward(stage.get(), parameters, 3 * replicas.rank()));
-          for (const auto& each : parameters) ExpectAll(each.second.grad(), 3);
-        }
-        TANDEM_RETURN_IF_ERROR(stage->ShareBuffers());
-        ExpectAll(buffers[0].second, 2);
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(3, [](Communicator& replicas) -> absl::Status {
+    const NamedTensors parameters = Parameters();
+    const NamedTensors buffers = {
+        {"running", at::full({4}, replicas.rank() + 1.0, TestDevice())}};
+    TANDEM_ASSIGN_OR_RETURN(const auto stage,
+                            TrainedStage::Create(parameters, buffers, Copies(),
+                                                 Options(), &replicas));
+    ExpectAll(buffers[0].second, 1);  // the first one's from the beginning
+    buffers[0].second.fill_(replicas.rank() + 2.0);
+    for (int step = 0; step < 2; ++step) {
+      TANDEM_RETURN_IF_ERROR(
+          Backward(stage.get(), parameters, 3 * replicas.rank()));
+      for (const auto& each : parameters) ExpectAll(each.second.grad(), 3);
+    }
+    TANDEM_RETURN_IF_ERROR(stage->ShareBuffers());
+    ExpectAll(buffers[0].second, 2);
+    return absl::OkStatus();
+  }));
 }
 
 TEST(TrainedStageTest, ReplicasBeginWithTheFirstOnesValues) {
-  const absl::Status status =
-      RunDeviceRanks(2, [](Communicator& replicas) -> absl::Status {
-        NamedTensors parameters = Parameters();
-        for (auto& each : parameters) {
-          each.second.detach().fill_(replicas.rank() + 1.0);
-        }
-        const at::Tensor frozen =
-            at::full({2}, replicas.rank() + 1.0, TestDevice());
-        parameters.emplace_back("frozen", frozen);
-        const at::Tensor buffer = frozen.clone();
-        TrainedStageOptions options = Options();
-        options.ddp.broadcast_buffers = false;
-        TANDEM_ASSIGN_OR_RETURN(
-            const auto stage,
-            TrainedStage::Create(parameters, {{"running", buffer}}, Copies(),
-                                 options, &replicas));
-        for (const auto& each : parameters) ExpectAll(each.second, 1);
-        ExpectAll(buffer, 1);
-        buffer.fill_(replicas.rank() + 2.0);
-        TANDEM_RETURN_IF_ERROR(stage->ShareBuffers());
-        ExpectAll(buffer, replicas.rank() + 2.0);
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(2, [](Communicator& replicas) -> absl::Status {
+    NamedTensors parameters = Parameters();
+    for (auto& each : parameters) {
+      each.second.detach().fill_(replicas.rank() + 1.0);
+    }
+    const at::Tensor frozen =
+        at::full({2}, replicas.rank() + 1.0, TestDevice());
+    parameters.emplace_back("frozen", frozen);
+    const at::Tensor buffer = frozen.clone();
+    TrainedStageOptions options = Options();
+    options.ddp.broadcast_buffers = false;
+    TANDEM_ASSIGN_OR_RETURN(
+        const auto stage,
+        TrainedStage::Create(parameters, {{"running", buffer}}, Copies(),
+                             options, &replicas));
+    for (const auto& each : parameters) ExpectAll(each.second, 1);
+    ExpectAll(buffer, 1);
+    buffer.fill_(replicas.rank() + 2.0);
+    TANDEM_RETURN_IF_ERROR(stage->ShareBuffers());
+    ExpectAll(buffer, replicas.rank() + 2.0);
+    return absl::OkStatus();
+  }));
 }
 
 TEST(TrainedStageTest, WhatIsNotReducedIsEachReplicasOwn) {
-  const absl::Status status =
-      RunDeviceRanks(2, [](Communicator& replicas) -> absl::Status {
-        const NamedTensors parameters = Parameters();
-        TrainedStageOptions options = Options(/*momentum=*/0);
-        options.traits["b"].reduce_axes.clear();
-        TANDEM_ASSIGN_OR_RETURN(
-            const auto stage,
-            TrainedStage::Create(parameters, {}, Copies(), options, &replicas));
-        const double mine = 2.0 * replicas.rank() + 1;  // 1 and 3
-        TANDEM_RETURN_IF_ERROR(Backward(stage.get(), parameters, mine));
-        ExpectAll(parameters[0].second.grad(), 2);
-        ExpectAll(parameters[1].second.grad(), mine);
-        ExpectAll(parameters[2].second.grad(), 2);
-        TANDEM_RETURN_IF_ERROR(stage->Update(std::nullopt, 0.1));
-        ExpectAll(parameters[0].second, 0.8);
-        ExpectAll(parameters[1].second, 1 - 0.1 * mine);
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(2, [](Communicator& replicas) -> absl::Status {
+    const NamedTensors parameters = Parameters();
+    TrainedStageOptions options = Options(/*momentum=*/0);
+    options.traits["b"].reduce_axes.clear();
+    TANDEM_ASSIGN_OR_RETURN(
+        const auto stage,
+        TrainedStage::Create(parameters, {}, Copies(), options, &replicas));
+    const double mine = 2.0 * replicas.rank() + 1;  // 1 and 3
+    TANDEM_RETURN_IF_ERROR(Backward(stage.get(), parameters, mine));
+    ExpectAll(parameters[0].second.grad(), 2);
+    ExpectAll(parameters[1].second.grad(), mine);
+    ExpectAll(parameters[2].second.grad(), 2);
+    TANDEM_RETURN_IF_ERROR(stage->Update(std::nullopt, 0.1));
+    ExpectAll(parameters[0].second, 0.8);
+    ExpectAll(parameters[1].second, 1 - 0.1 * mine);
+    return absl::OkStatus();
+  }));
 }
 
 // Gradients of an order weigh their share of the whole batch already.
 TEST(TrainedStageTest, AnOrderSumsInsteadOfAveraging) {
-  const absl::Status status =
-      RunDeviceRanks(2, [](Communicator& replicas) -> absl::Status {
-        const NamedTensors parameters = Parameters();
-        TrainedStageOptions options = Options();
-        GradientOrder order;
-        order.groups = 2;
-        order.microbatches = 1;
-        options.order = order;
-        TANDEM_ASSIGN_OR_RETURN(
-            const auto stage,
-            TrainedStage::Create(parameters, {}, Copies(), options, &replicas));
-        TANDEM_RETURN_IF_ERROR(
-            Backward(stage.get(), parameters, 3 + replicas.rank()));
-        for (const auto& each : parameters) ExpectAll(each.second.grad(), 7);
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(2, [](Communicator& replicas) -> absl::Status {
+    const NamedTensors parameters = Parameters();
+    TrainedStageOptions options = Options();
+    GradientOrder order;
+    order.groups = 2;
+    order.microbatches = 1;
+    options.order = order;
+    TANDEM_ASSIGN_OR_RETURN(
+        const auto stage,
+        TrainedStage::Create(parameters, {}, Copies(), options, &replicas));
+    TANDEM_RETURN_IF_ERROR(
+        Backward(stage.get(), parameters, 3 + replicas.rank()));
+    for (const auto& each : parameters) ExpectAll(each.second.grad(), 7);
+    return absl::OkStatus();
+  }));
 }
 
 TEST(TrainedStageTest, AHookReplacesTheAllReduce) {
-  const absl::Status status =
-      RunDeviceRanks(2, [](Communicator& replicas) -> absl::Status {
-        const NamedTensors parameters = Parameters();
-        TrainedStageOptions options = Options();
-        int calls = 0;
-        options.hook = [&calls](
-                           const GradBucket& bucket,
-                           Communicator&) -> absl::StatusOr<FinishReduction> {
-          ++calls;
-          return FinishReduction([bucket] {
-            bucket.buffer.fill_(17);
-            return absl::OkStatus();
-          });
-        };
-        TANDEM_ASSIGN_OR_RETURN(
-            const auto stage,
-            TrainedStage::Create(parameters, {}, Copies(), options, &replicas));
-        TANDEM_RETURN_IF_ERROR(Backward(stage.get(), parameters, 1));
-        EXPECT_EQ(calls, 2);  // the copies have a bucket of their own
-        for (const auto& each : parameters) ExpectAll(each.second.grad(), 17);
+  ExpectOk(RunDeviceRanks(2, [](Communicator& replicas) -> absl::Status {
+    const NamedTensors parameters = Parameters();
+    TrainedStageOptions options = Options();
+    int calls = 0;
+    options.hook = [&calls](const GradBucket& bucket,
+                            Communicator&) -> absl::StatusOr<FinishReduction> {
+      ++calls;
+      return FinishReduction([bucket] {
+        bucket.buffer.fill_(17);
         return absl::OkStatus();
       });
-  EXPECT_TRUE(status.ok()) << status;
+    };
+    TANDEM_ASSIGN_OR_RETURN(
+        const auto stage,
+        TrainedStage::Create(parameters, {}, Copies(), options, &replicas));
+    TANDEM_RETURN_IF_ERROR(Backward(stage.get(), parameters, 1));
+    EXPECT_EQ(calls, 2);  // the copies have a bucket of their own
+    for (const auto& each : parameters) ExpectAll(each.second.grad(), 17);
+    return absl::OkStatus();
+  }));
 }
 
 TEST(TrainedStageTest, AReplacedParameterIsNamed) {
@@ -336,8 +324,7 @@ TEST(TrainedStageTest, AReplacedParameterIsNamed) {
   ASSERT_TRUE(Backward(stage.get(), parameters, 1).ok());
   parameters[1].second.set_data(at::ones({7}));
   const absl::Status status = stage->Update(std::nullopt, 0.1);
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("b"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, "b"));
 }
 
 TEST(TrainedStageTest, RefusesAnOptimizerGroupThatThereIsNot) {
@@ -356,7 +343,7 @@ TEST(TrainedStageTest, ThereIsAFaultPointBeforeTheOptimizer) {
   ArmFaults(*ParseFaults("point=before_optimizer,action=fail"));
   const absl::Status status = stage->Update(std::nullopt, 0.1);
   ArmFaults({});
-  EXPECT_THAT(std::string(status.message()), HasSubstr("before_optimizer"));
+  EXPECT_THAT(status, Says("before_optimizer"));
 }
 
 }  // namespace

@@ -1,23 +1,24 @@
 // Steps with fewer samples than others: the end of a data set.
 
 #include <ATen/Tensor.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/random/random.h"
+#include "core/testing/statuses.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
+#include "tests/parallel/matrix/matrix_problem.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
+#include "tests/parallel/strategy/technique_rows.h"
 
 namespace tandem::uneven_batches_test {
 namespace {
@@ -28,20 +29,11 @@ constexpr int64_t kBatch = 24;          // a whole one
 constexpr int64_t kMicrobatchSize = 2;  // of it
 constexpr uint64_t kSeed = 6;
 
-const std::vector<LabLayout>& Layouts() {
-  static const auto* const layouts = new std::vector<LabLayout>{
-      {"two replicas", "1f1b", 2, 1, 1},
-      {"three replicas", "gpipe", 3, 1, 1},
-      {"four replicas", "1f1b", 4, 1, 1},
-      {"a pair", "1f1b", 1, 1, 2},
-      {"a pair over ranks", "zb_h1", 1, 2, 1},
-      {"two pairs", "zb_h1", 2, 1, 2},
-      {"three pairs over ranks", "1f1b", 3, 2, 1},
-      {"V", "zb_v", 2, 1, 2, 2},
-      {"chunks", "interleaved_1f1b", 2, 2, 1, 2},
-      {"breadth first", "looped_bfs", 2, 1, 2, 2},
-  };
-  return *layouts;
+std::vector<LabLayout> Layouts() {
+  return LabLayouts(
+      "1f1b 2x1x1, gpipe 3x1x1, 1f1b 4x1x1, 1f1b 1x1x2, zb_h1 1x2x1, "
+      "zb_h1 2x1x2, 1f1b 3x2x1, zb_v 2x1x2x2, interleaved_1f1b 2x2x1x2, "
+      "looped_bfs 2x1x2x2");
 }
 
 LayerSpecs Specs(const std::string& model) {
@@ -59,10 +51,7 @@ LayerSpecs Specs(const std::string& model) {
 
 Batch WholeBatch(const std::string& model, int64_t size, int step) {
   if (model != "batch_norm") return LabBatch(model, size, kSeed, step);
-  const at::Generator generator =
-      GeneratorFor(kSeed, absl::StrCat("batch ", step));
-  return {at::randn({size, 2, 6, 6}, generator),
-          at::randint(5, {size}, generator, at::kLong), size};
+  return RandomBatch({{2, 6, 6}, 5}, size, kSeed, step);
 }
 
 Batch PartOf(const Batch& whole, int64_t first, int64_t size) {
@@ -93,27 +82,32 @@ int64_t SumOf(const std::vector<int64_t>& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
 }
 
-absl::StatusOr<LabOutcome> Trained(const std::string& model,
-                                   const LabLayout& layout, const Deal& deal,
-                                   const LabChange& change = nullptr) {
-  const auto whole = [&](int step) {
+LabJob DealtJob(const std::string& model, const Deal& deal,
+                const LabChange& change) {
+  const auto whole = [=](int step) {
     return WholeBatch(model, SumOf(deal[static_cast<size_t>(step)]), step);
   };
   LabJob job = Job(model, change);
-  job.share = [&](int step, int replica) {
+  job.share = [=](int step, int replica) {
     const std::vector<int64_t>& sizes = deal[static_cast<size_t>(step)];
     const int64_t first = SumOf({sizes.begin(), sizes.begin() + replica});
     return PartOf(whole(step), first, sizes[static_cast<size_t>(replica)]);
   };
   job.steps = static_cast<int>(deal.size());
-  job.step = [&](const LabRank& rank, const Batch& batch,
+  job.step = [=](const LabRank& rank, const Batch& batch,
                  int step) -> absl::StatusOr<Score> {
     TANDEM_ASSIGN_OR_RETURN(const Score score,
                             rank.strategy->TrainStep(batch, 0.05));
     EXPECT_EQ(score.count, whole(step).targets.numel());
     return score;
   };
-  return TrainInLab(layout, job);
+  return job;
+}
+
+absl::StatusOr<LabOutcome> Trained(const std::string& model,
+                                   const LabLayout& layout, const Deal& deal,
+                                   const LabChange& change = nullptr) {
+  return TrainInLab(layout, DealtJob(model, deal, change));
 }
 
 // The first replicas have all that they can.
@@ -132,30 +126,39 @@ Deal InOrder(const std::vector<int64_t>& sizes, int replicas) {
 // One sample left, a prime number, a microbatch, all but one, none missing.
 const std::vector<int64_t> kSizes = {24, 1, 13, 24, 2, 23, 7, 24};
 
-TEST(UnevenBatchesTest, AreReproducibleInEveryLayout) {
-  int compared = 0;
+std::vector<TechniqueRow> Rows() {
+  std::vector<TechniqueRow> rows;
   for (const std::string model :
        {"mlp_dropout", "gpt_tiny_tied", "batch_norm"}) {
     for (const int groups : {0, 6}) {
-      const auto change = [&](MeshStrategyOptions& options) {
+      const auto change = [=](MeshStrategyOptions& options) {
         options.reproducible = true;
         options.gradient_groups = groups;
         options.clip_norm = 0.5;
       };
-      const auto expected = Trained(model, {"one"}, InOrder(kSizes, 1), change);
+      TechniqueRow row;
+      row.name = absl::StrCat(model, groups == 0 ? "" : "_in_groups");
+      row.job = [=](const LabLayout& layout) {
+        return DealtJob(model, InOrder(kSizes, layout.replicas), change);
+      };
       for (const LabLayout& layout : Layouts()) {
-        SCOPED_TRACE(absl::StrCat(model, ", ", layout.name, ", ", groups));
         const bool fits = groups == 0 || (layout.schedule != "gpipe" &&
                                           groups % layout.replicas == 0);
-        if (!fits) continue;
-        ExpectSameBits(
-            Trained(model, layout, InOrder(kSizes, layout.replicas), change),
-            expected);
-        ++compared;
+        if (fits) row.columns.push_back(layout);
       }
+      rows.push_back(row);
     }
   }
-  EXPECT_EQ(compared, 3 * (10 + 8));
+  return rows;
+}
+
+INSTANTIATE_TEST_SUITE_P(UnevenBatches, TechniqueTest,
+                         testing::ValuesIn(Rows()), RowName);
+
+TEST(UnevenBatchesTest, HaveTheirCells) {
+  size_t cells = 0;
+  for (const TechniqueRow& row : Rows()) cells += row.columns.size();
+  EXPECT_EQ(cells, 3u * (10 + 8));
 }
 
 // Each sample weighs as much as any other, whoever has it.
@@ -212,23 +215,19 @@ TEST(UnevenBatchesErrorTest, WhatIsMissingMustBeMissingAtTheEnd) {
 TEST(UnevenBatchesErrorTest, MoreMicrobatchesThanTheSchedulesAreRefused) {
   const auto status =
       Trained("mlp_small", {"two replicas", "1f1b", 2}, {{12, 13}}).status();
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("a batch of 13 samples gives 7 microbatches, but "
-                        "schedule 1f1b has 6"));
+  EXPECT_THAT(status, Says("a batch of 13 samples gives 7 microbatches, but "
+                           "schedule 1f1b has 6"));
 }
 
 TEST(UnevenBatchesErrorTest, RanksOfAReplicaHaveOneSize) {
-  const absl::Status status = OnLabRanks(
+  ExpectOk(OnLabRanks(
       {"a pair", "1f1b", 1, 2}, Job("mlp_small"), [](const LabRank& rank) {
         const Batch batch = WholeBatch("mlp_small", 4 + rank.rank, 0);
-        EXPECT_THAT(
-            std::string(
-                rank.strategy->TrainStep(batch, 0.05).status().message()),
-            HasSubstr("ranks 0 and 1 of one replica have batches of 4 "
-                      "and 5 samples"));
+        EXPECT_THAT(rank.strategy->TrainStep(batch, 0.05).status(),
+                    Says("ranks 0 and 1 of one replica have batches of 4 "
+                         "and 5 samples"));
         return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+      }));
 }
 
 TEST(UnevenBatchesErrorTest, ReproducibleNeedsAMicrobatchSize) {
@@ -236,8 +235,7 @@ TEST(UnevenBatchesErrorTest, ReproducibleNeedsAMicrobatchSize) {
     options.reproducible = true;
     options.microbatch_size = 0;
   });
-  EXPECT_THAT(std::string(trained.status().message()),
-              HasSubstr("microbatch_size"));
+  EXPECT_THAT(trained.status(), Says("microbatch_size"));
 }
 
 }  // namespace

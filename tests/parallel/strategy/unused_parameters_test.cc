@@ -3,7 +3,6 @@
 
 #include <ATen/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -19,6 +18,7 @@
 #include "core/random/random.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
+#include "tests/parallel/matrix/matrix_problem.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::unused_parameters_test {
@@ -82,10 +82,7 @@ const std::vector<std::vector<int>>& Uses() {
 
 Batch BatchOf(int step) {
   const int64_t size = kMicrobatches * kMicrobatchSize;
-  const at::Generator generator =
-      GeneratorFor(kSeed, absl::StrCat("batch ", step));
-  Batch batch = {at::randn({size, kWidth}, generator),
-                 at::randint(5, {size}, generator, at::kLong), size};
+  Batch batch = RandomBatch({{kWidth}, 5}, size, kSeed, step);
   const at::Tensor use = at::zeros({size, 1});
   for (const int m : Uses()[static_cast<size_t>(step)]) {
     use.narrow(0, m * kMicrobatchSize, kMicrobatchSize).fill_(1);
@@ -130,18 +127,10 @@ absl::StatusOr<LabOutcome> Trained(LabLayout layout, bool reproducible,
   return TrainInLab(layout, job);
 }
 
-const std::vector<LabLayout>& Layouts() {
-  static const auto* const layouts = new std::vector<LabLayout>{
-      {"a pair", "1f1b", 1, 1, 2},
-      {"three stages", "gpipe", 1, 3, 1},
-      {"zero bubble", "zb_h1", 1, 2, 1},
-      {"two replicas", "1f1b", 2, 1, 1},
-      {"two pairs", "1f1b", 2, 1, 2},
-      {"two pairs over ranks", "zb_h1", 2, 2, 1},
-      {"two of three stages", "gpipe", 2, 1, 3},
-      {"four replicas", "1f1b", 4, 1, 1},
-  };
-  return *layouts;
+std::vector<LabLayout> Layouts() {
+  return LabLayouts(
+      "1f1b 1x1x2, gpipe 1x3x1, zb_h1 1x2x1, 1f1b 2x1x1, 1f1b 2x1x2, "
+      "zb_h1 2x2x1, gpipe 2x1x3, 1f1b 4x1x1");
 }
 
 TEST(UnusedParametersTest, AreLeftAloneInAnyLayout) {

@@ -3,27 +3,25 @@
 // loss within rounding, and less memory on the fullest device.
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/randint.h>
+#include <c10/core/ScalarType.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/random/random.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/testing.h"
 #include "models/classification_loss.h"
-#include "models/transformer/gpt.h"
-#include "models/transformer/llama.h"
 #include "models/vocab_parallel.h"
 #include "tests/parallel/strategy/strategy_lab.h"
+#include "tests/parallel/strategy/technique_models.h"
+#include "tests/parallel/strategy/technique_rows.h"
 
-namespace tandem {
+namespace tandem::vocab_parallel_layouts_test {
 namespace {
 
 // Before the first backward, which makes autograd's threads.
@@ -35,9 +33,7 @@ class WithSim : public testing::Environment {
 testing::Environment* const with_sim =
     testing::AddGlobalTestEnvironment(new WithSim);
 
-constexpr int64_t kSamples = 8;
 constexpr int kMicrobatches = 4;
-constexpr int64_t kTokens = 6;
 
 struct Problem {
   std::string name;
@@ -46,44 +42,14 @@ struct Problem {
   int64_t vocabulary = 19;
 };
 
-LayerSpecs SmallModel(const Problem& problem) {
-  if (problem.is_gpt) {
-    GptOptions options;
-    options.layers = 2;
-    options.width = 24;
-    options.heads = 3;
-    options.context = kTokens;
-    options.vocabulary = problem.vocabulary;
-    options.ties_lm_head = problem.tied;
-    return *Gpt(options);
-  }
-  LlamaOptions options;
-  options.layers = 2;
-  options.width = 24;
-  options.ffn_width = 40;
-  options.head_dim = 6;
-  options.context = kTokens;
-  options.vocabulary = problem.vocabulary;
-  options.ties_lm_head = problem.tied;
-  return *Llama(options);
-}
-
-Batch BatchOf(int step, int64_t vocabulary) {
-  const at::Generator draws = GeneratorFor(5, absl::StrCat(step));
-  const auto tokens = [&] {
-    return at::randint(vocabulary, {kSamples, kTokens}, draws, at::kLong);
-  };
-  Batch batch = {tokens(), tokens(), kSamples};
-  batch.further_inputs[kVocabTargets] = batch.targets;
-  return batch;
-}
-
 // `parts` 1: undivided, which reads no targets.
 LabJob JobOf(const Problem& problem, int64_t parts,
              c10::ScalarType dtype = at::kFloat) {
   LabJob job;
   job.specs = [=] {
-    LayerSpecs specs = SmallModel(problem);
+    const LayerSpecs specs = problem.is_gpt
+                                 ? SmallGpt(problem.vocabulary, problem.tied)
+                                 : SmallLlama(problem.vocabulary, problem.tied);
     return parts == 1 ? specs : DivideVocabulary(specs, {parts, 5})->specs;
   };
   job.loss = parts == 1 ? LossFunction::OfAnyPrecision(CrossEntropy)
@@ -95,8 +61,8 @@ LabJob JobOf(const Problem& problem, int64_t parts,
     if (dtype != at::kFloat) options.ddp.mixed_precision.param_dtype = dtype;
   };
   job.batch = [=](int step) {
-    Batch batch = BatchOf(step, problem.vocabulary);
-    if (parts == 1) batch.further_inputs.clear();
+    Batch batch = TokenBatch(problem.vocabulary, /*size=*/8, step);
+    if (parts > 1) batch.further_inputs[kVocabTargets] = batch.targets;
     return batch;
   };
   job.sparing = true;
@@ -105,44 +71,42 @@ LabJob JobOf(const Problem& problem, int64_t parts,
   return job;
 }
 
-LabLayout Layout(const std::string& name, const std::string& schedule,
-                 int replicas, int pipe, int devices = 1, int chunks = 1) {
-  LabLayout layout = {name, schedule, replicas, pipe, devices, chunks};
-  layout.microbatches = kMicrobatches;
-  return layout;
+LabLayout Layout(const std::string& column) {
+  return LabLayouts(column, kMicrobatches).front();
 }
 
-LabLayout OneDevice() { return Layout("one", "sequential", 1, 1); }
+LabLayout OneDevice() { return Layout("sequential 1x1x1"); }
 
-std::vector<LabLayout> Layouts() {
-  std::vector<LabLayout> layouts = {
-      Layout("devices of a rank", "gpipe", 1, 1, 3),
-      Layout("ranks", "1f1b", 1, 3),
-      Layout("backward in two parts", "zb_h1", 1, 2),
-      Layout("interleaved", "interleaved_1f1b", 1, 2, 1, 2),
-      Layout("hybrid", "1f1b", 2, 2),
-      Layout("with checkpointing", "1f1b", 1, 2)};
-  layouts.back().checkpointing = ActivationCheckpointing::kAlways;
-  return layouts;
-}
-
-TEST(VocabParallelLayoutsTest, HasTheBitsOfOneDevice) {
-  int cells = 0;
+std::vector<TechniqueRow> Rows() {
+  std::vector<TechniqueRow> rows;
   for (const Problem& problem :
-       {Problem{"gpt, tied", true, true}, Problem{"llama", false, false}}) {
+       {Problem{"GptTied", true, true}, Problem{"Llama", false, false}}) {
     for (const int64_t parts : {2, 3}) {
-      const LabJob job = JobOf(problem, parts);
-      const auto one = TrainInLab(OneDevice(), job);
-      for (const LabLayout& layout : Layouts()) {
-        SCOPED_TRACE(
-            absl::StrCat(problem.name, ", ", parts, ", ", layout.name));
-        ExpectSameBits(TrainInLab(layout, job), one);
-        ++cells;
-      }
+      rows.push_back(
+          {absl::StrCat(problem.name, "In", parts),
+           LabLayouts("gpipe 1x1x3, 1f1b 1x3x1, zb_h1 1x2x1, "
+                      "interleaved_1f1b 1x2x1x2, 1f1b 2x2x1, 1f1b 1x2x1 always",
+                      kMicrobatches),
+           Always(JobOf(problem, parts)), OneDevice()});
     }
   }
-  std::printf("%d cells\n", cells);
-  EXPECT_EQ(cells, 2 * 2 * 6);
+  // A product's operands are rounded to 8 or 11 bits.
+  for (const c10::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    rows.push_back({absl::StrCat("GptTiedIn2In", at::toString(dtype)),
+                    LabLayouts("zb_h1 1x2x1", kMicrobatches),
+                    Always(JobOf({"GptTied", true, true}, 2, dtype)),
+                    OneDevice()});
+  }
+  return rows;
+}
+
+INSTANTIATE_TEST_SUITE_P(Vocabulary, TechniqueTest, testing::ValuesIn(Rows()),
+                         RowName);
+
+TEST(VocabParallelLayoutsTest, HasItsCells) {
+  size_t cells = 0;
+  for (const TechniqueRow& row : Rows()) cells += row.columns.size();
+  EXPECT_EQ(cells, 2u * 2 * 6 + 2);
 }
 
 // An evaluation's score, too, of which the model is another's by its names.
@@ -156,7 +120,7 @@ TEST(VocabParallelLayoutsTest, IsTheUndividedLoss) {
     for (const int64_t parts : {2, 3}) {
       SCOPED_TRACE(absl::StrCat(problem.name, ", ", parts));
       const auto divided =
-          TrainInLab(Layout("ranks", "1f1b", 1, 2), JobOf(problem, parts));
+          TrainInLab(Layout("1f1b 1x2x1"), JobOf(problem, parts));
       ASSERT_TRUE(divided.ok()) << divided.status();
       for (size_t i = 0; i < plain->scores.size(); ++i) {
         EXPECT_NEAR(divided->scores[i].loss_sum, plain->scores[i].loss_sum,
@@ -178,10 +142,9 @@ TEST(VocabParallelLayoutsTest, TakesMixedPrecision) {
   const auto wide = TrainInLab(OneDevice(), JobOf(problem, 1));
   ASSERT_TRUE(wide.ok()) << wide.status();
   for (const c10::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
-    const LabJob job = JobOf(problem, 2, dtype);
-    const auto low = TrainInLab(Layout("ranks", "zb_h1", 1, 2), job);
-    ExpectSameBits(low, TrainInLab(OneDevice(), job));
-    ASSERT_TRUE(low.ok());
+    const auto low =
+        TrainInLab(Layout("zb_h1 1x2x1"), JobOf(problem, 2, dtype));
+    ASSERT_TRUE(low.ok()) << low.status();
     EXPECT_NEAR(low->scores[1].loss_sum, wide->scores[1].loss_sum,
                 wide->scores[1].loss_sum / 50);
   }
@@ -190,7 +153,7 @@ TEST(VocabParallelLayoutsTest, TakesMixedPrecision) {
 // Bytes of the device that has most, of a pipeline of three, of which the last
 // has the head, or the last two a part each.
 int64_t Peak(int64_t parts) {
-  LabLayout layout = Layout("devices", "1f1b", 1, 1, 3);
+  LabLayout layout = Layout("1f1b 1x1x3");
   layout.device_pool = SimDevices(3);
   LabJob job = JobOf({"gpt", true, false, 4001}, parts);
   job.change = [parts, change = job.change](MeshStrategyOptions& options) {
@@ -219,4 +182,4 @@ TEST(VocabParallelLayoutsTest, TheFullestDeviceHasLess) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::vocab_parallel_layouts_test

@@ -11,6 +11,7 @@
 #include "core/base/torch_status.h"
 #include "core/random/random.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "parallel/activation_checkpointing/checkpoint.h"
 #include "parallel/sync_batch_norm/sync_batch_norm.h"
@@ -84,19 +85,16 @@ TEST(ComputedAgainTest, HasTheBitsOfTheFirstPass) {
     options.use_reentrant = use_reentrant;
     for (const Way way : {Way::kAsOne, Way::kInTurn, Way::kNested}) {
       SCOPED_TRACE(static_cast<int>(way));
-      const absl::Status done =
-          RunDeviceRanks(kRanks, [&](Communicator& world) -> absl::Status {
-            TANDEM_ASSIGN_OR_RETURN(const Tensors plain,
-                                    Step(world, Way::kPlain, options));
-            TANDEM_ASSIGN_OR_RETURN(const Tensors found,
-                                    Step(world, way, options));
-            EXPECT_EQ(found.size(), plain.size());
-            for (size_t i = 0; i < plain.size(); ++i) {
-              EXPECT_TRUE(at::equal(found[i], plain[i])) << i;
-            }
-            return absl::OkStatus();
-          });
-      EXPECT_TRUE(done.ok()) << done;
+      ExpectOk(RunDeviceRanks(kRanks, [&](Communicator& world) -> absl::Status {
+        TANDEM_ASSIGN_OR_RETURN(const Tensors plain,
+                                Step(world, Way::kPlain, options));
+        TANDEM_ASSIGN_OR_RETURN(const Tensors found, Step(world, way, options));
+        EXPECT_EQ(found.size(), plain.size());
+        for (size_t i = 0; i < plain.size(); ++i) {
+          EXPECT_TRUE(at::equal(found[i], plain[i])) << i;
+        }
+        return absl::OkStatus();
+      }));
     }
   }
 }

@@ -13,6 +13,7 @@
 #include "core/base/status_macros.h"
 #include "core/model/make_layers.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "models/layers/basic_layers.h"
@@ -21,15 +22,13 @@
 namespace tandem::convert_test {
 namespace {
 
-using testing::HasSubstr;
 using torch::nn::BatchNorm1d;
 using torch::nn::BatchNorm2d;
 using torch::nn::BatchNorm3d;
 using torch::nn::Sequential;
 
 void OnTwo(const std::function<absl::Status(Communicator&)>& body) {
-  const absl::Status status = RunDeviceRanks(2, body);
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(2, body));
 }
 
 // Ranks get 0 and 2: together their mean is 1.
@@ -103,17 +102,15 @@ TEST(ConvertTest, NamesAMemberThatItCannotReplaceAndChangesNothing) {
   OnTwo([](Communicator& world) {
     Outer net;
     const auto status = ConvertSyncBatchNorm(net, world).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("typed.norm is a torch::nn::BatchNorm2d that is held "
-                          "by its type"));
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr("tandem::SyncableBatchNorm2d"));
+    EXPECT_THAT(
+        status,
+        InvalidArgument("typed.norm is a torch::nn::BatchNorm2d that is held "
+                        "by its type"));
+    EXPECT_THAT(status, Says("tandem::SyncableBatchNorm2d"));
     EXPECT_NE(net.typed->first->ptr(0)->as<BatchNorm2d>(), nullptr);
     BatchNorm1d alone(2);
-    EXPECT_THAT(
-        std::string(ConvertSyncBatchNorm(*alone, world).status().message()),
-        HasSubstr("the module itself is a torch::nn::BatchNorm1d"));
+    EXPECT_THAT(ConvertSyncBatchNorm(*alone, world).status(),
+                Says("the module itself is a torch::nn::BatchNorm1d"));
     return absl::OkStatus();
   });
 }

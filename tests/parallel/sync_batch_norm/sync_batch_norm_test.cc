@@ -18,6 +18,7 @@
 #include "core/random/random.h"
 #include "core/testing/device_subgroup.h"
 #include "core/testing/device_types.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -128,10 +129,9 @@ class SyncBatchNormTest : public DeviceTypesAnd<Setting> {
   void OnRanks(const std::function<absl::Status(Communicator&)>& body) {
     CommunicatorOptions options;
     options.backend = BackendOf(std::get<1>(value()));
-    const absl::Status status = RunThreadRanks(
+    ExpectOk(RunThreadRanks(
         ranks(), body, [&] { return WithTestDevice(options); },
-        options.timeout);
-    EXPECT_TRUE(status.ok()) << status;
+        options.timeout));
   }
 
   // Outputs, gradients and running statistics are the whole batch's.
@@ -248,7 +248,7 @@ absl::Status OnTwo(const std::function<absl::Status(Communicator&)>& body) {
 
 // A group of one is BatchNorm, bit for bit.
 TEST(SyncBatchNormOfOneTest, IsBatchNorm) {
-  const absl::Status status = RunDeviceRanks(1, [](Communicator& world) {
+  ExpectOk(RunDeviceRanks(1, [](Communicator& world) {
     SyncBatchNorm norm = NewNorm(world);
     torch::nn::BatchNorm2d alone(kChannels);
     alone->to(TestDevice());
@@ -260,13 +260,12 @@ TEST(SyncBatchNormOfOneTest, IsBatchNorm) {
     EXPECT_TRUE(at::equal(found.dx, expected.dx));
     EXPECT_TRUE(at::equal(found.running_var, expected.running_var));
     return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
+  }));
 }
 
 // test_DistributedDataParallel_SyncBatchNorm_Channels_Last.
 TEST(SyncBatchNormLayoutTest, ChannelsLastStays) {
-  const absl::Status status = OnTwo([](Communicator& world) {
+  ExpectOk(OnTwo([](Communicator& world) {
     SyncBatchNorm norm = NewNorm(world);
     SyncBatchNorm same = NewNorm(world);
     const at::Tensor x =
@@ -281,33 +280,29 @@ TEST(SyncBatchNormLayoutTest, ChannelsLastStays) {
     its.square().sum().backward();
     ExpectNear(last.grad(), x.grad(), 1e-4, "gradient");
     return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
+  }));
 }
 
 // test_SyncBatchNorm_process_group: ranks 0 and 2, 1 and 3 normalise together.
 TEST(SyncBatchNormGroupTest, StatisticsAreTheGroupsAlone) {
-  const absl::Status status =
-      RunDeviceRanks(4, [](Communicator& world) -> absl::Status {
-        const int first = world.rank() % 2;
-        TANDEM_ASSIGN_OR_RETURN(const auto pair,
-                                world.Subgroup({first, first + 2}, "pair",
-                                               SubgroupForTestDevice(world)));
-        SyncBatchNorm norm = NewNorm(*pair);
-        const at::Tensor y = norm->forward(at::full(
-            {2, kChannels}, 10.0 * first + world.rank() / 2, TestDevice()));
-        ExpectNear(y, at::full_like(y, world.rank() < 2 ? -1.0 : 1.0), 1e-4,
-                   "output");
-        ExpectNear(norm->running_mean,
-                   at::full({kChannels}, 0.1 * (10.0 * first + 0.5)), 1e-6,
-                   "mean");
-        return world.Barrier();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunDeviceRanks(4, [](Communicator& world) -> absl::Status {
+    const int first = world.rank() % 2;
+    TANDEM_ASSIGN_OR_RETURN(const auto pair,
+                            world.Subgroup({first, first + 2}, "pair",
+                                           SubgroupForTestDevice(world)));
+    SyncBatchNorm norm = NewNorm(*pair);
+    const at::Tensor y = norm->forward(at::full(
+        {2, kChannels}, 10.0 * first + world.rank() / 2, TestDevice()));
+    ExpectNear(y, at::full_like(y, world.rank() < 2 ? -1.0 : 1.0), 1e-4,
+               "output");
+    ExpectNear(norm->running_mean,
+               at::full({kChannels}, 0.1 * (10.0 * first + 0.5)), 1e-6, "mean");
+    return world.Barrier();
+  }));
 }
 
 TEST(SyncBatchNormHalfTest, CountsInFloat) {
-  const absl::Status status = OnTwo([](Communicator& world) {
+  ExpectOk(OnTwo([](Communicator& world) {
     SyncBatchNorm norm = NewNorm(world);
     SyncBatchNorm same = NewNorm(world);
     const at::Tensor x =
@@ -318,21 +313,19 @@ TEST(SyncBatchNormHalfTest, CountsInFloat) {
     y.sum().backward();
     EXPECT_EQ(norm->weight.grad().scalar_type(), at::kFloat);
     return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
+  }));
 }
 
 // What all ranks say alike.
 std::vector<std::string> SaidOnTwo(
     const std::function<void(SyncBatchNorm&, int rank)>& work) {
   std::vector<std::string> said(2);
-  const absl::Status status = OnTwo([&](Communicator& world) {
+  ExpectOk(OnTwo([&](Communicator& world) {
     SyncBatchNorm norm = NewNorm(world);
     const absl::Status its = CatchTorch([&] { work(norm, world.rank()); });
     said[static_cast<size_t>(world.rank())] = std::string(its.message());
     return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
+  }));
   return said;
 }
 
