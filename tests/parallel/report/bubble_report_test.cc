@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "core/testing/statuses.h"
-#include "parallel/report/pipeline_advice.h"
 #include "parallel/report/pipeline_times.h"
 #include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedules.h"

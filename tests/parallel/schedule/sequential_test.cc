@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/testing/statuses.h"
+#include "parallel/schedule/schedules.h"
 #include "parallel/schedule/validator.h"
 
 namespace tandem::sequential_test {

@@ -63,7 +63,7 @@ TEST(BatchSharesTest, AnUnevenStepHasAsManyAsItsSamplesGive) {
   ASSERT_TRUE(parts.ok()) << parts.status();
   EXPECT_THAT(SizesOf(*parts), ElementsAre(2, 2, 1));
   EXPECT_EQ(shares.MicrobatchesOf(0), 3);
-  EXPECT_THAT(shares.Learn(0), Says("needs at least one sample"));
+  EXPECT_THAT(shares.ExchangeSizes(0), Says("needs at least one sample"));
 }
 
 // Three replicas of 4, 1 and 0 samples: the last one begins where the others
@@ -79,7 +79,7 @@ TEST(BatchSharesTest, ReplicasStandBehindEachOther) {
     BatchShares shares(options, CrossEntropy, *groups);
     const std::vector<int64_t> sizes = {4, 1, 0};
     const auto rank = static_cast<size_t>(world.rank());
-    const absl::Status learnt = shares.Learn(sizes[rank]);
+    const absl::Status learnt = shares.ExchangeSizes(sizes[rank]);
     if (!learnt.ok()) return learnt;
     const auto parts = shares.Microbatches(BatchOf(sizes[rank]));
     if (!parts.ok()) return parts.status();

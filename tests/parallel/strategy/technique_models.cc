@@ -17,7 +17,7 @@
 #include "core/random/random.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/module_layer.h"
-#include "models/layers/tied_linear.h"
+#include "models/layers/token_embedding.h"
 #include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
 
