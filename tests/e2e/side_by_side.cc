@@ -47,13 +47,19 @@ bool BelongsToTheWhole(const std::string& setting) {
          absl::StartsWith(setting, "TEST_PREMATURE_EXIT_FILE=");
 }
 
+// Says which tests are this shard's: those that are listed are.
+bool ChoosesAShard(const std::string& setting) {
+  return absl::StartsWith(setting, "GTEST_TOTAL_SHARDS=") ||
+         absl::StartsWith(setting, "GTEST_SHARD_INDEX=");
+}
+
 struct Ended {
   int exit_code;
   std::string output;
 };
 
-// This program once more.
-Ended Run(const Arguments& arguments) {
+// This program once more, for all tests or for one of this shard's.
+Ended Run(const Arguments& arguments, bool for_one) {
   std::string path = testing::TempDir() + "/side_by_side.XXXXXX";
   const int file = mkstemp(path.data());
   PCHECK(file >= 0) << path;
@@ -62,7 +68,8 @@ Ended Run(const Arguments& arguments) {
   options.program = arguments[0];
   options.argv = arguments;
   for (const std::string& each : Environment::OfProcess().ToStrings()) {
-    if (!BelongsToTheWhole(each)) options.environment.push_back(each);
+    if (BelongsToTheWhole(each) || (for_one && ChoosesAShard(each))) continue;
+    options.environment.push_back(each);
   }
   options.environment.push_back(std::string(kOutput) + "=" + path);
   absl::StatusOr<Subprocess> process = Subprocess::Start(options);
@@ -74,7 +81,7 @@ Ended Run(const Arguments& arguments) {
 // "Suite." and below it, indented, "Name  # value".
 std::vector<std::string> SelectedTests(Arguments arguments) {
   arguments.push_back("--gtest_list_tests");
-  const Ended list = Run(arguments);
+  const Ended list = Run(arguments, /*for_one=*/false);
   CHECK_EQ(list.exit_code, 0) << list.output;
   std::vector<std::string> tests;
   std::string suite;
@@ -126,7 +133,7 @@ void Tests::Work() {
     Arguments arguments = arguments_;
     arguments.push_back("--gtest_filter=" + test);
     const auto began = Clock::now();
-    const Ended end = tandem::Run(arguments);
+    const Ended end = tandem::Run(arguments, /*for_one=*/true);
     End(test, end,
         std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() -
                                                               began));

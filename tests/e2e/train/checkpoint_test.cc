@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/train/runs.h"
 
-namespace tandem {
+namespace tandem::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -362,4 +362,4 @@ TEST(RetentionTest, TheLastAndEveryKthStay) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_test
