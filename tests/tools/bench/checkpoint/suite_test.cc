@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::checkpoint_suite_test {
 namespace {
 
 using ::testing::Each;
@@ -114,4 +114,4 @@ TEST(RunCheckpointSuiteTest, RefusesAStateThatIsTooSmall) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_suite_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace tandem::flags_test {
+namespace tandem::comparison_flags_test {
 namespace {
 
 TEST(ComparisonFlags, BecomeOptions) {
@@ -46,4 +46,4 @@ TEST(ComparisonFlags, ChooseCasesInDtypes) {
 }
 
 }  // namespace
-}  // namespace tandem::flags_test
+}  // namespace tandem::comparison_flags_test

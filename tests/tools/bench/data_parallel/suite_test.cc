@@ -14,7 +14,7 @@
 #include "tools/bench/data_parallel/nets.h"
 #include "tools/bench/data_parallel/ways.h"
 
-namespace tandem {
+namespace tandem::data_parallel_suite_test {
 namespace {
 
 using testing::HasSubstr;
@@ -81,4 +81,4 @@ TEST(RunDataParallelSuiteTest, RefusesWhatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data_parallel_suite_test

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace tandem {
+namespace tandem::ddp_suite_test {
 namespace {
 
 using nlohmann::json;
@@ -144,4 +144,4 @@ TEST(ProfileTables, SumKindsOfOperators) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ddp_suite_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem::cases_test {
+namespace tandem::gpt_cases_test {
 namespace {
 
 using testing::ElementsAre;
@@ -73,4 +73,4 @@ TEST(GptPeers, ComputeLossesThatOursKnow) {
 }
 
 }  // namespace
-}  // namespace tandem::cases_test
+}  // namespace tandem::gpt_cases_test

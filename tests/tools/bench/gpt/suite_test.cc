@@ -4,7 +4,7 @@
 
 #include "tools/bench/gpt/cases.h"
 
-namespace tandem::suite_test {
+namespace tandem::gpt_suite_test {
 namespace {
 
 using nlohmann::json;
@@ -47,4 +47,4 @@ TEST(GptTables, HaveTokensASecondAndMemory) {
 }
 
 }  // namespace
-}  // namespace tandem::suite_test
+}  // namespace tandem::gpt_suite_test

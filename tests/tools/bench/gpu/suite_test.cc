@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
+namespace tandem::gpu_suite_test {
 namespace {
 
 using nlohmann::json;
@@ -141,4 +141,4 @@ TEST(GpuPeers, AreThoseThatTheDeviceCan) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::gpu_suite_test

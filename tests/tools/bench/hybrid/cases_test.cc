@@ -9,7 +9,7 @@
 
 #include "parallel/schedule/schedules.h"
 
-namespace tandem::cases_test {
+namespace tandem::hybrid_cases_test {
 namespace {
 
 using testing::HasSubstr;
@@ -73,4 +73,4 @@ TEST(HybridCases, NeverHaveThePeerAverageWithoutSeeingGradients) {
 }
 
 }  // namespace
-}  // namespace tandem::cases_test
+}  // namespace tandem::hybrid_cases_test

@@ -9,7 +9,7 @@
 #include "tools/bench/comparison/report.h"
 #include "tools/bench/hybrid/cases.h"
 
-namespace tandem::suite_test {
+namespace tandem::hybrid_suite_test {
 namespace {
 
 using nlohmann::json;
@@ -99,4 +99,4 @@ TEST(HybridTables, HaveARowForWhatWasMeasured) {
 }
 
 }  // namespace
-}  // namespace tandem::suite_test
+}  // namespace tandem::hybrid_suite_test

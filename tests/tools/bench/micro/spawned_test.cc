@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace tandem {
+namespace tandem::spawned_test {
 namespace {
 
 using testing::ElementsAre;
@@ -45,4 +45,4 @@ TEST(MediansInTurns, LeaveTheFirstRoundOut) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::spawned_test

@@ -8,7 +8,7 @@
 
 #include "parallel/schedule/schedules.h"
 
-namespace tandem::cases_test {
+namespace tandem::pipeline_cases_test {
 namespace {
 
 using testing::HasSubstr;
@@ -55,4 +55,4 @@ TEST(DoubtfulSettings, HaveTwoMicrobatchesAStage) {
 }
 
 }  // namespace
-}  // namespace tandem::cases_test
+}  // namespace tandem::pipeline_cases_test

@@ -8,7 +8,7 @@
 #include "tools/bench/comparison/report.h"
 #include "tools/bench/pipeline/cases.h"
 
-namespace tandem::suite_test {
+namespace tandem::pipeline_suite_test {
 namespace {
 
 using nlohmann::json;
@@ -113,4 +113,4 @@ TEST(PipelineTables, TakeTheBestOfEachSide) {
 }
 
 }  // namespace
-}  // namespace tandem::suite_test
+}  // namespace tandem::pipeline_suite_test

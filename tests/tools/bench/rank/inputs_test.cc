@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace tandem {
+namespace tandem::inputs_test {
 namespace {
 
 TEST(InputsTest, AreTheSameEachTimeAndDifferByBatch) {
@@ -48,4 +48,4 @@ TEST(InputsTest, AFileThatIsNotThereIsAnError) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::inputs_test

@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::replacement_suite_test {
 namespace {
 
 using ::testing::Each;
@@ -80,4 +80,4 @@ TEST(RunReplacementSuiteTest, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::replacement_suite_test

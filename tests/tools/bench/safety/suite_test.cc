@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 
-namespace tandem {
+namespace tandem::safety_suite_test {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -111,4 +111,4 @@ TEST(RunSafetySuiteTest, RefusesAJobWithoutACheckpoint) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::safety_suite_test

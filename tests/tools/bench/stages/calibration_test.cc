@@ -22,7 +22,7 @@
 #include "parallel/balance/cut.h"
 #include "parallel/schedule/schedules.h"
 
-namespace tandem {
+namespace tandem::calibration_test {
 namespace {
 
 using testing::HasSubstr;
@@ -203,4 +203,4 @@ TEST_F(StageCalibrationTest, WhatFailsInAMeasurementIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::calibration_test

@@ -14,7 +14,7 @@
 #include "parallel/schedule/schedules.h"
 #include "tools/bench/rank/inputs.h"
 
-namespace tandem {
+namespace tandem::cut_test {
 namespace {
 
 using testing::ElementsAre;
@@ -76,4 +76,4 @@ TEST(MeasureSending, TakesAWhile) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::cut_test

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/program/command_line.h"
 
-namespace tandem::flags_test {
+namespace tandem::suite_flags_test {
 namespace {
 
 using testing::ElementsAre;
@@ -125,4 +125,4 @@ TEST(BenchFlags, AreTakenAsTheyWereGiven) {
 }
 
 }  // namespace
-}  // namespace tandem::flags_test
+}  // namespace tandem::suite_flags_test

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::tokenizer_suite_test {
 namespace {
 
 using ::testing::Each;
@@ -134,4 +134,4 @@ TEST(RunTokenizerSuiteTest, RefusesAVocabularyThatIsTooSmall) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tokenizer_suite_test
