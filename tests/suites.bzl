@@ -51,7 +51,10 @@ def asynchronous_tests(seeds, smoke = {}):
     for program, filter in smoke.items():
         _further_run(program + "_smoke_asynchronously", program, [filter, 1], env = _ONE_THREAD)
 
-def sim_nccl_tests(programs = [], filters = {}, themselves = [], exceptions = {}, smoke = {}):
+def _sharded(shards, program):
+    return {"shard_count": shards[program]} if program in shards else {}
+
+def sim_nccl_tests(programs = [], filters = {}, themselves = [], exceptions = {}, smoke = {}, shards = {}):
     """Runs test programs of this package on asynchronous devices, with groups of ranks on the backend sim_nccl.
 
     All files of tests of the package are named, by themselves or by their program, in one way or another:
@@ -60,10 +63,12 @@ def sim_nccl_tests(programs = [], filters = {}, themselves = [], exceptions = {}
     Args:
       programs: those that ask TestBackend() (core/testing/thread_ranks.h), and whose tensors then lie on devices, or
         whose jobs ask TestBackendFlags() (tests/e2e/train/runs.h).
-      filters: for some of them, which of their tests are run: those of a long one that say most. Else all.
+      filters: for some of them, which of their tests are run: those of a long one that say most; a list of patterns or
+        GoogleTest's string. Else all.
       themselves: those that name sim_nccl in their source, and run on it as they are.
       exceptions: by the reason, those that have nothing to do there.
       smoke: for some programs, GoogleTest's filter of the tests that the presubmit runs.
+      shards: for some programs, and for PROGRAM_smoke, in how many shards they run.
     """
     for program in themselves + [each for some in exceptions.values() for each in some]:
         if program in programs:
@@ -74,16 +79,24 @@ def sim_nccl_tests(programs = [], filters = {}, themselves = [], exceptions = {}
     }
     env.update(_ONE_THREAD)
     for program in programs:
+        filter = filters.get(program, "*")
         _further_run(
             program + "_on_sim_nccl",
             program,
-            [filters.get(program, "*"), 1],
+            [":".join(filter) if type(filter) == "list" else filter, 1],
             env = env,
             timeout = "long",
             tags = NIGHTLY,
+            **_sharded(shards, program)
         )
     for program, filter in smoke.items():
-        _further_run(program + "_smoke_on_sim_nccl", program, [filter, 1], env = env)
+        _further_run(
+            program + "_smoke_on_sim_nccl",
+            program,
+            [filter, 1],
+            env = env,
+            **_sharded(shards, program + "_smoke")
+        )
 
 def full_suite():
     """All tests of this package but those that need a GPU, as :full: last in its BUILD file (tools/check_suites.sh)."""

@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "core/base/environment.h"
 #include "core/process/process_end.h"
 #include "core/process/subprocess.h"
@@ -27,6 +28,11 @@ namespace {
 
 // Where the process of one test writes; not set in the one that runs them all.
 constexpr char kOutput[] = "TANDEM_SIDE_BY_SIDE_OUTPUT";
+
+// GoogleTest's variables: among how many programs the tests are divided, and
+// which of these this one is.
+constexpr char kShards[] = "GTEST_TOTAL_SHARDS=";
+constexpr char kShard[] = "GTEST_SHARD_INDEX=";
 
 // The limit is that of the whole test program.
 constexpr std::chrono::hours kNoLimit(24);
@@ -40,10 +46,13 @@ std::string TakeContents(const std::string& path) {
   return contents;
 }
 
-// Names a file that is to tell of all tests: each would overwrite the others'.
+// Names a file that is to tell of all tests, which each would overwrite, or
+// which of all tests are this shard's.
 bool BelongsToTheWhole(const std::string& setting) {
   return absl::StartsWith(setting, "XML_OUTPUT_FILE=") ||
          absl::StartsWith(setting, "GTEST_OUTPUT=") ||
+         absl::StartsWith(setting, kShards) ||
+         absl::StartsWith(setting, kShard) ||
          absl::StartsWith(setting, "TEST_PREMATURE_EXIT_FILE=");
 }
 
@@ -71,6 +80,25 @@ Ended Run(const Arguments& arguments) {
   return {ShellExitCode(end), TakeContents(path)};
 }
 
+// The number in such a variable, or `usual` without it.
+size_t NumberIn(const std::string& variable, size_t usual) {
+  const char* const text =
+      getenv(variable.substr(0, variable.size() - 1).c_str());
+  size_t number = usual;
+  CHECK(text == nullptr || absl::SimpleAtoi(text, &number)) << variable << text;
+  return number;
+}
+
+// The tests that are this shard's.
+std::vector<std::string> ShardTests(const std::vector<std::string>& all) {
+  std::vector<std::string> tests;
+  const size_t shards = NumberIn(kShards, 1);
+  for (size_t i = NumberIn(kShard, 0); i < all.size(); i += shards) {
+    tests.push_back(all[i]);
+  }
+  return tests;
+}
+
 // "Suite." and below it, indented, "Name  # value".
 std::vector<std::string> SelectedTests(Arguments arguments) {
   arguments.push_back("--gtest_list_tests");
@@ -93,7 +121,7 @@ std::vector<std::string> SelectedTests(Arguments arguments) {
 class Tests {
  public:
   explicit Tests(const Arguments& arguments)
-      : arguments_(arguments), tests_(SelectedTests(arguments)) {}
+      : arguments_(arguments), tests_(ShardTests(SelectedTests(arguments))) {}
 
   int Run(int at_once) {
     std::vector<std::thread> workers;

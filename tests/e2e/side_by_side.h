@@ -7,7 +7,8 @@
 namespace tandem {
 
 // What main() does in place of InitGoogleTest and RUN_ALL_TESTS: runs the tests
-// that GoogleTest's flags and environment select, `at_once` of them at a time,
+// that GoogleTest's flags and environment (a shard, too) select, `at_once` of
+// them at a time,
 // each as this program with a filter for the one. Says when each begins and how
 // it ended, prints all that a failed one wrote, and returns 0 only if there
 // were tests and none failed.

@@ -12,8 +12,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-ProgramResult RunExample(const std::string& filter) {
-  ProgramOptions options;
+ProgramResult RunExample(const std::string& filter,
+                         ProgramOptions options = ProgramOptions()) {
   options.environment["TEST_TMPDIR"] = NewFolder("example");
   return RunProgram("tests/e2e/side_by_side_example",
                     {"--gtest_filter=" + filter}, options);
@@ -35,6 +35,16 @@ TEST(SideBySide, WhatAFailedTestWroteIsPrinted) {
   EXPECT_THAT(result.out, HasSubstr("[  FAILED  ] Numbers/Number.IsSmall/2"));
   EXPECT_THAT(result.out, HasSubstr("said by a test"));
   EXPECT_THAT(result.out, HasSubstr("3 tests, 1 failed"));
+}
+
+TEST(SideBySide, AShardHasItsTests) {
+  ProgramOptions second;
+  second.environment = {{"GTEST_TOTAL_SHARDS", "2"},
+                        {"GTEST_SHARD_INDEX", "1"}};
+  const ProgramResult result = RunExample("Numbers/*", second);
+  EXPECT_EQ(result.exit_code, 0) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("[       OK ] Numbers/Number.IsSmall/1"));
+  EXPECT_THAT(result.out, HasSubstr("1 tests, 0 failed"));
 }
 
 TEST(SideBySide, ATestThatDiesHasFailed) {

@@ -1,65 +1,54 @@
 // The program as a user runs it.
 
-#include <sys/wait.h>
-
-#include <cstdio>
-#include <cstdlib>
 #include <string>
+#include <vector>
 
-#include "absl/strings/match.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/e2e/program.h"
 
+namespace tandem::inspect_test {
 namespace {
 
-struct Outcome {
-  int exit_code;
-  std::string output;  // standard output and error
-};
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
-Outcome RunInspect(const std::string& arguments) {
-  const std::string command = "tools/inspect " + arguments + " 2>&1";
-  FILE* pipe = popen(command.c_str(), "r");
-  std::string output;
-  char buffer[4096];
-  while (size_t n = std::fread(buffer, 1, sizeof(buffer), pipe)) {
-    output.append(buffer, n);
-  }
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+ProgramResult RunInspect(const std::vector<std::string>& arguments,
+                         const ProgramOptions& options = ProgramOptions()) {
+  return RunProgram("tools/inspect", arguments, options);
 }
 
 const char kFile[] = "tests/core/checkpoint/data/python.safetensors";
 
 TEST(Inspect, PrintsAFileOfAnotherTool) {
-  const Outcome table = RunInspect(kFile);
+  const ProgramResult table = RunInspect({kFile});
   EXPECT_EQ(table.exit_code, 0);
-  EXPECT_TRUE(absl::StrContains(table.output, "12 tensors, 198 bytes"))
-      << table.output;
-  const Outcome json = RunInspect(std::string("--json ") + kFile);
+  EXPECT_THAT(table.out, HasSubstr("12 tensors, 198 bytes"));
+  const ProgramResult json = RunInspect({"--json", kFile});
   EXPECT_EQ(json.exit_code, 0);
-  EXPECT_TRUE(absl::StartsWith(json.output, "{\"file\":")) << json.output;
+  EXPECT_THAT(json.out, StartsWith("{\"file\":"));
 }
 
 TEST(Inspect, PathsAreFromWhereTheUserStands) {
-  setenv("BUILD_WORKING_DIRECTORY", "/nowhere", 1);
-  const Outcome outcome = RunInspect("here");
-  unsetenv("BUILD_WORKING_DIRECTORY");
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_TRUE(absl::StrContains(outcome.output, "/nowhere/here"))
-      << outcome.output;
+  ProgramOptions nowhere;
+  nowhere.environment["BUILD_WORKING_DIRECTORY"] = "/nowhere";
+  const ProgramResult result = RunInspect({"here"}, nowhere);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("/nowhere/here"));
 }
 
 TEST(Inspect, WhatWasGivenWronglyIsALineAndExitCodeTwo) {
-  const Outcome bad = RunInspect("tests/tools/BUILD");
+  const ProgramResult bad = RunInspect({"tests/tools/BUILD"});
   EXPECT_EQ(bad.exit_code, 2);
-  EXPECT_TRUE(absl::StartsWith(bad.output, "inspect: tests/tools/BUILD"))
-      << bad.output;
-  for (const char* arguments : {"", "--what", "a b"}) {
-    const Outcome outcome = RunInspect(arguments);
-    EXPECT_EQ(outcome.exit_code, 2) << arguments;
-    EXPECT_TRUE(absl::StrContains(outcome.output, "usage: ")) << arguments;
+  EXPECT_THAT(bad.err, StartsWith("inspect: tests/tools/BUILD"));
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{}, {"--what"}, {"a", "b"}}) {
+    const ProgramResult result = RunInspect(arguments);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.out + result.err, HasSubstr("usage: "));
   }
-  EXPECT_EQ(RunInspect("--help").exit_code, 0);
+  EXPECT_EQ(RunInspect({"--help"}).exit_code, 0);
 }
 
 }  // namespace
+}  // namespace tandem::inspect_test

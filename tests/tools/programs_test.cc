@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/program.h"
 
-namespace tandem {
+namespace tandem::programs_test {
 namespace {
 
 using ::testing::AllOf;
@@ -134,4 +134,4 @@ TEST(ProgramsTest, WhatNoScheduleCanBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::programs_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/examples/example_runs.h"
 
-namespace tandem {
+namespace tandem::ddp_checkpoint_test {
 namespace {
 
 using ::testing::AnyOf;
@@ -74,4 +74,4 @@ TEST(DdpCheckpointFileTest, ThatCannotBeWrittenIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ddp_checkpoint_test

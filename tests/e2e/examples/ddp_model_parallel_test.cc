@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/examples/example_runs.h"
 
-namespace tandem {
+namespace tandem::ddp_model_parallel_test {
 namespace {
 
 // Large steps, so that the loss shows what they did.
@@ -55,4 +55,4 @@ TEST_P(DdpModelParallelTest, TrainsAsOneProcessWithEveryRanksSamples) {
 INSTANTIATE_TEST_SUITE_P(Ranks, DdpModelParallelTest, testing::Values(1, 2, 3));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::ddp_model_parallel_test

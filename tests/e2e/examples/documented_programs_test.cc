@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/program.h"
 
-namespace tandem {
+namespace tandem::documented_programs_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -97,4 +97,4 @@ TEST(DocumentedPrograms, RefuseWhatTheUserCanMend) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::documented_programs_test

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/examples/example_runs.h"
 
-namespace tandem {
+namespace tandem::example_flags_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -108,4 +108,4 @@ INSTANTIATE_TEST_SUITE_P(All, ExampleHelpTest,
                          });
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::example_flags_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/program.h"
 
-namespace tandem {
+namespace tandem::my_train_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -131,4 +131,4 @@ TEST(MyTrainTest, WhatTheFlagsSayIsCheckedForThem) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::my_train_test

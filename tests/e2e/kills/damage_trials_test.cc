@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/kills/damage_trial.h"
 
-namespace tandem {
+namespace tandem::damage_trials_test {
 namespace {
 
 TEST(DamageTrialsTest, WhateverIsDamagedTheJobGoesOnFromTheCheckpointBefore) {
@@ -19,4 +19,4 @@ TEST(DamageTrialsTest, WhateverIsDamagedTheJobGoesOnFromTheCheckpointBefore) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::damage_trials_test

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/kills/trial.h"
 
-namespace tandem {
+namespace tandem::kill_trials_test {
 namespace {
 
 constexpr int kTrials = 16;
@@ -33,4 +33,4 @@ TEST(KillTrialsTest, EveryJobEndsAsIfNobodyHadDisturbedIt) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kill_trials_test

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/kills/stop_trial.h"
 
-namespace tandem {
+namespace tandem::stop_trials_test {
 namespace {
 
 constexpr int kSignals = 4;
@@ -32,4 +32,4 @@ TEST(StopTrialsTest, OneRankIsEnoughWhateverItsDeathWouldBe) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::stop_trials_test

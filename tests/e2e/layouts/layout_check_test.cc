@@ -14,7 +14,7 @@
 #include "tests/e2e/layouts/layout_cell.h"
 #include "tests/e2e/layouts/layout_run.h"
 
-namespace tandem {
+namespace tandem::layout_check_test {
 namespace {
 
 using testing::Contains;
@@ -117,4 +117,4 @@ TEST(LayoutCheckTest, WhatDidNotTrainIsNamed) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::layout_check_test

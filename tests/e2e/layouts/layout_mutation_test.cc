@@ -16,7 +16,7 @@
 #include "tests/e2e/layouts/layout_check.h"
 #include "tests/e2e/layouts/layout_problem.h"
 
-namespace tandem {
+namespace tandem::layout_mutation_test {
 namespace {
 
 using testing::Contains;
@@ -91,4 +91,4 @@ TEST(LayoutMutationsTest, ASwappedBackwardIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::layout_mutation_test

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tandem {
+namespace tandem::documented_commands_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -56,4 +56,4 @@ TEST(CommandsBelowDeathTest, NothingIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::documented_commands_test

@@ -14,7 +14,7 @@
 #include "tests/e2e/texts/documented_runs.h"
 #include "tests/e2e/train/runs.h"
 
-namespace tandem {
+namespace tandem::large_models_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -85,4 +85,4 @@ TEST(LargeModels, AFolderIsTrainedInAHybridAndGoneOnWithInAPipeline) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::large_models_test

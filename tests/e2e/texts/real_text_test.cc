@@ -17,7 +17,7 @@
 #include "tests/e2e/texts/documented_runs.h"
 #include "tests/e2e/train/runs.h"
 
-namespace tandem {
+namespace tandem::real_text_test {
 namespace {
 
 using ::testing::DoubleNear;
@@ -156,4 +156,4 @@ TEST(RealText, IsLearntAlikeWithoutReproducibleBits) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::real_text_test

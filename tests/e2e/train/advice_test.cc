@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/train/runs.h"
 
-namespace tandem {
+namespace tandem::advice_test {
 namespace {
 
 using ::testing::AllOf;
@@ -90,4 +90,4 @@ TEST(AdviceTest, EveryExampleOfHelpCanBeTyped) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::advice_test

@@ -9,9 +9,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/e2e/train/job_table.h"
 #include "tests/e2e/train/runs.h"
 
-namespace tandem {
+namespace tandem::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -23,11 +24,11 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Six steps on two ranks, each of which writes a part.
-Flags Job(const std::string& folder, const Flags& more) {
-  Flags flags = SmallJob({"--nproc_per_node=2", "--pipe=2", "--optimizer=adam",
-                          "--microbatches=2", "--save_dir=" + folder});
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
+Flags Job(const std::string& folder, const Flags& more = {}) {
+  return Joined(Small("--nproc_per_node=2 --pipe=2 --optimizer=adam "
+                      "--microbatches=2 --save_dir=" +
+                      folder),
+                more);
 }
 
 std::string Straight() {
@@ -49,10 +50,9 @@ TEST_P(KilledSaveTest, AutoGoesOnFromACompleteCheckpoint) {
   RunJobForEvents(Job(folder, {"--max_steps=2"}));
   const Flags job =
       Job(folder, {"--resume=auto", "--save_every=2", how, "--timeout=20"});
-  ProgramOptions killed;
-  killed.environment["TANDEM_FAULT"] = std::string("point=") + point +
-                                       ",rank=" + std::to_string(rank) +
-                                       ",action=kill";
+  const ProgramOptions killed =
+      FaultOf(std::string("point=") + point + ",rank=" + std::to_string(rank) +
+              ",action=kill");
   EXPECT_NE(RunProgram(kTrain, job, killed).exit_code, 0);
   ProgramResult program;
   const Events events = RunJobForEvents(job, &program);
@@ -132,11 +132,8 @@ TEST(ResumeAutoTest, AStepThatWasDoneBeforeIsNotTraced) {
   EXPECT_THAT(program.out, HasSubstr("no trace: step 2 (--trace_step) was done "
                                      "before\n"));
   EXPECT_FALSE(fs::exists(trace));
-  const ProgramResult refused = RunProgram(
-      kTrain,
-      Job("", Joined({"--resume=" + folder + "/step-000000003"}, traced)));
-  EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("would never be written: step 2"));
+  ExpectRefused(Job("", traced), {"Traced", "--resume=" + SavedStep(folder, 3),
+                                  "would never be written: step 2"});
 }
 
 // A copy that is not done, a folder made by hand, a newest one that is damaged:
@@ -194,19 +191,15 @@ TEST(OtherJobTest, CheckpointsOfTwoJobsAreNotMixed) {
   const std::string folder = NewFolder("two_jobs");
   RunJobForEvents(Job(folder, {"--save_every=3"}));
   // Anew: it would save steps 1 and 2, and --keep_last would remove them.
-  const ProgramResult anew = RunProgram(kTrain, Job(folder, {"--max_steps=2"}));
-  EXPECT_EQ(anew.exit_code, 2);
-  EXPECT_THAT(anew.err,
-              AllOf(HasSubstr("has checkpoints of another job, up to " +
-                              folder + "/step-000000006"),
-                    HasSubstr("Give --resume=auto")));
+  ExpectRefused(Job(folder),
+                {"Anew", "--max_steps=2",
+                 "has checkpoints of another job, up to " +
+                     SavedStep(folder, 6) + "|Give --resume=auto"});
   // From another job's checkpoint, elsewhere.
   const std::string elsewhere = NewFolder("elsewhere");
   RunJobForEvents(Job(elsewhere, {"--max_steps=2"}));
-  const ProgramResult other = RunProgram(
-      kTrain, Job(folder, {"--resume=" + elsewhere, "--max_steps=4"}));
-  EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.err, HasSubstr("has checkpoints of another job"));
+  ExpectRefused(Job(folder), {"Other", "--max_steps=4 --resume=" + elsewhere,
+                              "has checkpoints of another job"});
   EXPECT_THAT(NamesIn(folder), ElementsAre("step-000000003", "step-000000006"));
   // From its own, an earlier one.
   ProgramResult program;
@@ -222,36 +215,31 @@ TEST(DivergedTest, NoCheckpointIsWrittenOfWeightsThatAreNotFinite) {
   const std::string folder = NewFolder("diverged");
   RunJobForEvents(Job(folder, {"--max_steps=2"}));
   // The update of step 3 overflows, which its loss does not show yet.
-  const ProgramResult diverged = RunProgram(
-      kTrain, Job(folder, {"--resume=auto", "--max_steps=3", "--optimizer=adam",
-                           "--learning_rate=1e39"}));
-  EXPECT_EQ(diverged.exit_code, 1);
-  EXPECT_THAT(diverged.err,
-              AllOf(HasSubstr("after step 3 "),
-                    HasSubstr("training has diverged, and no checkpoint is "
-                              "written of it")));
+  ExpectRefused(Job(folder),
+                {"Diverged", "--resume=auto --max_steps=3 --learning_rate=1e39",
+                 "after step 3 |training has diverged, and no checkpoint is "
+                 "written of it",
+                 1});
   EXPECT_THAT(NamesIn(folder), ElementsAre("step-000000002"));
 }
 
 // Servers have the parameters, by halves. Whoever sees it first ends the job.
 TEST(DivergedTest, NoneIsWrittenByParameterServersEither) {
   const std::string folder = NewFolder("diverged_served");
-  const ProgramResult diverged = RunProgram(
-      kTrain, SmallJob({"--nproc_per_node=4", "--strategy=parameter_server",
-                        "--servers=2", "--optimizer=adamw", "--max_steps=1",
-                        "--learning_rate=1e40", "--noasync_save",
-                        "--save_dir=" + folder}));
-  EXPECT_EQ(diverged.exit_code, 1);
-  EXPECT_THAT(diverged.err, HasSubstr("training has diverged"));
+  ExpectRefused(SmallJob(),
+                {"Served",
+                 "--nproc_per_node=4 --strategy=parameter_server --servers=2 "
+                 "--optimizer=adamw --max_steps=1 --learning_rate=1e40 "
+                 "--noasync_save --save_dir=" +
+                     folder,
+                 "training has diverged", 1});
   EXPECT_THAT(NamesIn(folder), ElementsAre());
 }
 
 TEST(DivergedTest, AnEvaluationSaysSo) {
-  const ProgramResult diverged =
-      RunProgram(kTrain, Job("", {"--max_steps=1", "--learning_rate=1e39"}));
-  EXPECT_EQ(diverged.exit_code, 1);
-  EXPECT_THAT(diverged.err, AllOf(HasSubstr("the loss of the test set is "),
-                                  HasSubstr("training has diverged")));
+  ExpectRefused(Job(""),
+                {"Evaluated", "--max_steps=1 --learning_rate=1e39",
+                 "the loss of the test set is |training has diverged", 1});
 }
 
 // Outputs are too large for a loss of them: more training, on other samples,
@@ -264,10 +252,8 @@ TEST(DivergedTest, AnEvaluationOfFiniteWeightsEndsNoTraining) {
   EXPECT_THAT(trained.out + trained.err,
               HasSubstr(", though all weights are finite"));
   EXPECT_THAT(NamesIn(folder), ElementsAre("step-000000001"));
-  const ProgramResult evaluated =
-      RunProgram(kTrain, Joined(job, {"--resume=auto", "--eval_only"}));
-  EXPECT_EQ(evaluated.exit_code, 1);
-  EXPECT_THAT(evaluated.err, HasSubstr("the loss of the test set is "));
+  ExpectRefused(job, {"Evaluated", "--resume=auto --eval_only",
+                      "the loss of the test set is ", 1});
 }
 
 TEST(MetricsTest, AJobThatGoesOnKeepsWhatIsThereAndANewOneMovesItAway) {
@@ -289,9 +275,7 @@ TEST(MetricsTest, AJobThatGoesOnKeepsWhatIsThereAndANewOneMovesItAway) {
   EXPECT_EQ(starts[1]["step"], 2);
   EXPECT_EQ(starts[1]["checkpoint"], saved + "/step-000000002");
   // A resume that is refused costs nothing either.
-  const ProgramResult refused =
-      RunProgram(kTrain, Joined(job, {"--resume=auto", "--seed=7"}));
-  EXPECT_EQ(refused.exit_code, 2);
+  ExpectRefused(job, {"Seed", "--resume=auto --seed=7", "--seed=7"});
   EXPECT_THAT(StepsOf(ReadEvents(file)), ElementsAre(1, 2, 3, 4, 5, 6));
   // Nor does a new job's refusal, which may come late: weights are found not to
   // fit when they are loaded, a step not to come when the last one is known.
@@ -362,4 +346,4 @@ TEST(RetentionTest, TheLastAndEveryKthStay) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::checkpoint_test

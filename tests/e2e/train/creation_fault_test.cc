@@ -12,7 +12,7 @@
 #include "tests/core/testing/process_testing.h"
 #include "tests/e2e/train/fault_ranks.h"
 
-namespace tandem {
+namespace tandem::creation_fault_test {
 namespace {
 
 using std::chrono::steady_clock;
@@ -79,4 +79,4 @@ TEST_F(CreationFaultTest, AFlagThatANodeRefusesIsTold) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::creation_fault_test

@@ -12,7 +12,7 @@
 #include "tests/core/testing/process_testing.h"
 #include "tests/e2e/train/runs.h"
 
-namespace tandem {
+namespace tandem::elastic_test {
 namespace {
 
 using ::testing::AllOf;
@@ -205,4 +205,4 @@ TEST_F(ElasticNodesTest, OneWithOtherFlagsIsSentAway) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::elastic_test

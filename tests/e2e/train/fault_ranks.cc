@@ -64,13 +64,26 @@ Flags BackendFlags(const std::string& backend) {
   return flags;
 }
 
+std::string FaultAt(const std::string& point, int rank,
+                    const std::string& action) {
+  return "point=" + point + ",rank=" + std::to_string(rank) +
+         ",step=3,action=" + action;
+}
+
+int TestsIn(const std::string& suite) {
+  const auto& all = *testing::UnitTest::GetInstance();
+  for (int s = 0; s < all.total_test_suite_count(); ++s) {
+    const testing::TestSuite& each = *all.GetTestSuite(s);
+    if (each.name() == suite) return each.total_test_count();
+  }
+  return 0;
+}
+
 Flags FaultJob(const std::string& backend, int timeout_s) {
-  Flags flags =
-      SmallJob({"--epochs=1000", "--batch_size=12", "--bucket_cap_mb=0.02",
-                "--timeout=" + std::to_string(timeout_s)});
-  const Flags carried = BackendFlags(backend);
-  flags.insert(flags.end(), carried.begin(), carried.end());
-  return flags;
+  return Joined(Small("--epochs=1000 --batch_size=12 --bucket_cap_mb=0.02 "
+                      "--timeout=" +
+                      std::to_string(timeout_s)),
+                BackendFlags(backend));
 }
 
 std::set<int> RanksBlamed(const std::string& said) {
@@ -99,9 +112,8 @@ FaultRanks::FaultRanks(const Flags& flags, int culprit,
                            {"MASTER_ADDR", "127.0.0.1"},
                            {"MASTER_PORT", port},
                            {"TANDEM_FAULT", fault}};
-    Flags mine = flags;
-    if (rank == culprit) mine.insert(mine.end(), more.begin(), more.end());
-    ranks_.push_back(std::make_unique<Program>(kTrain, mine, options));
+    ranks_.push_back(std::make_unique<Program>(
+        kTrain, rank == culprit ? Joined(flags, more) : flags, options));
   }
   if (!fault.empty()) ranks_[culprit]->WaitForOutput("TANDEM_FAULT acts at");
 }

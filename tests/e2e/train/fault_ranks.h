@@ -36,6 +36,13 @@ Flags BackendFlags(const std::string& backend);
 // A job that goes on until something ends it, with four buckets.
 Flags FaultJob(const std::string& backend, int timeout_s);
 
+// TANDEM_FAULT: what rank `rank` does at `point` of step 3.
+std::string FaultAt(const std::string& point, int rank,
+                    const std::string& action);
+
+// The tests of a suite, by its full name ("Cells/FaultTest"), in this program.
+int TestsIn(const std::string& suite);
+
 // What those four hold; names as in messages.
 extern const char* const kFaultBuckets[4];
 

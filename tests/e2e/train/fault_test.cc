@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/train/fault_ranks.h"
 
-namespace tandem {
+namespace tandem::fault_test {
 namespace {
 
 using std::chrono::seconds;
@@ -22,12 +22,6 @@ using ::testing::HasSubstr;
 using Clock = FaultRanks::Clock;
 
 constexpr int kCells = 36;
-
-std::string FaultAt(const std::string& point, int rank,
-                    const std::string& action) {
-  return "point=" + point + ",rank=" + std::to_string(rank) +
-         ",step=3,action=" + action;
-}
 
 // The culprit is out: every other rank says so, and nothing else, in time.
 void ExpectEveryoneNames(FaultRanks& ranks, int culprit,
@@ -86,15 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values("kill", "stop"), testing::Values(0, 1)));
 
 TEST(FaultTestCells, NoneIsMissing) {
-  const auto& all = *testing::UnitTest::GetInstance();
-  int cells = 0;
-  for (int s = 0; s < all.total_test_suite_count(); ++s) {
-    const testing::TestSuite& suite = *all.GetTestSuite(s);
-    if (std::string(suite.name()) == "Cells/FaultTest") {
-      cells = suite.total_test_count();
-    }
-  }
-  EXPECT_EQ(cells, kCells);
+  EXPECT_EQ(TestsIn("Cells/FaultTest"), kCells);
 }
 
 class BackendTest : public testing::TestWithParam<const char*> {};
@@ -227,4 +213,4 @@ INSTANTIATE_TEST_SUITE_P(Backends, BackendTest,
                          testing::Values("shm", "gloo", "sim_nccl"));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::fault_test

@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/train/fault_ranks.h"
 
-namespace tandem {
+namespace tandem::hybrid_fault_test {
 namespace {
 
 using std::chrono::seconds;
@@ -32,14 +32,11 @@ enum class Place { kRanks, kDevices };
 int RanksIn(Place place) { return place == Place::kRanks ? 4 : 2; }
 
 Flags Job(Place place, const std::string& backend, int timeout_s) {
-  Flags flags =
-      SmallJob({"--strategy=hybrid", "--epochs=1000", "--batch_size=16",
-                "--microbatches=4",
-                place == Place::kRanks ? "--pipe=2" : "--devices_per_rank=2",
-                "--timeout=" + std::to_string(timeout_s)});
-  const Flags carried = BackendFlags(backend);
-  flags.insert(flags.end(), carried.begin(), carried.end());
-  return flags;
+  return Joined(Small("--strategy=hybrid --epochs=1000 --batch_size=16 "
+                      "--microbatches=4 --timeout=" +
+                      std::to_string(timeout_s)),
+                {place == Place::kRanks ? "--pipe=2" : "--devices_per_rank=2"},
+                BackendFlags(backend));
 }
 
 // The phase of a step, as the fault's point on a rank: forward and backward
@@ -100,9 +97,8 @@ TEST_P(HybridFaultTest, EveryOtherRankNamesTheCulpritInTime) {
   const Cell& cell = GetParam();
   std::cout << ToString(cell) << "\n";
   const bool dies = cell.action == "kill";
-  const std::string fault =
-      "point=" + PointOf(cell.phase, cell.place, cell.culprit) +
-      ",rank=" + std::to_string(cell.culprit) + ",step=3,action=" + cell.action;
+  const std::string fault = FaultAt(
+      PointOf(cell.phase, cell.place, cell.culprit), cell.culprit, cell.action);
   FaultRanks ranks(
       Job(cell.place, cell.backend, dies ? kLongTimeout : kShortTimeout),
       cell.culprit, fault, {}, RanksIn(cell.place));
@@ -132,4 +128,4 @@ TEST(HybridFaultTestCells, NoneIsMissing) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::hybrid_fault_test

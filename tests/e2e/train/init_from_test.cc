@@ -7,13 +7,15 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tests/e2e/program.h"
-#include "tests/e2e/train/pipeline_runs.h"
+#include "tests/e2e/train/job_table.h"
 #include "tests/e2e/train/runs.h"
 
-namespace tandem {
+namespace tandem::init_from_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,11 +28,12 @@ std::string Given(const std::string& name) {
 }
 
 Flags Job(const std::string& from, const Flags& more = {}) {
-  return Joined(
-      {"--init_from=" + from, "--dataset=tokens", "--context=8",
-       "--vocabulary=32", "--batch_size=8", "--save_dir=", "--log_every=1",
-       "--max_steps=2", "--reproducible", "--microbatch_size=2"},
-      more);
+  return Joined(Words("--dataset=tokens --context=8 --vocabulary=32 "
+                      "--batch_size=8 --save_dir= --log_every=1 "
+                      "--max_steps=2 --reproducible --microbatch_size=2 "
+                      "--init_from=" +
+                      from),
+                more);
 }
 
 // Every job's text: 32 tokens, some of them more often.
@@ -60,16 +63,13 @@ double ScoreOf(const std::string& from, const Flags& more = {}) {
 TEST(InitFromTest, TheSameWeightsInEveryLayout) {
   for (const std::string name : {"gpt2_tied", "llama_untied_sharded"}) {
     const Flags job = WithText(Job(Given(name)));
-    ProgramResult said;
-    const std::string one = Fingerprint(RunJobForEvents(job, &said));
-    EXPECT_THAT(said.out, HasSubstr("initial weights from"));
-    EXPECT_THAT(said.out, HasSubstr("tensors loaded"));
-    for (const Flags& layout :
-         std::vector<Flags>{{"--nproc_per_node=2"},
-                            {"--nproc_per_node=2", "--pipe=2"},
-                            {"--nproc_per_node=4", "--pipe=2"}}) {
-      EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, layout))), one);
-    }
+    const std::string& said = RunOnce(job).program.out;
+    EXPECT_THAT(said, HasSubstr("initial weights from"));
+    EXPECT_THAT(said, HasSubstr("tensors loaded"));
+    ExpectSame({name,
+                job,
+                {"--nproc_per_node=2", "--nproc_per_node=2 --pipe=2",
+                 "--nproc_per_node=4 --pipe=2"}});
   }
 }
 
@@ -85,9 +85,8 @@ TEST(InitFromTest, AFolderMayHaveAFileOfTorchSave) {
   EXPECT_EQ(ScoreOf(folder, {"--nproc_per_node=2", "--pipe=2"}), expected);
   fs::copy_file(files + "command.pt", weights,
                 fs::copy_options::overwrite_existing);
-  const ProgramResult refused = RunProgram(kTrain, WithText(Job(folder)));
-  EXPECT_NE(refused.exit_code, 0);
-  EXPECT_THAT(refused.err, HasSubstr("asks for posix.system"));
+  ExpectRefused(WithText(Job(folder)),
+                {"Command", "", "asks for posix.system", kAnyFailure});
   EXPECT_FALSE(fs::exists("was_executed"));
 }
 
@@ -124,10 +123,8 @@ TEST(InitFromTest, TheModelsVocabularyIsThatOfFilesThatSayNone) {
     std::ofstream(folder + name, std::ios::binary)
         .write(reinterpret_cast<const char*>(tokens.data()), 800);
   }
-  const ProgramResult beyond =
-      RunProgram(kTrain, Joined(job, {"--data_dir=" + folder}));
-  EXPECT_NE(beyond.exit_code, 0);
-  EXPECT_THAT(beyond.err, HasSubstr("is 32, but the vocabulary has 32"));
+  ExpectRefused(job, {"Beyond", "--data_dir=" + folder,
+                      "is 32, but the vocabulary has 32", kAnyFailure});
 }
 
 // What a folder says of generation comes through a training.
@@ -179,11 +176,9 @@ TEST(InitFromTest, AJobThatBeganSoIsResumedWithTheSameModel) {
   const Flags resumed = {"--resume=" + saved + "/step-000000002"};
   EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, resumed))),
             Fingerprint(straight));
-  const ProgramResult other = RunProgram(
-      kTrain, Joined(Joined(job, resumed),
-                     {"--init_from=" + Given("gpt2_untied_sharded")}));
-  EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.err, HasSubstr("with another configuration"));
+  ExpectRefused(Joined(job, resumed),
+                {"Other", "--init_from=" + Given("gpt2_untied_sharded"),
+                 "with another configuration"});
 }
 
 // Of ranks that each wrote a part.
@@ -208,12 +203,10 @@ TEST(InitFromTest, AFileIsOfTheModelThatIsNamed) {
   const std::string saved = NewFolder("file");
   const Flags small = SmallJob({"--max_steps=2", "--save_dir=" + saved});
   RunJobForEvents(small);
-  const std::string file = saved;
-  RunJobForEvents(SmallJob({"--init_from=" + file, "--max_steps=1"}));
-  const ProgramResult other =
-      RunProgram(kTrain, SmallJob({"--model=mlp_deep", "--init_from=" + file}));
-  EXPECT_NE(other.exit_code, 0);
-  EXPECT_THAT(other.err, HasSubstr("the tensors are not the model's"));
+  RunJobForEvents(SmallJob({"--init_from=" + saved, "--max_steps=1"}));
+  ExpectRefused(SmallJob(),
+                {"OtherModel", "--model=mlp_deep --init_from=" + saved,
+                 "the tensors are not the model's", kAnyFailure});
 }
 
 TEST(InitFromTest, WhatIsMissingOrLeftOverPassesByName) {
@@ -226,10 +219,10 @@ TEST(InitFromTest, WhatIsMissingOrLeftOverPassesByName) {
                  "\"tie_word_embeddings\": false");
   std::ofstream(folder + "/config.json") << config;
   const Flags job = WithText(Job(folder));
-  const ProgramResult refused = RunProgram(kTrain, job);
-  EXPECT_NE(refused.exit_code, 0);
-  EXPECT_THAT(refused.err, HasSubstr("missing: lm_head.weight; left over: "
-                                     "transformer.h.1.attn.c_attn.bias, "));
+  ExpectRefused(job, {"Missing", "",
+                      "missing: lm_head.weight; left over: "
+                      "transformer.h.1.attn.c_attn.bias, ",
+                      kAnyFailure});
   ProgramResult said;
   RunJobForEvents(Joined(job, {"--allow_missing=lm_head.weight",
                                "--allow_unexpected=transformer.h.1.*"}),
@@ -243,24 +236,22 @@ TEST(InitFromTest, WhatCannotBeExportedIsRefused) {
   RunJobForEvents(SmallJob({"--max_steps=1", "--save_dir=" + saved}));
   const Flags flags = {"--checkpoint=" + saved,
                        "--output=" + NewFolder("refused")};
-  struct Refusal {
-    Flags flags;
-    std::string message;
-  };
-  for (const Refusal& refusal : std::vector<Refusal>{
-           {{}, "GPT-2s and Llamas can be exported"},
-           {{"--model=gpt_tiny"}, "the tensors are not the model's"},
-           {{"--dtype=int8"}, "expected float32, bfloat16 or float16"},
-           {{"--max_shard_size=5TB"}, "a size such as 5GB"},
-           {{"--output=" + saved + "/step-000000001/rank-00000.safetensors"},
+  const std::string inside = saved + "/step-000000001/";
+  for (const auto& [flag, says] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"", "GPT-2s and Llamas can be exported"},
+           {"--model=gpt_tiny", "the tensors are not the model's"},
+           {"--dtype=int8", "expected float32, bfloat16 or float16"},
+           {"--max_shard_size=5TB", "a size such as 5GB"},
+           {"--output=" + inside + "rank-00000.safetensors",
             "is a checkpoint, or lies in one"},
-           {{"--output=" + saved + "/step-000000001/exported"},
+           {"--output=" + inside + "exported",
             "is a checkpoint, or lies in one"},
-           {{"--output="}, "are both needed"}}) {
+           {"--output=", "are both needed"}}) {
     const ProgramResult result =
-        RunProgram(kExport, Joined(flags, refusal.flags));
+        RunProgram(kExport, Joined(flags, Words(flag)));
     EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.err, HasSubstr(refusal.message));
+    EXPECT_THAT(result.err, HasSubstr(says));
   }
 }
 
@@ -274,26 +265,19 @@ TEST(InitFromTest, WhatDoesNotFitIsRefused) {
   wider.replace(wider.find("\"n_positions\": 16"), 17, "\"n_positions\": 17");
   std::ofstream(wide + "/config.json") << wider;
   fs::remove(folder + "/model-00002-of-00003.safetensors");
-  struct Refusal {
-    std::string from;
-    Flags flags;
-    std::string message;
-  };
-  for (const Refusal& refusal : std::vector<Refusal>{
-           {folder, {}, "model-00002-of-00003.safetensors"},
-           {wide, {}, "transformer.wpe.weight is [16, 16], expected [17, 16]"},
-           {Given("gpt2_tied"), {"--model=gpt2"}, "leave --model out"},
-           {Given("gpt2_tied"), {"--layers=3"}, "leave --layers"},
-           {Given("llama_bf16"), {"--dropout=0.1"}, "a Llama, which has no"},
-           {Given("gpt2_tied"), {"--context=17"}, "up to 16 of them"},
-           {NewFolder("none"), {}, "config.json"},
-           {"/no/such/file", {}, "/no/such/file"}}) {
-    const ProgramResult result =
-        RunProgram(kTrain, WithText(Job(refusal.from, refusal.flags)));
-    EXPECT_NE(result.exit_code, 0);
-    EXPECT_THAT(result.err, HasSubstr(refusal.message));
+  for (const auto& [from, flag, says] :
+       std::vector<std::tuple<std::string, std::string, std::string>>{
+           {folder, "", "model-00002-of-00003.safetensors"},
+           {wide, "", "transformer.wpe.weight is [16, 16], expected [17, 16]"},
+           {Given("gpt2_tied"), "--model=gpt2", "leave --model out"},
+           {Given("gpt2_tied"), "--layers=3", "leave --layers"},
+           {Given("llama_bf16"), "--dropout=0.1", "a Llama, which has no"},
+           {Given("gpt2_tied"), "--context=17", "up to 16 of them"},
+           {NewFolder("none"), "", "config.json"},
+           {"/no/such/file", "", "/no/such/file"}}) {
+    ExpectRefused(WithText(Job(from)), {"Folder", flag, says, kAnyFailure});
   }
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::init_from_test

@@ -6,33 +6,26 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/core/testing/process_testing.h"
+#include "tests/e2e/program.h"
+#include "tests/e2e/train/job_table.h"
 #include "tests/e2e/train/runs.h"
 
-namespace tandem {
+namespace tandem::kernels_test {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 Flags Job(const Flags& more) {
-  Flags flags = {"--model=gpt_tiny",     "--dataset=synthetic_tokens",
-                 "--synthetic_shape=16", "--synthetic_samples=16",
-                 "--batch_size=8",       "--intra_op_threads=1",
-                 "--save_dir="};
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
-std::string Read(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
+  return Joined(Words("--model=gpt_tiny --dataset=synthetic_tokens "
+                      "--synthetic_shape=16 --synthetic_samples=16 "
+                      "--batch_size=8 --intra_op_threads=1 --save_dir="),
+                more);
 }
 
 // Every choice in `path` is `library` from here on.
 void Prefer(const std::string& library, const std::string& path) {
-  std::istringstream lines(Read(path));
+  std::istringstream lines(FileContents(path));
   std::ofstream file(path);
   for (std::string line; std::getline(lines, line);) {
     file << line.substr(0, line.find('\t')) << '\t' << library << '\n';
@@ -43,10 +36,10 @@ TEST(KernelsTest, WhatWasMeasuredIsKeptAndDecidesTheBits) {
   const std::string cache = NewFolder("kept") + "/deep/kernels";
   const Flags job = Job({"--kernel_cache=" + cache});
   const std::string first = Fingerprint(RunJobForEvents(job));
-  const std::string measured = Read(cache);
+  const std::string measured = FileContents(cache);
   EXPECT_THAT(measured, HasSubstr("product 128 x 128 x 384"));
   EXPECT_EQ(Fingerprint(RunJobForEvents(job)), first);
-  EXPECT_EQ(Read(cache), measured);
+  EXPECT_EQ(FileContents(cache), measured);
 
   Prefer("mkl", cache);
   const std::string mkl = Fingerprint(RunJobForEvents(job));
@@ -59,10 +52,10 @@ TEST(KernelsTest, RanksShareWhatOneHasMeasured) {
   const Flags job = Job({"--nproc_per_node=2", "--kernel_cache=" + cache});
   RunJobForEvents(job);
   Prefer("mkl", cache);
-  const std::string before = Read(cache);
+  const std::string before = FileContents(cache);
   const std::string mkl = Fingerprint(RunJobForEvents(job));
   EXPECT_EQ(Fingerprint(RunJobForEvents(job)), mkl);
-  EXPECT_EQ(Read(cache), before);
+  EXPECT_EQ(FileContents(cache), before);
 }
 
 TEST(KernelsTest, ReproducibleJobsHaveARule) {
@@ -72,19 +65,18 @@ TEST(KernelsTest, ReproducibleJobsHaveARule) {
       home.environment["XDG_CACHE_HOME"] + "/tandem/kernels";
   const std::string by_rule =
       Fingerprint(RunJobForEvents(Job({"--kernels=fixed"}), nullptr, home));
-  EXPECT_THAT(Read(cache), IsEmpty());
+  EXPECT_THAT(FileContents(cache), IsEmpty());
   RunJobForEvents(Job({"--reproducible", "--microbatch_size=2"}), nullptr,
                   home);
-  EXPECT_THAT(Read(cache), IsEmpty());
+  EXPECT_THAT(FileContents(cache), IsEmpty());
   RunJobForEvents(Job({}), nullptr, home);
-  EXPECT_THAT(Read(cache), HasSubstr("product 128 x 128 x 384"));
+  EXPECT_THAT(FileContents(cache), HasSubstr("product 128 x 128 x 384"));
 
-  const ProgramResult refused = RunProgram(
-      kTrain,
-      Job({"--reproducible", "--microbatch_size=2", "--kernels=measured"}));
-  EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("--kernels=measured lets another machine "
-                                     "have other bits"));
+  ExpectRefused(Job({}), {"Measured",
+                          "--reproducible --microbatch_size=2 "
+                          "--kernels=measured",
+                          "--kernels=measured lets another machine have other "
+                          "bits"});
 
   // So have those that have no place to keep what they would measure.
   ProgramResult program;
@@ -97,4 +89,4 @@ TEST(KernelsTest, ReproducibleJobsHaveARule) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::kernels_test

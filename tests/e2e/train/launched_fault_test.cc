@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/train/fault_ranks.h"
 
-namespace tandem {
+namespace tandem::launched_fault_test {
 namespace {
 
 using std::chrono::seconds;
@@ -81,4 +81,4 @@ INSTANTIATE_TEST_SUITE_P(Cells, LaunchedFaultTest,
                                           testing::Values(0, 1)));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::launched_fault_test

@@ -14,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/train/fault_ranks.h"
 
-namespace tandem {
+namespace tandem::pipeline_fault_test {
 namespace {
 
 using std::chrono::seconds;
@@ -33,17 +33,14 @@ std::string Hung() {
 }
 
 Flags PipelineJob(int timeout_s, const Flags& more) {
-  Flags flags =
-      SmallJob({"--strategy=pipeline", "--epochs=1000", "--microbatches=4",
-                "--timeout=" + std::to_string(timeout_s)});
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
+  return Joined(Small("--strategy=pipeline --epochs=1000 --microbatches=4 "
+                      "--timeout=" +
+                      std::to_string(timeout_s)),
+                more);
 }
 
 Flags RanksJob(const std::string& backend, int timeout_s) {
-  Flags flags = BackendFlags(backend);
-  flags.push_back("--pipe=2");
-  return PipelineJob(timeout_s, flags);
+  return PipelineJob(timeout_s, Joined(BackendFlags(backend), {"--pipe=2"}));
 }
 
 int TimeoutFor(const std::string& action) {
@@ -55,12 +52,6 @@ std::string PointOn(const std::string& point, int rank) {
   return point == "before_optimizer"
              ? point
              : "stage:" + std::to_string(rank) + ":" + point;
-}
-
-std::string FaultAt(const std::string& point, int rank,
-                    const std::string& action) {
-  return "point=" + point + ",rank=" + std::to_string(rank) +
-         ",step=3,action=" + action;
 }
 
 bool Says(const std::string& said, const std::string& expression) {
@@ -112,15 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values("kill", "stop"), testing::Values(0, 1)));
 
 TEST(PipelineFaultTestCells, NoneIsMissing) {
-  const auto& all = *testing::UnitTest::GetInstance();
-  int cells = 0;
-  for (int s = 0; s < all.total_test_suite_count(); ++s) {
-    const testing::TestSuite& suite = *all.GetTestSuite(s);
-    if (std::string(suite.name()) == "Cells/PipelineFaultTest") {
-      cells = suite.total_test_count();
-    }
-  }
-  EXPECT_EQ(cells, kCells);
+  EXPECT_EQ(TestsIn("Cells/PipelineFaultTest"), kCells);
 }
 
 class PipelineBackendTest : public testing::TestWithParam<const char*> {};
@@ -264,4 +247,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, PipelineDeviceTest,
                          testing::Values("cpu", "sim"));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::pipeline_fault_test

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <map>
 
 #include "gtest/gtest.h"
 
@@ -37,6 +36,10 @@ Flags TinyJob(const std::string& model, const Flags& more) {
   }
   if (model == "resnet18") flags.push_back("--synthetic_shape=3,32,32");
   return Joined(flags, more);
+}
+
+Flags Tiny(const std::string& model, const std::string& more) {
+  return TinyJob(model, Words(more));
 }
 
 const std::vector<PipelinePlace>& PipelinePlaces() {
@@ -77,13 +80,6 @@ const PipelinePlace& PlaceNamed(const std::string& name) {
   }
   ADD_FAILURE() << "no place is named " << name;
   std::abort();
-}
-
-const Events& EventsOfJob(const Flags& flags) {
-  static auto* const done = new std::map<Flags, Events>;
-  const auto found = done->find(flags);
-  if (found != done->end()) return found->second;
-  return (*done)[flags] = RunJobForEvents(flags);
 }
 
 double ExpectSameLosses(const Events& events, const Events& expected,

@@ -18,6 +18,8 @@ const std::vector<std::string>& PipelineModels();
 // Some steps of `model` on tiny synthetic data, and an evaluation: of one
 // device, unless flags of a place follow.
 Flags TinyJob(const std::string& model, const Flags& more = {});
+// With flags as one types them.
+Flags Tiny(const std::string& model, const std::string& more = "");
 
 // The epoch of TinyJob, in steps.
 constexpr int kTinySteps = 4;
@@ -33,9 +35,6 @@ struct PipelinePlace {
 const std::vector<PipelinePlace>& PipelinePlaces();
 // The first, by name.
 const PipelinePlace& PlaceNamed(const std::string& name);
-
-// A run of `flags`, or what an earlier one with the same gave.
-const Events& EventsOfJob(const Flags& flags);
 
 // What both runs report in each step and evaluation is the same, to this
 // relative difference; returns the largest.

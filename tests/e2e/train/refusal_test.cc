@@ -1,50 +1,22 @@
 // What a user can get wrong: one clear line, an exit code, nothing left behind.
 
-#include <algorithm>
 #include <fstream>
 #include <regex>
+#include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/e2e/train/job_table.h"
 #include "tests/e2e/train/runs.h"
 
-namespace tandem {
+namespace tandem::refusal_test {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-struct Refusal {
-  std::string name;
-  Flags flags;
-  std::vector<std::string> says;
-  int exit_code;
-};
-
-// Without what a sanitizer says of memory that there is not.
-std::string OwnLines(const std::string& err) {
-  const std::regex foreign("==[0-9]+==WARNING: [A-Za-z]+Sanitizer failed.*\n");
-  return std::regex_replace(err, foreign, "");
-}
-
-class RefusalTest : public testing::TestWithParam<Refusal> {};
-
-TEST_P(RefusalTest, SaysWhatIsWrongInOneLine) {
-  Program program(kTrain, SmallJob(GetParam().flags));
-  const ProgramResult result = program.Wait();
-  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.err;
-  for (const std::string& text : GetParam().says) {
-    EXPECT_THAT(result.err, HasSubstr(text));
-  }
-  const bool alone = result.err.find("tandem:") == std::string::npos;
-  if (alone) {
-    const std::string own = OwnLines(result.err);
-    EXPECT_EQ(std::count(own.begin(), own.end(), '\n'), 1) << result.err;
-  }
-  EXPECT_THAT(result.err, Not(HasSubstr("frame #")));
-  EXPECT_THAT(result.err, Not(HasSubstr("Exception raised from")));
-  EXPECT_TRUE(program.LivingProcesses().empty());
-}
+using Rows = std::vector<RefusalRow>;
 
 std::string FileWith(const std::string& name, const std::string& contents) {
   const std::string path = NewFolder("file") + "/" + name;
@@ -52,205 +24,241 @@ std::string FileWith(const std::string& name, const std::string& contents) {
   return path;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, RefusalTest,
-    testing::Values(
-        Refusal{
-            "UnknownFlag", {"--bach_size=8"}, {"bach_size", "batch_size"}, 2},
-        Refusal{"NotANumber",
-                {"--epochs=many"},
-                {"--epochs=many: takes a whole number"},
-                2},
-        Refusal{"StrayWord", {"resnet18"}, {"resnet18"}, 2},
-        Refusal{"UnknownModel",
-                {"--model=resnet19"},
-                {"resnet19", "resnet18", "gpt_tiny"},
-                2},
-        Refusal{"UnknownDataset",
-                {"--dataset=cifar"},
-                {"cifar", "fashion_mnist", "synthetic"},
-                2},
-        Refusal{"ModelAndDataDoNotFit",
-                {"--model=gpt_tiny"},
-                {"gpt_tiny", "try --dataset=synthetic_tokens"},
-                2},
-        Refusal{"BatchDoesNotDivide",
-                {"--nproc_per_node=2", "--batch_size=15"},
-                {"--batch_size=15: a global batch of 15", "2"},
-                2},
-        Refusal{"BatchBeyondTheData",
-                {"--batch_size=1000"},
-                {"--batch_size=1000", "96"},
-                2},
-        Refusal{"MissingData",
-                {"--dataset=mnist", "--data_dir=/nonexistent",
-                 "--synthetic_shape=", "--synthetic_samples=0"},
-                {"/nonexistent"},
-                2},
-        Refusal{"MissingCheckpoint",
-                {"--resume=/nonexistent/x.safetensors"},
-                {"/nonexistent/x.safetensors"},
-                2},
-        Refusal{"NoCheckpoint",
-                {"--resume=" + FileWith("garbage", "not a checkpoint")},
-                {"garbage"},
-                2},
-        Refusal{"UnwritableFolder",
-                {"--save_dir=/proc/nowhere"},
-                {"/proc/nowhere"},
-                2},
-        Refusal{"UnwritableMetrics",
-                {"--metrics_file=/nonexistent/m.jsonl"},
-                {"/nonexistent/m.jsonl"},
-                2},
-        Refusal{"ContradictoryStrategy",
-                {"--strategy=single", "--nproc_per_node=2"},
-                {"single"},
-                2},
-        Refusal{"TokensForAnMlp",
-                {"--dataset=synthetic_tokens", "--synthetic_shape=16"},
-                {"mlp_small", "token numbers", "try --dataset=fashion_mnist"},
-                2},
-        Refusal{"ModelBeyondMemory",
-                {"--model=mlp_wide", "--synthetic_shape=1,32768,32768"},
-                {"memory"},
-                1},
-        Refusal{"MasterAddressOfAnotherMachine",
-                {"--nproc_per_node=2", "--master_addr=203.0.113.7"},
-                {"203.0.113.7"},
-                1},
-        Refusal{"NoParameterWithoutDecay",
-                {"--weight_decay=0.1", "--no_weight_decay_on=gamma"},
-                {"--no_weight_decay_on=gamma", "mlp_small", "weight"},
-                2},
-        Refusal{"PowerSgdsOptionWithoutIt",
-                {"--nopower_sgd_warm_start", "--comm_hook=bf16"},
-                {"--power_sgd_warm_start", "--comm_hook=bf16"},
-                2},
-        Refusal{"NoSuchDevice",
-                {"--device=cuda"},
-                {"--device=cuda: this program is built without CUDA"},
-                2},
-        Refusal{"MorePartsThanSamples",
-                {"--nproc_per_node=2", "--batch_size=32",
-                 "--gradient_accumulation_steps=17"},
-                {"--gradient_accumulation_steps=17: a rank has 16 samples of "
-                 "--batch_size=32"},
-                2},
-        Refusal{"KeepEveryWithoutKeepLast",
-                {"--keep_every=5"},
-                {"--keep_every=5", "without --keep_last"},
-                2},
-        Refusal{"AStepToTraceThatNeverComes",
-                {"--trace_file=/tmp/t.json", "--trace_step=50"},
-                {"--trace_file=/tmp/t.json would never be written",
-                 "step 50 (--trace_step) does not come", "1 to 6"},
-                2},
-        Refusal{"AHookWithoutReplicas",
-                {"--comm_hook=fp16"},
-                {"--comm_hook=fp16 is about several replicas"},
-                2},
-        Refusal{"AutoWithoutAFolder",
-                {"--resume=auto", "--save_dir="},
-                {"--resume=auto", "--save_dir is empty"},
-                2},
-        Refusal{"UnknownBackend",
-                {"--backend=carrier_pigeon", "--nproc_per_node=2"},
-                {"carrier_pigeon", "gloo"},
-                2},
-        Refusal{"Diverged",
-                {"--learning_rate=1e30", "--epochs=5"},
-                {"diverged", "--learning_rate"},
-                1}),
-    [](const auto& info) { return info.param.name; });
+class RefusalTest : public testing::TestWithParam<RefusalRow> {};
+
+TEST_P(RefusalTest, SaysWhatIsWrongInOneLine) {
+  ExpectRefused(SmallJob(), GetParam(), /*in_one_line=*/true);
+}
+
+Rows JobRows() {
+  return {
+      {"UnknownFlag", "--bach_size=8", "bach_size|batch_size"},
+      {"NotANumber", "--epochs=many", "--epochs=many: takes a whole number"},
+      {"StrayWord", "resnet18", "resnet18"},
+      {"UnknownModel", "--model=resnet19", "resnet19|resnet18|gpt_tiny"},
+      {"UnknownDataset", "--dataset=cifar", "cifar|fashion_mnist|synthetic"},
+      {"ModelAndDataDoNotFit", "--model=gpt_tiny",
+       "gpt_tiny|try --dataset=synthetic_tokens"},
+      {"BatchDoesNotDivide", "--nproc_per_node=2 --batch_size=15",
+       "--batch_size=15: a global batch of 15|2"},
+      {"BatchBeyondTheData", "--batch_size=1000", "--batch_size=1000|96"},
+      {"MissingData",
+       "--dataset=mnist --data_dir=/nonexistent --synthetic_shape= "
+       "--synthetic_samples=0",
+       "/nonexistent"},
+      {"MissingCheckpoint", "--resume=/nonexistent/x.safetensors",
+       "/nonexistent/x.safetensors"},
+      {"NoCheckpoint", "--resume=" + FileWith("garbage", "not a checkpoint"),
+       "garbage"},
+      {"UnwritableFolder", "--save_dir=/proc/nowhere", "/proc/nowhere"},
+      {"UnwritableMetrics", "--metrics_file=/nonexistent/m.jsonl",
+       "/nonexistent/m.jsonl"},
+      {"ContradictoryStrategy", "--strategy=single --nproc_per_node=2",
+       "single"},
+      {"TokensForAnMlp", "--dataset=synthetic_tokens --synthetic_shape=16",
+       "mlp_small|token numbers|try --dataset=fashion_mnist"},
+      {"ModelBeyondMemory", "--model=mlp_wide --synthetic_shape=1,32768,32768",
+       "memory", 1},
+      {"MasterAddressOfAnotherMachine",
+       "--nproc_per_node=2 --master_addr=203.0.113.7", "203.0.113.7", 1},
+      {"NoParameterWithoutDecay",
+       "--weight_decay=0.1 --no_weight_decay_on=gamma",
+       "--no_weight_decay_on=gamma|mlp_small|weight"},
+      {"PowerSgdsOptionWithoutIt", "--nopower_sgd_warm_start --comm_hook=bf16",
+       "--power_sgd_warm_start|--comm_hook=bf16"},
+      {"NoSuchDevice", "--device=cuda",
+       "--device=cuda: this program is built without CUDA"},
+      {"MorePartsThanSamples",
+       "--nproc_per_node=2 --batch_size=32 --gradient_accumulation_steps=17",
+       "--gradient_accumulation_steps=17: a rank has 16 samples of "
+       "--batch_size=32"},
+      {"KeepEveryWithoutKeepLast", "--keep_every=5",
+       "--keep_every=5|without --keep_last"},
+      {"AStepToTraceThatNeverComes", "--trace_file=/tmp/t.json --trace_step=50",
+       "--trace_file=/tmp/t.json would never be written|step 50 "
+       "(--trace_step) does not come|1 to 6"},
+      {"AHookWithoutReplicas", "--comm_hook=fp16",
+       "--comm_hook=fp16 is about several replicas"},
+      {"AutoWithoutAFolder",
+       "--resume=auto --save_dir=", "--resume=auto|--save_dir is empty"},
+      {"UnknownBackend", "--backend=carrier_pigeon --nproc_per_node=2",
+       "carrier_pigeon|gloo"},
+      {"Diverged", "--learning_rate=1e30 --epochs=5",
+       "diverged|--learning_rate", 1},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RefusalTest, testing::ValuesIn(JobRows()),
+                         RowName<RefusalRow>);
+
+class PipelineRefusalTest : public testing::TestWithParam<RefusalRow> {};
+
+// Before anything is trained.
+TEST_P(PipelineRefusalTest, SaysWhatIsWrong) {
+  const ProgramResult result =
+      ExpectRefused(Small("--strategy=pipeline --devices_per_rank=2"),
+                    GetParam(), /*in_one_line=*/true);
+  EXPECT_THAT(result.out, Not(HasSubstr("step 1")));
+}
+
+Rows PipelineRows() {
+  const auto schedule = [](const std::string& text) {
+    return "--schedule=" + FileWith("mine.txt", text);
+  };
+  return {
+      {"OneDevice", "--devices_per_rank=1",
+       "--strategy=pipeline needs several devices"},
+      {"NotThatManyRanks", "--pipe=2",
+       "--pipe=2: the pipe degree 2 does not divide the world size 1"},
+      {"Replicas", "--pipe=2 --nproc_per_node=4",
+       "--strategy=pipeline: the strategy pipeline runs one replica|data 2 x "
+       "pipe 2|use hybrid"},
+      {"PipeOfAnotherStrategy", "--pipe=2 --nproc_per_node=2 --strategy=ddp",
+       "--pipe=2 needs --strategy=pipeline|--strategy=ddp"},
+      {"PipelinesFlagOfAnotherStrategy",
+       "--strategy=model_parallel --deferred_batch_norm",
+       "--deferred_batch_norm=true is for pipelines"},
+      {"MoreStagesThanLayers",
+       "--model=mlp_dropout --devices_per_rank=4 --schedule=zb_v",
+       "8 parts need as many layers|has 7"},
+      {"MoreStagesThanLayersOnRanks",
+       "--model=mlp_dropout --pipe=2 --nproc_per_node=2 --schedule=zb_v",
+       "8 parts need as many layers|has 7"},
+      {"UnknownSchedule", "--schedule=1f2b", "1f2b|zb_h1"},
+      {"InterleavedMicrobatches",
+       "--schedule=interleaved_1f1b --microbatches=5",
+       "--microbatches=5|interleaved_1f1b|looped_bfs"},
+      {"Chunks", "--schedule=gpipe --chunks=2", "--chunks=2|gpipe has 1"},
+      {"MoreMicrobatchesThanSamples", "--microbatches=17",
+       "--microbatches=17 is more|--batch_size=16"},
+      {"MicrobatchesTwice", "--microbatches=4 --microbatch_size=4",
+       "say the same thing twice"},
+      {"MissingFile", "--schedule=/no/such/file", "/no/such/file"},
+      {"FileThatDeadlocks", schedule("B0 F0\nF0 B0\n"), "mine.txt"},
+      {"FileThatForgets", schedule("F0 F1 B0 B1\nF0 B0 F1\n"),
+       "mine.txt|stage 1 does microbatch 1's forward 1 times, backward 0"},
+      {"FileThatIsNoSchedule", schedule("F0 X0\nF0 B0\n"), "mine.txt|X0"},
+      {"UnknownLayer", "--balance=fc9", "fc9|fc8"},
+      {"CutsOfThreeStages", "--balance=fc2,fc3", "fc2,fc3"},
+      {"NoExpression", "--balance=type:[", "--balance: balance by type:["},
+      {"NoSuchType", "--balance=type:Conv",
+       "type:Conv matches 0 layers|Linear"},
+      {"CutAndBalance", "--cut=fc2 --balance=uniform",
+       "--cut=fc2|--balance=uniform"},
+      {"NothingFits", "--balance=profile --device=sim --device_memory=32KiB",
+       "memory", 1},
+      {"Hook", "--comm_hook=fp16", "--comm_hook=fp16|averages nothing"},
+      {"Accumulation", "--gradient_accumulation_steps=2",
+       "--gradient_accumulation_steps=2|--microbatches"},
+      {"Averaging", "--average_parameters_every=4",
+       "--average_parameters_every=4"},
+      {"Buckets", "--bucket_cap_mb=5", "--bucket_cap_mb=5"},
+      {"Unused", "--find_unused_parameters", "--find_unused_parameters=true"},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PipelineRefusalTest,
+                         testing::ValuesIn(PipelineRows()),
+                         RowName<RefusalRow>);
+
+class SimRefusalTest : public testing::TestWithParam<RefusalRow> {};
+
+TEST_P(SimRefusalTest, SaysWhatIsWrong) {
+  ExpectRefused(SmallJob(), GetParam());
+}
+
+// On simulated devices.
+Rows SimRows() {
+  const std::string sim = "--device=sim ";
+  const std::string two = sim + "--devices_per_rank=2 ";
+  return {
+      {"UnknownLayer", two + "--cut=fc9",
+       "--cut|no layer \"fc9\"|did you mean fc|flatten"},
+      {"CutBeyondTheEnd", two + "--cut=16", "--cut|\"16\"|16 layers"},
+      {"TooManyCuts", two + "--cut=fc2,fc3", "--cut=fc2,fc3|2"},
+      {"CutsOutOfOrder", sim + "--devices_per_rank=3 --cut=fc3,fc2",
+       "--cut|fc2 (3) comes before|order of the model"},
+      {"CutBeforeTheFirstLayer", two + "--cut=flatten",
+       "--cut|flatten (0)|no layer"},
+      {"CutOfOneDevice", sim + "--cut=fc2", "--cut=fc2|--devices_per_rank"},
+      {"MemoryOfTheCpu", "--device_memory=1GiB",
+       "--device_memory|--device=sim|cpu"},
+      {"MemoryThatIsNoSize", sim + "--device_memory=lots",
+       "--device_memory=lots|80GiB"},
+      {"NoMemory", sim + "--device_memory=0", "--device_memory=0|80GiB"},
+      {"AsynchronousCpu", "--sim_async", "--sim_async|--device=sim|cpu"},
+      {"DelayWithoutQueues", sim + "--sim_delay_us=5",
+       "--sim_delay_us|--sim_async"},
+      {"NegativeDelay", sim + "--sim_async --sim_delay_us=-1",
+       "--sim_delay_us=-1"},
+      {"SingleOnTwoDevices", two + "--strategy=single",
+       "--strategy=single|devices per rank 2"},
+      {"NoDevice", sim + "--devices_per_rank=0", "--devices_per_rank=0"},
+      {"TooManyDevices", sim + "--devices_per_rank=17",
+       "needs 17 devices|16 were found"},
+      {"TooManyDevicesOfRanks",
+       sim + "--devices_per_rank=6 --nproc_per_node=3 --batch_size=15",
+       "3 ranks need 18 devices, 6 each|16 were found|fewer ranks"},
+      {"MorePartsThanLayers",
+       sim + "--devices_per_rank=8 --model=toy --synthetic_shape=10 "
+             "--synthetic_classes=5",
+       "8"},
+      {"NcclTakesOneRankADevice", sim + "--share_devices --backend=sim_nccl",
+       "--share_devices|--backend=sim_nccl needs a device"},
+      {"TheCpuIsSharedAnyway", "--share_devices",
+       "--share_devices is for GPUs"},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SimRefusalTest, testing::ValuesIn(SimRows()),
+                         RowName<RefusalRow>);
+
+TEST(RefusalTableTest, NoRowIsMissing) {
+  EXPECT_EQ(JobRows().size(), 27u);
+  EXPECT_EQ(PipelineRows().size(), 7u + 9 + 6 + 5);
+  EXPECT_EQ(SimRows().size(), 17u + 2);
+}
 
 TEST(ThreadsOfTheEnvironmentTest, AreRefusedWhereTheyAreNone) {
-  for (const char* threads : {"3000", "abc", "-3"}) {
+  for (const std::string threads : {"3000", "abc", "-3"}) {
     ProgramOptions options;
     options.environment["OMP_NUM_THREADS"] = threads;
     const ProgramResult result =
-        RunProgram(kTrain, SmallJob({"--intra_op_threads=0"}), options);
+        RunProgram(kTrain, Small("--intra_op_threads=0"), options);
     EXPECT_EQ(result.exit_code, 2) << threads;
-    EXPECT_THAT(result.err,
-                HasSubstr("OMP_NUM_THREADS=" + std::string(threads) +
-                          ": must be a whole number from 1 to"));
+    EXPECT_THAT(result.err, HasSubstr("OMP_NUM_THREADS=" + threads +
+                                      ": must be a whole number from 1 to"));
   }
 }
-
-// A job goes on only as what it was.
-class OtherJobTest : public testing::TestWithParam<Flags> {};
-
-TEST_P(OtherJobTest, ResumingNamesWhatDiffers) {
-  const std::string folder = NewFolder("other");
-  const Flags was = SmallJob({"--max_steps=1", "--save_dir=" + folder});
-  RunJobForEvents(was);
-  Flags other = SmallJob({"--resume=" + folder});
-  other.push_back(GetParam()[0]);
-  const ProgramResult result = RunProgram(kTrain, other);
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr(GetParam()[0]));
-  EXPECT_THAT(result.err, HasSubstr(GetParam()[1]));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, OtherJobTest,
-    testing::Values(Flags{"--model=mlp_deep", "--model=mlp_small"},
-                    Flags{"--seed=7", "--seed=0"},
-                    Flags{"--batch_size=32", "--batch_size=16"},
-                    Flags{"--optimizer=adam", "--optimizer=sgd"}));
 
 TEST(HelpTest, ListsEveryFlag) {
   const ProgramResult result = RunProgram(kTrain, {"--help"});
   EXPECT_EQ(result.exit_code, 0);
-  for (const char* flag : {"model",
-                           "dataset",
-                           "data_dir",
-                           "epochs",
-                           "max_steps",
-                           "batch_size",
-                           "learning_rate",
-                           "momentum",
-                           "weight_decay",
-                           "optimizer",
-                           "seed",
-                           "device",
-                           "intra_op_threads",
-                           "nproc_per_node",
-                           "workers",
-                           "log_every",
-                           "save_dir",
-                           "save_every",
-                           "resume",
-                           "eval_only",
-                           "metrics_file",
-                           "nnodes",
-                           "node_rank",
-                           "master_addr",
-                           "master_port",
-                           "world_size",
-                           "rank",
-                           "local_rank",
-                           "dist_url",
-                           "timeout",
-                           "log_dir",
-                           "strategy",
-                           "comm_hook",
-                           "power_sgd_rank",
-                           "power_sgd_start_step",
-                           "power_sgd_min_compression_rate",
-                           "power_sgd_use_error_feedback",
-                           "power_sgd_warm_start",
-                           "power_sgd_orthogonalization_epsilon",
-                           "power_sgd_random_seed",
-                           "clip_grad_norm_type",
-                           "error_if_nonfinite",
-                           "no_weight_decay_on",
-                           "backend"}) {
-    EXPECT_TRUE(std::regex_search(
-        result.out, std::regex("\n  --" + std::string(flag) + "( \\(.*)?\n")))
+  for (const std::string& flag :
+       Words("model dataset data_dir epochs max_steps batch_size "
+             "learning_rate momentum weight_decay optimizer seed device "
+             "intra_op_threads nproc_per_node workers log_every save_dir "
+             "save_every resume eval_only metrics_file nnodes node_rank "
+             "master_addr master_port world_size rank local_rank dist_url "
+             "timeout log_dir strategy comm_hook power_sgd_rank "
+             "power_sgd_start_step power_sgd_min_compression_rate "
+             "power_sgd_use_error_feedback power_sgd_warm_start "
+             "power_sgd_orthogonalization_epsilon power_sgd_random_seed "
+             "clip_grad_norm_type error_if_nonfinite no_weight_decay_on "
+             "backend")) {
+    EXPECT_TRUE(std::regex_search(result.out,
+                                  std::regex("\n  --" + flag + "( \\(.*)?\n")))
         << flag;
   }
+  for (const std::string& flag :
+       Words("device devices_per_rank sim_async sim_delay_us sim_delay_seed")) {
+    EXPECT_THAT(result.out, HasSubstr("\n  --" + flag + " "));
+  }
+  for (const std::string& flag : Words("cut device_memory")) {
+    EXPECT_THAT(result.out, HasSubstr("\n  --" + flag));
+  }
+  EXPECT_THAT(result.out, HasSubstr("sim: simulated devices"));
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::refusal_test

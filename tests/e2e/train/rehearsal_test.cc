@@ -15,6 +15,7 @@
 #include "core/base/byte_size.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/e2e/train/job_table.h"
 #include "tests/e2e/train/runs.h"
 
 namespace tandem {
@@ -90,17 +91,17 @@ void ExpectEqualButForMessages(const std::string& mine, const std::string& cell,
 
 struct Layout {
   std::string name;
-  Flags flags;
+  std::string flags;
   int devices;
-  int64_t message;  // bytes between stages; 0: none can come early
+  int64_t message = 0;  // bytes between stages; 0: none can come early
 };
 
 class RehearsalTest : public testing::TestWithParam<Layout> {};
 
 TEST_P(RehearsalTest, TellsTheMemoryOfTheTrainingItself) {
-  const Flags job = Joined(SmallJob({"--device=sim", "--max_steps=2",
-                                     "--kernels=fixed", "--peak_tflops=1"}),
-                           GetParam().flags);
+  const Flags job =
+      Small("--device=sim --max_steps=2 --kernels=fixed --peak_tflops=1 " +
+            GetParam().flags);
   const Events events = RunJobForEvents(job);
   ASSERT_FALSE(events.empty());
   const nlohmann::json trained = events.back()["device_memory"];
@@ -134,63 +135,50 @@ TEST_P(RehearsalTest, TellsTheMemoryOfTheTrainingItself) {
   EXPECT_THAT(told.out, HasSubstr("fullest: sim:"));
 }
 
-const Flags kTokens = {"--model=gpt_tiny", "--dataset=synthetic_tokens",
-                       "--synthetic_shape=", "--context=24",
-                       "--optimizer=adamw"};
-
-Flags PipelineOfTokens(const Flags& more) {
-  return Joined(
-      Joined(kTokens, {"--devices_per_rank=2", "--strategy=pipeline"}), more);
-}
-
 // Of two samples, of 24 tokens of 128 floats.
 constexpr int64_t kMessage = 2 * 24 * 128 * 4;
 
-INSTANTIATE_TEST_SUITE_P(
-    All, RehearsalTest,
-    testing::Values(
-        Layout{"OneDevice", {}, 1, 0},
-        Layout{"OneDeviceOfTokens", kTokens, 1, 0},
-        // A test set of 120 samples, far more than a batch. Whoever took all
-        // of it at once would tell of more than training ever holds...
-        Layout{"TokensTestedInPieces",
-               Joined(kTokens, {"--batch_size=2", "--synthetic_samples=960"}),
-               1, 0},
-        // ... and here, where their inputs are twice as large as the weights,
-        // whoever took a training batch of them would tell of less.
-        Layout{"ImagesTestedInALargerBatch",
-               {"--batch_size=2", "--synthetic_samples=960",
-                "--eval_batch_size=120", "--synthetic_shape=1,64,64"},
-               1,
-               0},
-        Layout{"TwoParts", {"--devices_per_rank=2"}, 2, 0},
-        Layout{"PipelineOfOneMicrobatch",
-               PipelineOfTokens({"--microbatch_size=16"}), 2, 0},
-        Layout{"VocabularyInParts",
-               PipelineOfTokens({"--microbatch_size=16", "--vocab_parallel=2"}),
-               2, 0},
-        Layout{"GPipe",
-               PipelineOfTokens({"--microbatch_size=2", "--schedule=gpipe"}), 2,
-               kMessage},
-        Layout{"OneForwardOneBackward",
-               PipelineOfTokens({"--microbatch_size=2", "--schedule=1f1b"}), 2,
-               kMessage},
-        Layout{"Replicas", {"--nproc_per_node=2"}, 2, 0},
-        Layout{"ReplicasOfTokens",
-               Joined(kTokens, {"--nproc_per_node=2", "--dtype=bf16"}), 2, 0},
-        Layout{"ShardedReplicas",
-               Joined(kTokens, {"--nproc_per_node=3", "--batch_size=18",
-                                "--shard_optimizer=on"}),
-               3, 0},
-        Layout{"StagesOnRanks",
-               Joined(kTokens, {"--nproc_per_node=2", "--pipe=2",
-                                "--microbatch_size=16"}),
-               2, 0},
-        Layout{"Hybrid",
-               Joined(kTokens, {"--nproc_per_node=2", "--devices_per_rank=2",
-                                "--strategy=hybrid", "--microbatch_size=8"}),
-               4, 0}),
-    [](const auto& info) { return info.param.name; });
+std::vector<Layout> Layouts() {
+  const std::string tokens =
+      "--model=gpt_tiny --dataset=synthetic_tokens --synthetic_shape= "
+      "--context=24 --optimizer=adamw ";
+  const std::string pipeline =
+      tokens + "--devices_per_rank=2 --strategy=pipeline ";
+  return {
+      {"OneDevice", "", 1},
+      {"OneDeviceOfTokens", tokens, 1},
+      // A test set of 120 samples, far more than a batch. Whoever took all of
+      // it at once would tell of more than training ever holds...
+      {"TokensTestedInPieces",
+       tokens + "--batch_size=2 --synthetic_samples=960", 1},
+      // ... and here, where their inputs are twice as large as the weights,
+      // whoever took a training batch of them would tell of less.
+      {"ImagesTestedInALargerBatch",
+       "--batch_size=2 --synthetic_samples=960 --eval_batch_size=120 "
+       "--synthetic_shape=1,64,64",
+       1},
+      {"TwoParts", "--devices_per_rank=2", 2},
+      {"PipelineOfOneMicrobatch", pipeline + "--microbatch_size=16", 2},
+      {"VocabularyInParts",
+       pipeline + "--microbatch_size=16 --vocab_parallel=2", 2},
+      {"GPipe", pipeline + "--microbatch_size=2 --schedule=gpipe", 2, kMessage},
+      {"OneForwardOneBackward",
+       pipeline + "--microbatch_size=2 --schedule=1f1b", 2, kMessage},
+      {"Replicas", "--nproc_per_node=2", 2},
+      {"ReplicasOfTokens", tokens + "--nproc_per_node=2 --dtype=bf16", 2},
+      {"ShardedReplicas",
+       tokens + "--nproc_per_node=3 --batch_size=18 --shard_optimizer=on", 3},
+      {"StagesOnRanks",
+       tokens + "--nproc_per_node=2 --pipe=2 --microbatch_size=16", 2},
+      {"Hybrid",
+       tokens + "--nproc_per_node=2 --devices_per_rank=2 --strategy=hybrid "
+                "--microbatch_size=8",
+       4},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RehearsalTest, testing::ValuesIn(Layouts()),
+                         RowName<Layout>);
 
 // An all-reduce of all gradients of two replicas goes once over each one's
 // link; a parameter has 4 bytes.
@@ -218,19 +206,12 @@ TEST(RehearsedTrafficTest, IsThatOfTheFormulas) {
 }
 
 TEST(LargeRehearsalTest, WhatDoesNotFitIsTold) {
-  const Flags job = {"--model=llama-3-70b",
-                     "--dataset=synthetic_tokens",
-                     "--context=2048",
-                     "--device=sim",
-                     "--devices_per_rank=8",
-                     "--strategy=pipeline",
-                     "--microbatch_size=1",
-                     "--batch_size=16",
-                     "--optimizer=adamw",
-                     "--fake_weights",
-                     "--device_memory=80GiB",
-                     "--peak_tflops=989",
-                     "--sim_memory_bandwidth=3350"};
+  const Flags job = Words(
+      "--model=llama-3-70b --dataset=synthetic_tokens --context=2048 "
+      "--device=sim --devices_per_rank=8 --strategy=pipeline "
+      "--microbatch_size=1 --batch_size=16 --optimizer=adamw "
+      "--fake_weights --device_memory=80GiB --peak_tflops=989 "
+      "--sim_memory_bandwidth=3350");
   const ProgramResult told = RunProgram(kTrain, job);
   EXPECT_EQ(told.exit_code, 1) << told.err;
   EXPECT_EQ(TableIn(told.out).size(), 8) << told.out;
@@ -244,20 +225,11 @@ TEST(LargeRehearsalTest, WhatDoesNotFitIsTold) {
   EXPECT_THAT(fits.out, HasSubstr("of --device_memory=300GiB"));
 }
 
-struct Refusal {
-  std::string name;
-  Flags flags;
-  std::string says;
-};
-
-class RehearsalRefusalTest : public testing::TestWithParam<Refusal> {};
+class RehearsalRefusalTest : public testing::TestWithParam<RefusalRow> {};
 
 TEST_P(RehearsalRefusalTest, SaysWhatIsWrong) {
-  const Flags job = SmallJob({"--device=sim", "--fake_weights"});
   const ProgramResult result =
-      RunProgram(kTrain, Joined(job, GetParam().flags));
-  EXPECT_EQ(result.exit_code, 2) << result.err;
-  EXPECT_THAT(result.err, HasSubstr(GetParam().says));
+      ExpectRefused(Small("--device=sim --fake_weights"), GetParam());
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1)
       << result.err;
   EXPECT_THAT(result.out, Not(HasSubstr("fullest")));
@@ -266,20 +238,18 @@ TEST_P(RehearsalRefusalTest, SaysWhatIsWrong) {
 INSTANTIATE_TEST_SUITE_P(
     All, RehearsalRefusalTest,
     testing::Values(
-        Refusal{"OnTheCpu", {"--device=cpu"}, "set --device=sim, not cpu"},
-        Refusal{"Servers",
-                {"--nproc_per_node=2", "--strategy=parameter_server"},
-                "leave out --strategy=parameter_server"},
-        Refusal{"Resumed", {"--resume=/checkpoint"}, "leave out --resume"},
-        Refusal{"InitFrom", {"--init_from=/weights"}, "leave out --init_from"},
-        Refusal{"Saved", {"--save_dir=/folder"}, "leave out --save_dir"},
-        Refusal{"Evaluated",
-                {"--eval_only", "--init_from=/weights"},
-                "leave out --eval_only"},
-        Refusal{"BandwidthAlone",
-                {"--nofake_weights", "--sim_memory_bandwidth=3350"},
-                "--sim_memory_bandwidth is for --fake_weights"}),
-    [](const auto& info) { return info.param.name; });
+        RefusalRow{"OnTheCpu", "--device=cpu", "set --device=sim, not cpu"},
+        RefusalRow{"Servers", "--nproc_per_node=2 --strategy=parameter_server",
+                   "leave out --strategy=parameter_server"},
+        RefusalRow{"Resumed", "--resume=/checkpoint", "leave out --resume"},
+        RefusalRow{"InitFrom", "--init_from=/weights", "leave out --init_from"},
+        RefusalRow{"Saved", "--save_dir=/folder", "leave out --save_dir"},
+        RefusalRow{"Evaluated", "--eval_only --init_from=/weights",
+                   "leave out --eval_only"},
+        RefusalRow{"BandwidthAlone",
+                   "--nofake_weights --sim_memory_bandwidth=3350",
+                   "--sim_memory_bandwidth is for --fake_weights"}),
+    RowName<RefusalRow>);
 
 }  // namespace
 }  // namespace tandem

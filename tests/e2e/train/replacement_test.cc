@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/e2e/train/job_table.h"
 #include "tests/e2e/train/runs.h"
 
 namespace tandem {
@@ -233,36 +234,28 @@ TEST(ReplacementTest, WithoutTheFlagADeathStopsAll) {
 }
 
 TEST(ReplacementTest, WhatDoesNotGoTogetherIsRefused) {
-  struct Refusal {
-    Flags flags;
-    std::string message;
-  };
-  int cells = 0;
-  for (const Refusal& refusal : std::vector<Refusal>{
-           {{"--nproc_per_node=1"}, "this job has one alone"},
-           {{"--pipe=3", "--strategy=pipeline"}, "--strategy=pipeline"},
-           {{"--pipe=3"}, "--pipe=3"},
-           {{"--device=sim", "--devices_per_rank=2",
-             "--strategy=data_parallel"},
-            "--strategy=data_parallel"},
-           {{"--device=sim", "--backend=sim_nccl"}, "--backend=sim_nccl"},
-           {{"--shard_optimizer=on", "--check_replicas_every=0"},
-            "--shard_optimizer=on"},
-           {{"--average_parameters_every=2", "--check_replicas_every=0"},
-            "--average_parameters_every=2"},
-           {{"--parameters_to_ignore=fc1.weight"},
-            "--parameters_to_ignore=fc1.weight was given"},
-           {{"--uneven_inputs=join", "--nodrop_last"}, "--uneven_inputs=join"},
-           {{"--nnodes=2", "--node_rank=0", "--master_addr=127.0.0.1"},
-            "started by 2 launchers"}}) {
-    const ProgramResult result = RunProgram(kTrain, Replicas(3, refusal.flags));
-    EXPECT_EQ(result.exit_code, 2) << refusal.message;
-    EXPECT_THAT(result.err, AllOf(HasSubstr("--replace_replicas=5"),
-                                  HasSubstr(refusal.message)));
-    ++cells;
+  const std::vector<RefusalRow> rows = {
+      {"OneRank", "--nproc_per_node=1", "this job has one alone"},
+      {"Pipeline", "--pipe=3 --strategy=pipeline", "--strategy=pipeline"},
+      {"Pipe", "--pipe=3", "--pipe=3"},
+      {"DataParallel",
+       "--device=sim --devices_per_rank=2 --strategy=data_parallel",
+       "--strategy=data_parallel"},
+      {"Nccl", "--device=sim --backend=sim_nccl", "--backend=sim_nccl"},
+      {"Sharded", "--shard_optimizer=on --check_replicas_every=0",
+       "--shard_optimizer=on"},
+      {"Averaged", "--average_parameters_every=2 --check_replicas_every=0",
+       "--average_parameters_every=2"},
+      {"Ignored", "--parameters_to_ignore=fc1.weight",
+       "--parameters_to_ignore=fc1.weight was given"},
+      {"Joined", "--uneven_inputs=join --nodrop_last", "--uneven_inputs=join"},
+      {"Nodes", "--nnodes=2 --node_rank=0 --master_addr=127.0.0.1",
+       "started by 2 launchers"}};
+  for (const RefusalRow& row : rows) {
+    const ProgramResult result = ExpectRefused(Replicas(3, {}), row);
+    EXPECT_THAT(result.err, HasSubstr("--replace_replicas=5"));
   }
-  std::cout << cells << " refusals\n";
-  EXPECT_EQ(cells, 10);
+  EXPECT_EQ(rows.size(), 10u);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "tests/core/testing/process_testing.h"
 #include "tests/e2e/train/runs.h"
 
-namespace tandem {
+namespace tandem::restart_test {
 namespace {
 
 using ::testing::AllOf;
@@ -135,4 +135,4 @@ TEST(RestartTest, NodesStartAgainTogether) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::restart_test

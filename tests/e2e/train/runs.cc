@@ -3,6 +3,9 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
@@ -33,10 +36,19 @@ Flags SmallJob(const Flags& more) {
   return Joined(Joined(flags, TestBackendFlags()), more);
 }
 
-Flags Joined(Flags first, const Flags& second) {
+Flags Joined(Flags first, const Flags& second, const Flags& third) {
   first.insert(first.end(), second.begin(), second.end());
+  first.insert(first.end(), third.begin(), third.end());
   return first;
 }
+
+Flags Words(const std::string& text) {
+  return absl::StrSplit(text, ' ', absl::SkipEmpty());
+}
+
+std::string Typed(const Flags& flags) { return absl::StrJoin(flags, " "); }
+
+Flags Small(const std::string& more) { return SmallJob(Words(more)); }
 
 pid_t PidOfRank(const Program& program, int rank) {
   const std::string variable =
@@ -82,6 +94,22 @@ std::vector<int> StepsOf(const Events& events) {
     steps.push_back(step["step"]);
   }
   return steps;
+}
+
+std::vector<double> StepLosses(const Events& events) {
+  std::vector<double> losses;
+  for (const nlohmann::json& step : EventsOf(events, "step")) {
+    losses.push_back(step["loss"]);
+  }
+  return losses;
+}
+
+double LastLoss(const Events& events) {
+  return EventsOf(events, "step").back()["loss"];
+}
+
+std::string SavedStep(const std::string& folder, int step) {
+  return absl::StrFormat("%s/step-%09d", folder, step);
 }
 
 ProgramOptions FaultOf(const std::string& fault) {

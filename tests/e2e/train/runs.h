@@ -29,8 +29,15 @@ Flags TestBackendFlags(const Flags& usual = {});
 // earlier ones.
 Flags SmallJob(const Flags& more = {});
 
-// Both, one behind the other: later flags override earlier ones.
-Flags Joined(Flags first, const Flags& second);
+// All, one behind the other: later flags override earlier ones.
+Flags Joined(Flags first, const Flags& second, const Flags& third = {});
+
+// Flags as one types them, "--pipe=2 --microbatches=4", and back.
+Flags Words(const std::string& text);
+std::string Typed(const Flags& flags);
+
+// SmallJob with flags as one types them.
+Flags Small(const std::string& more = "");
 
 // The process of a rank that a program has started; 0: there is none.
 pid_t PidOfRank(const Program& program, int rank);
@@ -46,8 +53,13 @@ Events EventsOf(const Events& events, const std::string& kind);
 Events RunJobForEvents(Flags flags, ProgramResult* program = nullptr,
                        const ProgramOptions& options = ProgramOptions());
 
-// The numbers of the steps that they tell of, in their order.
+// The numbers of the steps that they tell of, in their order, and the losses.
 std::vector<int> StepsOf(const Events& events);
+std::vector<double> StepLosses(const Events& events);
+double LastLoss(const Events& events);
+
+// The checkpoint of a step in a folder of them.
+std::string SavedStep(const std::string& folder, int step);
 
 // With that in TANDEM_FAULT (core/instrument/fault_point.h).
 ProgramOptions FaultOf(const std::string& fault);

@@ -12,7 +12,7 @@
 #include "tests/core/testing/process_testing.h"
 #include "tests/e2e/train/runs.h"
 
-namespace tandem {
+namespace tandem::settings_test {
 namespace {
 
 using ::testing::AllOf;
@@ -41,8 +41,8 @@ std::vector<ProgramResult> RunByHand(const Flags& both, const Flags& first,
                 {Joined(first, {"--rank=0"}), Joined(second, {"--rank=1"})});
 }
 
-void ExpectRefused(const std::vector<ProgramResult>& ranks,
-                   const std::string& says) {
+void ExpectRanksRefused(const std::vector<ProgramResult>& ranks,
+                        const std::string& says) {
   for (const ProgramResult& rank : ranks) {
     EXPECT_EQ(rank.exit_code, 2) << rank.err;
     EXPECT_THAT(rank.err, AllOf(HasSubstr("the ranks' settings differ: "),
@@ -60,8 +60,8 @@ struct OtherFlag {
 class OtherFlagTest : public testing::TestWithParam<OtherFlag> {};
 
 TEST_P(OtherFlagTest, IsRefusedOnBothRanks) {
-  ExpectRefused(RunByHand(SmallJob(), {}, {GetParam().second}),
-                GetParam().says);
+  ExpectRanksRefused(RunByHand(SmallJob(), {}, {GetParam().second}),
+                     GetParam().says);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -88,7 +88,7 @@ TEST(OtherSettingsTest, AScheduleFilesContentsAreCompared) {
   const std::string folder = NewFolder("schedules");
   std::ofstream(folder + "/a.txt") << "F0 F1 B0 B1\nF0 B0 F1 B1\n";
   std::ofstream(folder + "/b.txt") << "F0 F1 B0 B1\nF0 F1 B0 B1\n";
-  ExpectRefused(
+  ExpectRanksRefused(
       RunByHand(SmallJob({"--pipe=2"}), {"--schedule=" + folder + "/a.txt"},
                 {"--schedule=" + folder + "/b.txt"}),
       "--schedule's device 1 is stages 1; 1F0 1B0 1F1 1B1 on rank 0, "
@@ -101,7 +101,7 @@ TEST(OtherSettingsTest, TwoLaunchersAreComparedToo) {
       RunTwo(SmallJob({"--nnodes=2", "--nproc_per_node=1",
                        "--master_addr=127.0.0.1", "--timeout=60", port}),
              {{"--node_rank=0"}, {"--node_rank=1", "--momentum=0"}});
-  ExpectRefused(nodes, "--momentum is 0.9 on rank 0, 0 on rank 1");
+  ExpectRanksRefused(nodes, "--momentum is 0.9 on rank 0, 0 on rank 1");
 }
 
 // Collectives are checked on one rank alone, which would wait for ever.
@@ -113,9 +113,10 @@ TEST(OtherSettingsTest, WhatTheEnvironmentSaysIsComparedWhereItMatters) {
   const Flags flags = SmallJob({"--world_size=2", "--timeout=60", url});
   Program one(kTrain, Joined(flags, {"--rank=0"}));
   Program other(kTrain, Joined(flags, {"--rank=1"}), checked);
-  ExpectRefused({one.Wait(), other.Wait()},
-                "TORCH_DISTRIBUTED_DEBUG=DETAIL is not set on rank 0, set on "
-                "rank 1");
+  ExpectRanksRefused(
+      {one.Wait(), other.Wait()},
+      "TORCH_DISTRIBUTED_DEBUG=DETAIL is not set on rank 0, set on "
+      "rank 1");
 }
 
 TEST(OtherSettingsTest, WhatBelongsToARankMayDiffer) {
@@ -162,4 +163,4 @@ TEST(OtherSettingsTest, AnotherCheckpointIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::settings_test

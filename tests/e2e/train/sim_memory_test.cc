@@ -1,14 +1,16 @@
-// A job on simulated devices says how much memory each held, ends when that is
-// more than --device_memory, and refuses what makes no sense.
+// A job on simulated devices says how much memory each held, and ends when that
+// is more than --device_memory.
 
 #include <algorithm>
 #include <regex>
+#include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/train/runs.h"
 
-namespace tandem {
+namespace tandem::sim_memory_test {
 namespace {
 
 using ::testing::AllOf;
@@ -16,9 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 Flags SimJob(const Flags& more = {}) {
-  Flags flags = SmallJob({"--device=sim", "--max_steps=2"});
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
+  return Joined(Small("--device=sim --max_steps=2"), more);
 }
 
 // "469.2 KiB: ..." to 469.2.
@@ -83,26 +83,18 @@ std::string Cap(double kib) {
   return "--device_memory=" + std::to_string(kib) + "KiB";
 }
 
-struct CapCase {
-  std::string name;
-  Flags flags;
-  int ranks;
-};
-
-class CapTest : public testing::TestWithParam<CapCase> {};
+class CapTest
+    : public testing::TestWithParam<std::pair<const char*, const char*>> {};
 
 // The cap is the peak less what its four digits leave open.
 TEST_P(CapTest, UnderThePeakEndsTheJobAndAboveItDoesNot) {
-  Flags job = SimJob(GetParam().flags);
-  job.push_back("--nproc_per_node=" + std::to_string(GetParam().ranks));
+  const Flags job = SimJob(Words(GetParam().second));
   const Events free = RunJobForEvents(job);
   double peak = 0;
   for (const auto& each : free.back()["device_memory"]) {
     peak = std::max(peak, KiB(each));
   }
-  Flags capped = job;
-  capped.push_back(Cap(peak * 0.998));
-  Program program(kTrain, capped);
+  Program program(kTrain, Joined(job, {Cap(peak * 0.998)}));
   const ProgramResult result = program.Wait();
   EXPECT_EQ(result.exit_code, 1) << result.out << result.err;
   EXPECT_TRUE(program.LivingProcesses().empty());
@@ -120,18 +112,18 @@ TEST_P(CapTest, UnderThePeakEndsTheJobAndAboveItDoesNot) {
   EXPECT_THAT(result.err, Not(HasSubstr("frame #")));
   EXPECT_THAT(result.err, Not(HasSubstr("Exception raised from")));
 
-  Flags raised = job;
-  raised.push_back(Cap(peak * 1.002));
-  EXPECT_EQ(Fingerprint(RunJobForEvents(raised)), Fingerprint(free));
+  const Events raised = RunJobForEvents(Joined(job, {Cap(peak * 1.002)}));
+  EXPECT_EQ(Fingerprint(raised), Fingerprint(free));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, CapTest,
-    testing::Values(CapCase{"OneDevice", {}, 1},
-                    CapCase{"TwoDevices", {"--devices_per_rank=2"}, 1},
-                    CapCase{"TwoRanks", {}, 2},
-                    CapCase{"Hybrid", {"--devices_per_rank=2"}, 2}),
-    [](const auto& info) { return info.param.name; });
+    testing::Values(
+        std::pair("OneDevice", "--nproc_per_node=1"),
+        std::pair("TwoDevices", "--nproc_per_node=1 --devices_per_rank=2"),
+        std::pair("TwoRanks", "--nproc_per_node=2"),
+        std::pair("Hybrid", "--nproc_per_node=2 --devices_per_rank=2")),
+    [](const auto& info) { return std::string(info.param.first); });
 
 // What does not fit on one device fits on two.
 TEST(SimMemoryTest, MoreDevicesMakeRoom) {
@@ -154,97 +146,5 @@ TEST(SimMemoryTest, APartThatDoesNotFitIsNamed) {
                                 HasSubstr("stage 1, on sim:1")));
 }
 
-struct Refusal {
-  std::string name;
-  Flags flags;
-  std::vector<std::string> says;
-};
-
-class SimRefusalTest : public testing::TestWithParam<Refusal> {};
-
-TEST_P(SimRefusalTest, SaysWhatIsWrong) {
-  Program program(kTrain, SmallJob(GetParam().flags));
-  const ProgramResult result = program.Wait();
-  EXPECT_EQ(result.exit_code, 2) << result.err;
-  for (const std::string& text : GetParam().says) {
-    EXPECT_THAT(result.err, HasSubstr(text));
-  }
-  EXPECT_THAT(result.err, Not(HasSubstr("frame #")));
-  EXPECT_THAT(result.err, Not(HasSubstr("Exception raised from")));
-  EXPECT_TRUE(program.LivingProcesses().empty());
-}
-
-const Flags kTwo = {"--device=sim", "--devices_per_rank=2"};
-
-Flags OnTwo(const std::string& flag) { return {kTwo[0], kTwo[1], flag}; }
-
-INSTANTIATE_TEST_SUITE_P(
-    All, SimRefusalTest,
-    testing::Values(
-        Refusal{"UnknownLayer",
-                OnTwo("--cut=fc9"),
-                {"--cut", "no layer \"fc9\"", "did you mean fc", "flatten"}},
-        Refusal{"CutBeyondTheEnd",
-                OnTwo("--cut=16"),
-                {"--cut", "\"16\"", "16 layers"}},
-        Refusal{"TooManyCuts", OnTwo("--cut=fc2,fc3"), {"--cut=fc2,fc3", "2"}},
-        Refusal{"CutsOutOfOrder",
-                {"--device=sim", "--devices_per_rank=3", "--cut=fc3,fc2"},
-                {"--cut", "fc2 (3) comes before", "order of the model"}},
-        Refusal{"CutBeforeTheFirstLayer",
-                OnTwo("--cut=flatten"),
-                {"--cut", "flatten (0)", "no layer"}},
-        Refusal{"CutOfOneDevice",
-                {"--device=sim", "--cut=fc2"},
-                {"--cut=fc2", "--devices_per_rank"}},
-        Refusal{"MemoryOfTheCpu",
-                {"--device_memory=1GiB"},
-                {"--device_memory", "--device=sim", "cpu"}},
-        Refusal{"MemoryThatIsNoSize",
-                {"--device=sim", "--device_memory=lots"},
-                {"--device_memory=lots", "80GiB"}},
-        Refusal{"NoMemory",
-                {"--device=sim", "--device_memory=0"},
-                {"--device_memory=0", "80GiB"}},
-        Refusal{"AsynchronousCpu",
-                {"--sim_async"},
-                {"--sim_async", "--device=sim", "cpu"}},
-        Refusal{"DelayWithoutQueues",
-                {"--device=sim", "--sim_delay_us=5"},
-                {"--sim_delay_us", "--sim_async"}},
-        Refusal{"NegativeDelay",
-                {"--device=sim", "--sim_async", "--sim_delay_us=-1"},
-                {"--sim_delay_us=-1"}},
-        Refusal{"SingleOnTwoDevices",
-                OnTwo("--strategy=single"),
-                {"--strategy=single", "devices per rank 2"}},
-        Refusal{"NoDevice",
-                {"--device=sim", "--devices_per_rank=0"},
-                {"--devices_per_rank=0"}},
-        Refusal{"TooManyDevices",
-                {"--device=sim", "--devices_per_rank=17"},
-                {"needs 17 devices", "16 were found"}},
-        Refusal{"TooManyDevicesOfRanks",
-                {"--device=sim", "--devices_per_rank=6", "--nproc_per_node=3",
-                 "--batch_size=15"},
-                {"3 ranks need 18 devices, 6 each", "16 were found",
-                 "fewer ranks"}},
-        Refusal{"MorePartsThanLayers",
-                {"--device=sim", "--devices_per_rank=8", "--model=toy",
-                 "--synthetic_shape=10", "--synthetic_classes=5"},
-                {"8"}}),
-    [](const auto& info) { return info.param.name; });
-
-TEST(SimMemoryTest, HelpListsTheFlags) {
-  const ProgramResult result = RunProgram(kTrain, {"--help"});
-  EXPECT_EQ(result.exit_code, 0);
-  for (const char* flag :
-       {"--device ", "--devices_per_rank ", "--cut", "--device_memory",
-        "--sim_async ", "--sim_delay_us ", "--sim_delay_seed "}) {
-    EXPECT_THAT(result.out, HasSubstr(std::string("\n  ") + flag));
-  }
-  EXPECT_THAT(result.out, HasSubstr("sim: simulated devices"));
-}
-
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::sim_memory_test

@@ -10,21 +10,21 @@
 #include <vector>
 
 #include "tests/e2e/program.h"
-#include "tests/e2e/train/pipeline_runs.h"
+#include "tests/e2e/train/job_table.h"
 #include "tests/e2e/train/runs.h"
 #include "tests/e2e/train/token_text.h"
 
-namespace tandem {
+namespace tandem::tokens_test {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 Flags Job(const std::string& folder, const Flags& more) {
-  return Joined({"--model=gpt_tiny", "--dataset=tokens", "--data_dir=" + folder,
-                 "--context=16", "--vocabulary=256", "--batch_size=16",
-                 "--optimizer=adam", "--save_dir=", "--log_every=1"},
+  return Joined(Words("--model=gpt_tiny --dataset=tokens --context=16 "
+                      "--vocabulary=256 --batch_size=16 --optimizer=adam "
+                      "--save_dir= --log_every=1 --data_dir=" +
+                      folder),
                 more);
 }
 
@@ -101,10 +101,8 @@ TEST(TokensTest, WithoutATestSetAJobTrainsAndEvaluatesNothing) {
   }
   const Events done = RunJobForEvents(Joined(job, {"--resume=" + saved}));
   EXPECT_TRUE(EventsOf(done, "eval").empty());
-  const ProgramResult refused =
-      RunProgram(kTrain, Joined(job, {"--resume=" + saved, "--eval_only"}));
-  EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("is empty: there is nothing to evaluate"));
+  ExpectRefused(job, {"Evaluation", "--eval_only --resume=" + saved,
+                      "is empty: there is nothing to evaluate"});
   const ProgramResult rehearsed =
       RunProgram(kTrain, Joined(job, {"--device=sim", "--fake_weights"}));
   EXPECT_EQ(rehearsed.exit_code, 0) << rehearsed.err;
@@ -128,18 +126,13 @@ TEST(TokensTest, AnEpochGoesOnWithTheDataThatItWasBegunWith) {
   WriteText(longer + "/train.bin", 6000, 1);
   WriteText(longer + "/val.bin", 200, 2);
   const Flags on = Joined(job, {"--resume=" + saved, "--max_steps=4"});
-  struct Refusal {
-    std::string flag;
-    std::string message;
-  };
-  for (const Refusal& refusal : std::vector<Refusal>{
-           {"--context=8", "sample_shape 16 there, 8 here"},
-           {"--data_dir=" + longer, "training_samples "},
-           {"--data_dir=" + another, "another training set (data_digest "}}) {
-    const ProgramResult result = RunProgram(kTrain, Joined(on, {refusal.flag}));
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.err, AllOf(HasSubstr("in the midst of epoch 1 of "),
-                                  HasSubstr(refusal.message)));
+  for (const RefusalRow& row : std::vector<RefusalRow>{
+           {"Context", "--context=8", "sample_shape 16 there, 8 here"},
+           {"Longer", "--data_dir=" + longer, "training_samples "},
+           {"AnotherText", "--data_dir=" + another,
+            "another training set (data_digest "}}) {
+    const ProgramResult result = ExpectRefused(on, row);
+    EXPECT_THAT(result.err, HasSubstr("in the midst of epoch 1 of "));
   }
   ProgramResult said;
   const Events events = RunJobForEvents(
@@ -160,35 +153,28 @@ TEST(TokensTest, NumbersOf4BytesAreTakenWhereTheyAreSaid) {
     std::ofstream(folder + name, std::ios::binary) << wide;
   }
   const Flags job = Job(folder, {"--max_steps=3"});
-  const ProgramResult refused = RunProgram(kTrain, job);
-  EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("give token_bytes 4"));
+  ExpectRefused(job, {"Bytes", "", "give token_bytes 4"});
   EXPECT_EQ(
       Fingerprint(RunJobForEvents(Joined(job, {"--token_bytes=4"}))),
       Fingerprint(RunJobForEvents(Job(NewText("narrow"), {"--max_steps=3"}))));
 }
 
 TEST(TokensTest, AnotherLayoutHasTheSameBits) {
-  const std::string folder = NewText("layouts");
-  const Flags job =
-      Job(folder, {"--max_steps=3", "--reproducible", "--microbatch_size=4"});
-  const std::string one = Fingerprint(RunJobForEvents(job));
-  for (const Flags& layout : std::vector<Flags>{
-           {"--nproc_per_node=2"}, {"--nproc_per_node=2", "--pipe=2"}}) {
-    EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, layout))), one);
-  }
+  ExpectSame({"Tokens",
+              Job(NewText("layouts"), Words("--max_steps=3 --reproducible "
+                                            "--microbatch_size=4")),
+              {"--nproc_per_node=2", "--nproc_per_node=2 --pipe=2"}});
 }
 
 TEST(TokensTest, AJobGoesOnInTheMiddleOnAnotherNumberOfRanks) {
-  const std::string folder = NewText("resumed");
-  const std::string saved = NewFolder("checkpoints");
-  const Flags job =
-      Job(folder, {"--max_steps=4", "--reproducible", "--microbatch_size=4"});
-  const Events straight =
-      RunJobForEvents(Joined(job, {"--save_dir=" + saved, "--save_every=2"}));
-  const Events rest = RunJobForEvents(Joined(
-      job, {"--nproc_per_node=2", "--resume=" + saved + "/step-000000002"}));
-  EXPECT_EQ(Fingerprint(rest), Fingerprint(straight));
+  ExpectGoesOn({"Tokens",
+                Job(NewText("resumed"), Words("--max_steps=4 --reproducible "
+                                              "--microbatch_size=4")),
+                {""},
+                "--save_every=2",
+                {2},
+                {"--nproc_per_node=2"},
+                /*saver_is_straight=*/true});
 }
 
 // Each word a document, which its space ends: what comes after its first letter
@@ -215,67 +201,59 @@ TEST(TokensTest, DocumentsAreLearntEachByItself) {
 
 // Workers have other numbers of targets in each step.
 TEST(TokensTest, DocumentsHaveTheBitsOfDdpOnAParameterServer) {
-  const Flags job = WordsJob(NewText("served_documents"),
-                             {"--max_steps=3", "--intra_op_threads=1"});
-  EXPECT_EQ(Fingerprint(RunJobForEvents(
-                Joined(job, {"--strategy=parameter_server",
-                             "--nproc_per_node=3", "--servers=1"}))),
-            Fingerprint(RunJobForEvents(Joined(job, {"--nproc_per_node=2"}))));
+  ExpectSame({"Documents",
+              WordsJob(NewText("served_documents"),
+                       {"--max_steps=3", "--intra_op_threads=1"}),
+              {"--strategy=parameter_server --nproc_per_node=3 --servers=1"},
+              SameBits,
+              {""},
+              "--nproc_per_node=2"});
 }
 
 TEST(TokensTest, DocumentsHaveTheSameBitsInEveryLayout) {
-  const std::string folder = NewText("document_layouts");
-  for (const std::string model : {"gpt_tiny", "llama_tiny"}) {
-    const Flags job =
-        WordsJob(folder, {"--model=" + model, "--max_steps=3", "--reproducible",
-                          "--microbatch_size=4"});
-    const std::string one = Fingerprint(RunJobForEvents(job));
-    for (const Flags& layout : std::vector<Flags>{
-             {"--nproc_per_node=2"},
-             {"--nproc_per_node=2", "--pipe=2", "--schedule=zb_h1"},
-             {"--nproc_per_node=2", "--devices_per_rank=2",
-              "--checkpoint_activations=always"}}) {
-      EXPECT_EQ(Fingerprint(RunJobForEvents(Joined(job, layout))), one)
-          << model;
-    }
-  }
+  const Flags job =
+      WordsJob(NewText("document_layouts"),
+               Words("--max_steps=3 --reproducible --microbatch_size=4"));
+  ExpectSame(
+      {"Documents",
+       job,
+       {"--nproc_per_node=2", "--nproc_per_node=2 --pipe=2 --schedule=zb_h1",
+        "--nproc_per_node=2 --devices_per_rank=2 "
+        "--checkpoint_activations=always"},
+       SameBits,
+       {"--model=gpt_tiny", "--model=llama_tiny"}});
 }
 
 // Replicas weigh by the targets that count, and a mask does what the CPU does
 // document by document.
 TEST(TokensTest, DocumentsHaveOneMeanOverRanks) {
-  const std::string folder = NewText("document_ranks");
-  const Flags job = WordsJob(
-      folder, {"--model=llama_tiny", "--max_steps=3", "--loss_chunk=100"});
-  const Events one = RunJobForEvents(job);
-  for (const Flags& layout : std::vector<Flags>{
-           {"--nproc_per_node=2"}, {"--devices_per_rank=2", "--device=sim"}}) {
-    ExpectSameLosses(RunJobForEvents(Joined(job, layout)), one, 1e-4,
-                     layout.back());
-  }
+  ExpectSame({"Documents",
+              WordsJob(NewText("document_ranks"),
+                       Words("--model=llama_tiny --max_steps=3 "
+                             "--loss_chunk=100")),
+              {"--nproc_per_node=2", "--devices_per_rank=2 --device=sim"},
+              SameLosses(1e-4)});
 }
 
 TEST(TokensTest, WhatCannotBeTrainedOnIsRefused) {
-  struct Refusal {
-    Flags flags;
-    std::string message;
-  };
-  const std::string folder = NewText("refused");
-  const std::string empty = NewFolder("empty");
-  for (const Refusal& refusal : std::vector<Refusal>{
-           {{"--data_dir="}, "need a data_dir"},
-           {{"--data_dir=" + empty}, "train.bin"},
-           {{"--context=100000"}, "a sample of context 100000 needs 100001"},
-           {{"--vocabulary=100"}, "but the vocabulary has 100"},
-           {{"--vocabulary=0"}, "from a vocabulary of up to 256"},
-           {{"--document_masks"}, "give the end_of_text"},
-           {{"--document_masks", "--end_of_text=256"}, "none of the 256"}}) {
-    const ProgramResult result = RunProgram(
-        kTrain, Joined(Job(folder, {"--max_steps=1"}), refusal.flags));
-    EXPECT_NE(result.exit_code, 0);
-    EXPECT_THAT(result.err, HasSubstr(refusal.message));
+  const Flags job = Job(NewText("refused"), {"--max_steps=1"});
+  for (const RefusalRow& row : std::vector<RefusalRow>{
+           {"NoFolder", "--data_dir=", "need a data_dir", kAnyFailure},
+           {"EmptyFolder", "--data_dir=" + NewFolder("empty"), "train.bin",
+            kAnyFailure},
+           {"LongSamples", "--context=100000",
+            "a sample of context 100000 needs 100001", kAnyFailure},
+           {"SmallVocabulary", "--vocabulary=100", "but the vocabulary has 100",
+            kAnyFailure},
+           {"NoVocabulary", "--vocabulary=0", "from a vocabulary of up to 256",
+            kAnyFailure},
+           {"NoEndOfText", "--document_masks", "give the end_of_text",
+            kAnyFailure},
+           {"EndOfTextOfAnother", "--document_masks --end_of_text=256",
+            "none of the 256", kAnyFailure}}) {
+    ExpectRefused(job, row);
   }
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::tokens_test

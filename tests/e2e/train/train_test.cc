@@ -1,25 +1,21 @@
 // A job from its start to its summary, on one rank and on several.
 
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/core/testing/process_testing.h"
+#include "tests/e2e/train/job_table.h"
 #include "tests/e2e/train/runs.h"
 
-namespace tandem {
+namespace tandem::train_test {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::vector<double> Losses(const Events& events) {
-  std::vector<double> losses;
-  for (const auto& step : EventsOf(events, "step")) {
-    losses.push_back(step["loss"]);
-  }
-  return losses;
-}
 
 TEST(TrainTest, FashionMnistOnOneRank) {
   const std::string folder = NewFolder("job");
@@ -102,17 +98,15 @@ TEST(TrainTest, SettingsAreShownWhereTheyDiffer) {
 }
 
 TEST(TrainTest, TheSameJobTwiceGivesTheSameBits) {
-  const Flags job = SmallJob({"--epochs=2"});
+  const Flags job = Small("--epochs=2");
   EXPECT_EQ(Fingerprint(RunJobForEvents(job)),
             Fingerprint(RunJobForEvents(job)));
-  EXPECT_NE(Fingerprint(RunJobForEvents(job)),
-            Fingerprint(RunJobForEvents(SmallJob({"--epochs=2", "--seed=1"}))));
+  ExpectSame({"Seed", job, {"--seed=1"}, OtherBits});
 }
 
 TEST(TrainTest, TheNumberOfWorkersChangesNothing) {
-  const std::string none =
-      Fingerprint(RunJobForEvents(SmallJob({"--workers=0"})));
-  EXPECT_EQ(Fingerprint(RunJobForEvents(SmallJob({"--workers=3"}))), none);
+  ExpectSame(
+      {"Workers", SmallJob(), {"--workers=3"}, SameBits, {""}, "--workers=0"});
 }
 
 // Ranks see other samples in one step than a single rank does, but the same
@@ -131,8 +125,8 @@ TEST_P(RanksTest, TrainTheSameGlobalBatch) {
   const Events many = RunJobForEvents(several, &program);
   EXPECT_EQ(many.front()["strategy"], "ddp");
   EXPECT_EQ(many.front()["mesh"], "data " + ranks + " x pipe 1");
-  const std::vector<double> expected = Losses(one);
-  const std::vector<double> found = Losses(many);
+  const std::vector<double> expected = StepLosses(one);
+  const std::vector<double> found = StepLosses(many);
   ASSERT_EQ(found.size(), 6);
   for (size_t step = 0; step < 6; ++step) {
     EXPECT_NEAR(found[step], expected[step], 1e-4 * expected[step]) << step;
@@ -190,40 +184,35 @@ TEST(TrainTest, TextIsCountedInTokens) {
 }
 
 TEST(TrainTest, EveryModelTrains) {
-  struct Case {
-    const char* model;
-    Flags flags;
-  };
-  const Flags images = {"--dataset=synthetic", "--synthetic_shape=3,32,32"};
-  const Flags tokens = {"--dataset=synthetic_tokens", "--synthetic_shape=16"};
-  const Flags vectors = {"--dataset=synthetic", "--synthetic_shape=10",
-                         "--synthetic_classes=5"};
-  for (const Case& c : std::vector<Case>{{"cnn", images},
-                                         {"mlp_wide", images},
-                                         {"mlp_deep", images},
-                                         {"resnet18", images},
-                                         {"resnet50", images},
-                                         {"gpt_tiny", tokens},
-                                         {"gpt_tiny_tied", tokens},
-                                         {"mlp_dropout", images},
-                                         {"unet_tiny", images},
-                                         {"toy", vectors},
-                                         {"toy_mp", vectors}}) {
-    Flags flags = SmallJob(c.flags);
-    flags.push_back(std::string("--model=") + c.model);
-    flags.push_back("--synthetic_samples=8");
-    flags.push_back("--batch_size=4");
-    flags.push_back("--optimizer=adamw");
-    const Events steps = EventsOf(RunJobForEvents(flags), "step");
-    ASSERT_EQ(steps.size(), 2) << c.model;
-    EXPECT_TRUE(std::isfinite(steps[1]["loss"].get<double>())) << c.model;
+  const std::string images = "--dataset=synthetic --synthetic_shape=3,32,32";
+  const std::string tokens = "--dataset=synthetic_tokens --synthetic_shape=16";
+  const std::string vectors =
+      "--dataset=synthetic --synthetic_shape=10 --synthetic_classes=5";
+  for (const auto& [model, data] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"cnn", images},
+           {"mlp_wide", images},
+           {"mlp_deep", images},
+           {"resnet18", images},
+           {"resnet50", images},
+           {"gpt_tiny", tokens},
+           {"gpt_tiny_tied", tokens},
+           {"mlp_dropout", images},
+           {"unet_tiny", images},
+           {"toy", vectors},
+           {"toy_mp", vectors}}) {
+    const std::vector<double> losses = StepLosses(
+        RunJobForEvents(Small(data +
+                              " --synthetic_samples=8 --batch_size=4 "
+                              "--optimizer=adamw --model=" +
+                              model)));
+    ASSERT_EQ(losses.size(), 2) << model;
+    EXPECT_TRUE(std::isfinite(losses[1])) << model;
   }
 }
 
 TEST(TrainTest, ALearningRateOfZeroLearnsNothing) {
-  const Flags job = SmallJob({"--learning_rate=0"});
-  EXPECT_EQ(Fingerprint(RunJobForEvents(job)),
-            Fingerprint(RunJobForEvents(Joined(job, {"--max_steps=1"}))));
+  ExpectSame({"Zero", Small("--learning_rate=0"), {"--max_steps=1"}});
 }
 
 TEST(TrainTest, LearningRateWarmsUpAndDecays) {
@@ -240,4 +229,4 @@ TEST(TrainTest, LearningRateWarmsUpAndDecays) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::train_test

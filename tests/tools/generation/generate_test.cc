@@ -1,35 +1,27 @@
 // The program as a user runs it, on what train has saved.
 
-#include <sys/wait.h>
-
-#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/e2e/program.h"
 
+namespace tandem::generate_test {
 namespace {
 
 using testing::HasSubstr;
 using testing::StartsWith;
 
-struct Outcome {
-  int exit_code;
-  std::string output;
-};
-
-Outcome RunShell(const std::string& command) {
-  FILE* pipe = popen(command.c_str(), "r");
-  std::string output;
-  char buffer[4096];
-  while (size_t n = std::fread(buffer, 1, sizeof(buffer), pipe)) {
-    output.append(buffer, n);
-  }
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, output};
+// A program with flags as one types them.
+ProgramResult RunTool(const std::string& program, const std::string& flags) {
+  return RunProgram("tools/" + program,
+                    absl::StrSplit(flags, ' ', absl::SkipEmpty()));
 }
 
 std::string Folder(const std::string& model) {
@@ -51,26 +43,25 @@ class GenerateTest : public testing::Test {
   }
 
   static void Train(const std::string& flags, const std::string& model) {
-    const Outcome trained = RunShell(absl::StrCat(
-        "tools/train ", flags, " --save_dir=", Folder(model), " 2>&1"));
-    ASSERT_EQ(trained.exit_code, 0) << trained.output;
+    const ProgramResult trained =
+        RunTool("train", absl::StrCat(flags, " --save_dir=", Folder(model)));
+    ASSERT_EQ(trained.exit_code, 0) << trained.out << trained.err;
   }
 
   static std::string Text(const std::string& model, const std::string& flags) {
-    const Outcome outcome =
-        RunShell(absl::StrCat("tools/generate --checkpoint=", Folder(model),
-                              " --prompt=Hello ", flags));
-    EXPECT_EQ(outcome.exit_code, 0);
-    return outcome.output;
+    const ProgramResult result =
+        RunTool("generate", absl::StrCat("--checkpoint=", Folder(model),
+                                         " --prompt=Hello ", flags));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.out;
   }
 
   // What it says when it cannot.
   static std::string Error(const std::string& flags, int exit_code = 2) {
-    const Outcome outcome =
-        RunShell(absl::StrCat("tools/generate ", flags, " 2>&1 >/dev/null"));
-    EXPECT_EQ(outcome.exit_code, exit_code) << flags;
-    EXPECT_THAT(outcome.output, StartsWith("generate: "));
-    return outcome.output;
+    const ProgramResult result = RunTool("generate", flags);
+    EXPECT_EQ(result.exit_code, exit_code) << flags;
+    EXPECT_THAT(result.err, StartsWith("generate: "));
+    return result.err;
   }
 };
 
@@ -100,10 +91,11 @@ TEST_F(GenerateTest, EndsWhereTheContextDoes) {
 TEST_F(GenerateTest, ThePromptMayStandInAFile) {
   const std::string file = absl::StrCat(std::getenv("TEST_TMPDIR"), "/prompt");
   std::ofstream(file) << "Hello";
-  const std::string checkpoint =
-      absl::StrCat("tools/generate --checkpoint=", Folder("gpt_tiny"));
-  EXPECT_EQ(RunShell(checkpoint + " --seed=7 --prompt_file=" + file).output,
-            Text("gpt_tiny", "--seed=7"));
+  EXPECT_EQ(
+      RunTool("generate", absl::StrCat("--checkpoint=", Folder("gpt_tiny"),
+                                       " --seed=7 --prompt_file=", file))
+          .out,
+      Text("gpt_tiny", "--seed=7"));
 }
 
 TEST_F(GenerateTest, WhatIsWrongIsSaid) {
@@ -151,10 +143,9 @@ TEST_F(GenerateTest, CheckpointsThatDoNotFitAreRefused) {
 
 TEST_F(GenerateTest, ADamagedCheckpointIsRefused) {
   const std::string folder = Folder("damaged");
-  ASSERT_EQ(
-      RunShell(absl::StrCat("cp -r ", Folder("gpt_tiny"), "/step-* ", folder))
-          .exit_code,
-      0);
+  std::filesystem::copy(
+      std::filesystem::directory_iterator(Folder("gpt_tiny"))->path(), folder,
+      std::filesystem::copy_options::recursive);
   const std::string file = folder + "/rank-00000.safetensors";
   std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
   bytes.seekp(-1000, std::ios::end);
@@ -167,3 +158,4 @@ TEST_F(GenerateTest, ADamagedCheckpointIsRefused) {
 }
 
 }  // namespace
+}  // namespace tandem::generate_test

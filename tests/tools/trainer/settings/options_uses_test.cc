@@ -1,5 +1,5 @@
-// Settings that would do nothing beside others: refused by name. Every flag of
-// the program, in every strategy: tests/tools/flag_uses_test.cc.
+// Settings that have no use in a job that is known: its folders, its steps, its
+// replicas.
 
 #include <filesystem>
 #include <functional>
@@ -14,85 +14,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Useless {
-  std::function<void(TrainOptions&)> give;
-  const char* message;
-};
-
-class UselessOptionTest : public testing::TestWithParam<Useless> {};
-
-TEST_P(UselessOptionTest, IsRefusedByName) {
-  TrainOptions options;
-  GetParam().give(options);
-  EXPECT_THAT(std::string(Validate(options).message()),
-              HasSubstr(GetParam().message));
-}
-
 void Trace(TrainOptions& options) {
   options.trace_file = "/t.json";
   options.trace_step = 5;
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    All, UselessOptionTest,
-    testing::Values(
-        Useless{[](TrainOptions& o) { o.synthetic_classes = 5; },
-                "--synthetic_classes=5 is for --dataset=synthetic, but "
-                "--dataset=fashion_mnist"},
-        Useless{[](TrainOptions& o) {
-                  o.synthetic_classes = 5;
-                  o.dataset = "synthetic_tokens";
-                },
-                "but --dataset=synthetic_tokens"},
-        Useless{[](TrainOptions& o) {
-                  o.vocab_parallel = 2;
-                  o.strategy = "parameter_server";
-                },
-                "--vocab_parallel=2 is for replicas that have no servers, but "
-                "--strategy=parameter_server was given"},
-        Useless{[](TrainOptions& o) {
-                  o.reduce_dtype = "bf16";
-                  o.strategy = "parameter_server";
-                },
-                "--reduce_dtype=bf16 is of gradients between replicas"},
-        Useless{[](TrainOptions& o) {
-                  o.ddp.bucket_cap_mb = 5;
-                  o.ddp.bucket_cap_mb_list = {1, 5};
-                },
-                "--bucket_cap_mb=5 and --bucket_cap_mb_list both say"},
-        Useless{[](TrainOptions& o) {
-                  o.kernels = "fixed";
-                  o.kernel_cache = "/k";
-                },
-                "--kernel_cache=/k keeps kernels that are measured, but "
-                "--kernels=fixed"},
-        Useless{[](TrainOptions& o) {
-                  o.pipeline.reproducible = true;
-                  o.pipeline.microbatch_size = 4;
-                  o.kernel_cache = "/k";
-                },
-                "but --reproducible has a rule choose them"},
-        Useless{[](TrainOptions& o) {
-                  o.devices.device = "sim";
-                  o.devices.sim_async = true;
-                  o.devices.sim_delay_seed = 5;
-                },
-                "--sim_delay_seed=5 is of --sim_delay_us, which is 0"},
-        Useless{[](TrainOptions& o) { o.trace_step = 5; },
-                "--trace_step=5 says which step --trace_file shows"},
-        Useless{[](TrainOptions& o) {
-                  Trace(o);
-                  o.max_steps = 4;
-                },
-                "--trace_file=/t.json would never be written: step 5 "
-                "(--trace_step) does not come, as the job ends after 4; it has "
-                "1 to 4 before it"},
-        Useless{[](TrainOptions& o) {
-                  Trace(o);
-                  o.eval_only = true;
-                  o.resume = "/checkpoint";
-                },
-                "--trace_file=/t.json shows a step of training"}));
 
 TEST(InitialWeightsTest, LieInAnotherFolderThanCheckpoints) {
   const std::string folder = testing::TempDir() + "/weights";

@@ -1,0 +1,200 @@
+// Techniques that do not go together, or not with a layout: refused by name.
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/train/job_table.h"
+#include "tests/e2e/train/pipeline_runs.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem::technique_refusal_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+using Rows = std::vector<RefusalRow>;
+
+class TechniqueRefusalTest : public testing::TestWithParam<RefusalRow> {};
+
+TEST_P(TechniqueRefusalTest, NamesWhatDoesNotFit) {
+  ExpectRefused(SmallJob(), GetParam());
+}
+
+Rows DataParallelRows() {
+  const std::string job = "--strategy=data_parallel ";
+  const std::string two = job + "--devices_per_rank=2 ";
+  return {
+      {"OneDevice", job, "replicas on the several devices of each rank"},
+      {"Pipe", two + "--pipe=2",
+       "--pipe=2 needs --strategy=pipeline or hybrid"},
+      {"Microbatches", two + "--microbatches=4",
+       "--microbatches=4 is for pipelines"},
+      {"Reproducible", two + "--reproducible --microbatch_size=4",
+       "--reproducible excludes --strategy=data_parallel"},
+      {"Balance", two + "--balance=uniform", "each device has all of it"},
+      {"Cut", two + "--cut=fc2", "each device has all of it"},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(DataParallel, TechniqueRefusalTest,
+                         testing::ValuesIn(DataParallelRows()),
+                         RowName<RefusalRow>);
+
+Rows ValuesRows() {
+  const std::string checked = "--check_replicas_every=2 ";
+  const std::string two = checked + "--nproc_per_node=2 ";
+  const std::string servers =
+      "--nproc_per_node=3 --strategy=parameter_server --servers=1 ";
+  return {
+      {"ReplicasThatTrainApart", two + "--average_parameters_every=4",
+       "has train apart for a while"},
+      {"ReplicasMadeAlike", two + "--average_parameters_every=1",
+       "makes alike in each step"},
+      {"ReplicasThatShareTheOptimizer", two + "--shard_optimizer=on",
+       "--shard_optimizer=on makes alike in each step"},
+      {"ReplicasOfDifferentAges", servers + checked,
+       "parameters of different ages"},
+      {"OneReplica", checked,
+       "--check_replicas_every=2 is about several replicas, but this job has "
+       "one"},
+      {"ReplicasOfOneProcess",
+       checked + "--strategy=data_parallel --devices_per_rank=2",
+       "--check_replicas_every=2 is about several replicas"},
+      {"SkippedStepsOfServers", servers + "--skip_nonfinite",
+       "--skip_nonfinite skips a step"},
+      {"ScaleWithoutFp16", "--skip_nonfinite --init_scale=4",
+       "about the scale of the loss"},
+      {"NormThatIsNotFinite",
+       "--nproc_per_node=2 --learning_rate=1e30 --clip_grad_norm=1 "
+       "--error_if_nonfinite",
+       "cannot be clipped", 1},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Values, TechniqueRefusalTest,
+                         testing::ValuesIn(ValuesRows()), RowName<RefusalRow>);
+
+TEST(SkippedStepsTest, AJobThatHasSkippedAllHasFailed) {
+  const ProgramResult result =
+      ExpectRefused(SmallJob(), {"AllSkipped", "--z_loss=1e60 --skip_nonfinite",
+                                 "all 6 steps were skipped", 1});
+  EXPECT_THAT(result.out, HasSubstr("skipped            6 steps"));
+}
+
+Rows ReproducibleRows() {
+  const std::string job =
+      Typed(Tiny("mlp_small",
+                 "--reproducible --batch_size=16 --microbatch_size=2 "
+                 "--synthetic_samples=64 "));
+  return {
+      {"NoMicrobatches", job + " --microbatch_size=0",
+       "--reproducible needs --microbatch_size", kAnyFailure},
+      {"MicrobatchesThatDoNotDivide", job + " --microbatch_size=3",
+       "--microbatch_size=3 does not divide", kAnyFailure},
+      {"Groups", job + " --gradient_groups=3", "--gradient_groups=3",
+       kAnyFailure},
+      {"Hook", job + " --comm_hook=fp16", "--comm_hook=fp16 rounds",
+       kAnyFailure},
+      {"WeightGradients", job + " --weight_gradient_batch=2",
+       "--weight_gradient_batch=2", kAnyFailure},
+      {"DeferredBatchNorm", job + " --deferred_batch_norm",
+       "--deferred_batch_norm takes", kAnyFailure},
+      {"Pipe", job + " --pipe=2", "--pipe=2", kAnyFailure},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Reproducible, TechniqueRefusalTest,
+                         testing::ValuesIn(ReproducibleRows()),
+                         RowName<RefusalRow>);
+
+Rows ServerRows() {
+  const std::string job = "--batch_size=12 --epochs=2 ";
+  const std::string served =
+      job + "--strategy=parameter_server --servers=1 --nproc_per_node=3 ";
+  const std::string replicated = job + "--nproc_per_node=2 ";
+  return {
+      {"NoWorker", served + "--servers=2 --nproc_per_node=2",
+       "--servers=2 of 2 rank(s) leave no worker"},
+      {"Staleness", served + "--max_staleness=-2", "--max_staleness=-2"},
+      {"Hook", served + "--comm_hook=fp16",
+       "--comm_hook=fp16 is about replicas"},
+      {"Averaging", served + "--average_parameters_every=4",
+       "--average_parameters_every=4 is about replicas"},
+      {"NormOfStaleGradients", served + "--clip_grad_norm=1 --max_staleness=2",
+       "--clip_grad_norm=1 needs all gradients"},
+      {"Trace", served + "--trace_file=trace.json", "--trace_file="},
+      {"StalenessOfReplicas", replicated + "--max_staleness=3",
+       "--max_staleness=3 is for parameter servers"},
+      {"OuterMomentumAlone", replicated + "--outer_momentum=0.9",
+       "give --average_parameters_every=STEPS as well"},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Server, TechniqueRefusalTest,
+                         testing::ValuesIn(ServerRows()), RowName<RefusalRow>);
+
+class TransformerRefusalTest : public testing::TestWithParam<RefusalRow> {};
+
+// These say all of their flags.
+TEST_P(TransformerRefusalTest, NamesWhatDoesNotFit) {
+  ExpectRefused({}, GetParam());
+}
+
+Rows TransformerRows() {
+  const std::string job =
+      "--dataset=synthetic_tokens --context=16 --synthetic_samples=48 "
+      "--batch_size=16 --optimizer=adam --max_steps=3 --save_dir= "
+      "--log_every=1 ";
+  const std::string llama = job + "--model=llama_tiny ";
+  const std::string parts =
+      "--model=gpt_tiny_tied --dataset=synthetic_tokens --context=8 "
+      "--synthetic_samples=32 --batch_size=8 --optimizer=adamw --reproducible "
+      "--microbatch_size=4 --epochs=1 --save_dir= --log_every=1 ";
+  const std::string cnn = "--model=cnn --save_dir= ";
+  return {
+      {"KeysOfAGpt", job + "--model=gpt_tiny --kv_heads=2",
+       "gpt_tiny has no kv_heads", kAnyFailure},
+      {"KeysThatDoNotDivide", llama + "--kv_heads=3", "4 heads and 3 kv_heads",
+       kAnyFailure},
+      {"ChunksWithAFurtherLoss", llama + "--loss_chunk=8 --z_loss=1e-4",
+       "leave one out", kAnyFailure},
+      {"ChunksOnReplicasOfAProcess",
+       llama + "--loss_chunk=8 --devices_per_rank=2 "
+               "--strategy=data_parallel",
+       "use --strategy=ddp", kAnyFailure},
+      {"ChunksOfACnn", cnn + "--loss_chunk=8", "is for GPTs and Llamas",
+       kAnyFailure},
+      {"DropoutOfALlama", llama + "--dropout=0.1", "takes no dropout",
+       kAnyFailure},
+      {"LayersOfACnn", cnn + "--layers=8", "model cnn is of one size",
+       kAnyFailure},
+      {"PartsWithAFurtherLoss", parts + "--vocab_parallel=2 --z_loss=1e-4",
+       "leave one out", kAnyFailure},
+      {"PartsOnReplicasOfAProcess",
+       parts + "--vocab_parallel=2 --devices_per_rank=2 "
+               "--strategy=data_parallel --reproducible=false "
+               "--microbatch_size=0",
+       "not --strategy=data_parallel", kAnyFailure},
+      {"MorePartsThanRows", parts + "--vocab_parallel=300",
+       "has 256 rows to divide into 300", kAnyFailure},
+      {"PartsOfACnn", cnn + "--vocab_parallel=2", "is for GPTs and Llamas",
+       kAnyFailure},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TransformerRefusalTest,
+                         testing::ValuesIn(TransformerRows()),
+                         RowName<RefusalRow>);
+
+TEST(TechniqueRefusalTableTest, NoRowIsMissing) {
+  EXPECT_EQ(DataParallelRows().size(), 6u);
+  EXPECT_EQ(ValuesRows().size(), 8u + 1);
+  EXPECT_EQ(ReproducibleRows().size(), 7u);
+  EXPECT_EQ(ServerRows().size(), 8u);
+  EXPECT_EQ(TransformerRows().size(), 7u + 4);
+}
+
+}  // namespace
+}  // namespace tandem::technique_refusal_test
