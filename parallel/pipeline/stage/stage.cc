@@ -145,7 +145,7 @@ absl::StatusOr<StageMessage> PipelineStage::RunWithoutGraph(
 absl::Status PipelineStage::Keep(const LossTerms& terms, Kept* kept) {
   const double weight = kept->pass.weight;
   return CatchTorch([&] {
-    for (const LossTerms::Term& each : terms.terms()) {
+    for (const LossTerm& each : terms.terms()) {
       auxiliary_losses_.push_back({each.name, kept->pass.microbatch.index,
                                    weight, each.loss.detach(), each.is_sum});
       if (!each.loss.requires_grad()) continue;
@@ -157,7 +157,7 @@ absl::Status PipelineStage::Keep(const LossTerms& terms, Kept* kept) {
 
 // Of a forward alone.
 void PipelineStage::KeepSums(const LossTerms& terms) {
-  for (const LossTerms::Term& each : terms.terms()) {
+  for (const LossTerm& each : terms.terms()) {
     if (!each.is_sum) continue;
     auxiliary_losses_.push_back(
         {each.name, /*microbatch=*/0, /*weight=*/1, each.loss, each.is_sum});
