@@ -42,8 +42,7 @@ struct KeptMicrobatch {
   StageMessage inputs;  // leaves of the graph
   // Nothing: to be computed again.
   std::optional<std::vector<BackwardRoot>> roots;
-  LossTargets targets;  // of the last stage
-  double weight = 1;
+  std::optional<LossTargets> targets;  // nothing: there is no loss
   std::shared_ptr<WeightGradientSink> sink;
   KeptStatistics statistics;  // of a first pass without a graph
 };
