@@ -23,7 +23,7 @@ void SetAutocastTo(const std::vector<AutocastState>& states) {
   for (const AutocastState& each : states) SetAutocast(each);
 }
 
-// Of the type that `inputs` lie on, if that has any.
+// The current one of the type that `inputs` lie on, if that has any.
 std::optional<c10::Device> CurrentDevice(
     const std::vector<at::Tensor>& inputs) {
   for (const at::Tensor& each : inputs) {
@@ -83,7 +83,7 @@ Surroundings::Again::Again(const Surroundings& surroundings)
 }
 
 Surroundings::Again::~Again() {
-  // As at the end of Python's `with torch.autocast(...)`.
+  // This is the end of Python's `with torch.autocast(...)`.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_cache_enabled(caches_casts_before_);
   SetAutocastTo(autocast_before_);

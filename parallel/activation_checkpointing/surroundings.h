@@ -20,9 +20,9 @@
 
 namespace tandem {
 
-// Those of the thread that makes it, in that moment: autocast, the current
-// device, the samples and the microbatch that are computed, where gradients of
-// weights are left, what memory is for. And, in time, what is drawn, and which
+// What the thread that makes it is in, in that moment: autocast, the current
+// device, what memory is for, and the compute context, which says where
+// gradients of weights are left, too. And, in time, what is drawn, and which
 // statistics are shared with other ranks.
 class Surroundings {
  public:

@@ -51,7 +51,7 @@ struct PipelineExecutor::Step {
   StepLosses losses;
   std::optional<size_t> first_score;  // of those that weigh by samples
   std::vector<at::Tensor> outputs;    // by microbatch
-  // Of a training step, by stage: after it all its gradients are there.
+  // By stage, in training: the action after which all its gradients are there.
   std::vector<Action> last_gradients;
   absl::Mutex mutex;
   absl::Status failure ABSL_GUARDED_BY(mutex);  // the first

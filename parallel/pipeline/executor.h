@@ -83,10 +83,10 @@ class PipelineExecutor {
   const ScheduleFacts& facts() const { return facts_; }
   const Stages& stages() const { return stages_; }
   bool has_last_stage() const { return stages_.back() != nullptr; }
-  // Of the last training step.
+  // The last training step's.
   const PipelineMoments& moments() const { return moments_; }
   PipelineTimeline timeline() const { return TimesOf(moments_); }
-  // Of messages to other ranks that streams carry: see Communicator.
+  // Communicator's, for messages to other ranks that streams carry.
   absl::Status Synchronize() const { return channels_->lanes().Synchronize(); }
   void Abort(const absl::Status& reason) { channels_->lanes().Abort(reason); }
   // What this rank sent to other ranks so far.

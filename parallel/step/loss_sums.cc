@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-// Those of all of the group's ranks.
+// The names of all of the group's ranks.
 absl::StatusOr<std::set<std::string>> Gather(const std::set<std::string>& mine,
                                              Communicator& group) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
@@ -33,7 +33,7 @@ absl::StatusOr<std::set<std::string>> Gather(const std::set<std::string>& mine,
 
 }  // namespace
 
-// That the group's sums are of: all of its ranks have the same.
+// The names of the group's sums, which all of its ranks have alike.
 absl::StatusOr<LossSums::Names> LossSums::NamesIn(
     const std::vector<Part>& parts, Communicator* group) {
   const auto agreed = agreed_.find(group);

@@ -49,10 +49,10 @@ struct KeptMicrobatch {
 
 // What the first part of backward leaves to the second.
 struct LeftToSecond {
-  // Of layers that leave gradients by themselves; may be null.
+  // What layers leave by themselves; may be null.
   std::shared_ptr<WeightGradientSink> sink;
-  // Of all others, with splits_backward; unless groups are checkpointed, which
-  // would be computed again twice.
+  // All other gradients, with splits_backward; unless groups are checkpointed,
+  // which would be computed again twice.
   GraphSplit rest;
 };
 

@@ -73,7 +73,7 @@ class PipelineStage {
   absl::StatusOr<StageMessage> BackwardInput(int microbatch,
                                              const StageMessage& gradients);
   absl::Status BackwardWeight(int microbatch);
-  // Whose gradients the first part of that microbatch has left to the second.
+  // The weights to whose gradients the second part of that microbatch comes.
   std::vector<at::Tensor> WeightsLeft(int microbatch) const;
   // What waits for more microbatches (weight_gradient_batch).
   absl::Status FlushWeights();

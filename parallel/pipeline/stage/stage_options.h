@@ -27,7 +27,7 @@ struct StageOptions {
   // Out of the last stage: to the loss.
   std::vector<std::string> incoming;
   std::vector<std::string> outgoing;
-  // Of the last stage; null for others.
+  // The last stage's; null for others.
   LossFunction loss;
   // Microbatches go back in two parts, else in one.
   bool splits_backward = false;
@@ -64,10 +64,10 @@ struct StagePass {
   Microbatch microbatch;
   std::optional<Samples> samples;
   StageKeeps keeps = StageKeeps::kActivations;
-  // Of every microbatch of the step? Else it is not known from graphs which
+  // Does every microbatch of the step? Else it is not known from graphs which
   // outputs take a gradient, and all that may are said to, alike for all.
   bool all_keep_activations = true;
-  // Of its samples among the step's: losses that layers add are multiplied by
+  // Its samples' part of the step's: losses that layers add are multiplied by
   // it.
   double weight = 1;
   // What the loss function's loss is multiplied by.
