@@ -5,8 +5,6 @@
 namespace tandem {
 namespace {
 
-thread_local LossTerms* current = nullptr;
-
 void CheckTerm(const char* what, const std::string& name,
                const at::Tensor& value) {
   TORCH_CHECK_VALUE(!name.empty(), "a ", what, " that is added needs a name");
@@ -17,18 +15,16 @@ void CheckTerm(const char* what, const std::string& name,
 
 }  // namespace
 
-LossTerms::Scope::Scope(LossTerms* terms) : outer_(current) { current = terms; }
-
-LossTerms::Scope::~Scope() { current = outer_; }
-
 void AddAuxiliaryLoss(const std::string& name, const at::Tensor& loss) {
   CheckTerm("loss", name, loss);
-  if (current != nullptr) current->terms_.push_back({name, loss});
+  LossTerms* const terms = ComputeContext::Current().terms;
+  if (terms != nullptr) terms->terms_.push_back({name, loss});
 }
 
 void AddSum(const std::string& name, const at::Tensor& sum) {
   CheckTerm("sum", name, sum);
-  if (current != nullptr) current->terms_.push_back({name, sum.detach(), true});
+  LossTerms* const terms = ComputeContext::Current().terms;
+  if (terms != nullptr) terms->terms_.push_back({name, sum.detach(), true});
 }
 
 }  // namespace tandem

@@ -7,42 +7,45 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "core/context/compute_context.h"
+
 namespace tandem {
+
+// What a layer or a loss function has added: a scalar, on its device.
+struct LossTerm {
+  std::string name;
+  at::Tensor loss;
+  bool is_sum = false;  // AddSum's: nothing that is trained
+  // Where it was added, and as how much it counts there; said by who runs the
+  // layers.
+  int64_t microbatch = 0;
+  double weight = 1;
+};
 
 // Collects what is added while one microbatch is computed.
 class LossTerms {
  public:
-  struct Term {
-    std::string name;
-    at::Tensor loss;
-    bool is_sum = false;  // AddSum's: nothing that is trained
-  };
-
   // While it lives, the calling thread's AddAuxiliaryLoss and AddSum add to
-  // `terms`.
-  // Scopes nest.
-  class Scope {
+  // `terms`; null: nothing happens. Scopes nest.
+  class Scope : public ComputeContext::Scope {
    public:
-    explicit Scope(LossTerms* terms);
-    ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-
-   private:
-    LossTerms* outer_;
+    explicit Scope(LossTerms* terms)
+        : ComputeContext::Scope(
+              [&](ComputeContext& context) { context.terms = terms; }) {}
   };
 
   // In the order in which they were added; several may have one name.
-  const std::vector<Term>& terms() const { return terms_; }
+  const std::vector<LossTerm>& terms() const { return terms_; }
 
  private:
   friend void AddAuxiliaryLoss(const std::string& name, const at::Tensor& loss);
   friend void AddSum(const std::string& name, const at::Tensor& sum);
 
-  std::vector<Term> terms_;
+  std::vector<LossTerm> terms_;
 };
 
 // For a layer in its forward, on any stage of a pipeline, or a loss function:

@@ -2,32 +2,21 @@
 
 #include <c10/util/Exception.h>
 
-#include <utility>
-
 namespace tandem {
-namespace {
 
-thread_local KeptStatistics::Recording* recording = nullptr;
-thread_local KeptStatistics::Replay* replay = nullptr;
-
-}  // namespace
-
-KeptStatistics::Recording::Recording(KeptStatistics* kept)
-    : kept_(kept), outer_(std::exchange(recording, this)) {}
-
-KeptStatistics::Recording::~Recording() { recording = outer_; }
-
-KeptStatistics::Replay::Replay(const KeptStatistics* kept)
+StatisticsRecording::StatisticsRecording(KeptStatistics* kept)
     : kept_(kept),
-      outer_(std::exchange(replay, this)),
-      recording_(std::exchange(recording, nullptr)) {}
+      outer_(ComputeContext::Current().recording),
+      scope_([this](ComputeContext& context) { context.recording = this; }) {}
 
-KeptStatistics::Replay::~Replay() {
-  replay = outer_;
-  recording = recording_;
-}
+StatisticsReplay::StatisticsReplay(const KeptStatistics* kept)
+    : kept_(kept), scope_([this](ComputeContext& context) {
+        context.replay = this;
+        context.recording = nullptr;
+      }) {}
 
 std::optional<SharedStatistics> KeptStatistics::Next() {
+  StatisticsReplay* const replay = ComputeContext::Current().replay;
   if (replay == nullptr) return std::nullopt;
   TORCH_CHECK(replay->next_ < replay->kept_->all_.size(),
               "what is computed again has more layers that share statistics "
@@ -36,7 +25,8 @@ std::optional<SharedStatistics> KeptStatistics::Next() {
 }
 
 void KeptStatistics::Note(const SharedStatistics& statistics) {
-  for (Recording* each = recording; each != nullptr; each = each->outer_) {
+  for (StatisticsRecording* each = ComputeContext::Current().recording;
+       each != nullptr; each = each->outer_) {
     each->kept_->all_.push_back(statistics);
   }
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/context/compute_context.h"
 #include "core/model/shared_statistics.h"
 
 namespace tandem {
@@ -16,36 +17,8 @@ namespace tandem {
 // collective. Used by one thread at a time.
 class KeptStatistics {
  public:
-  // While it lives, what the calling thread's layers share is kept. Nests.
-  class Recording {
-   public:
-    explicit Recording(KeptStatistics* kept);
-    ~Recording();
-    Recording(const Recording&) = delete;
-    Recording& operator=(const Recording&) = delete;
-
-   private:
-    friend class KeptStatistics;
-    KeptStatistics* const kept_;
-    Recording* const outer_;
-  };
-
-  // While it lives, they get the same again, in the same order. Recordings
-  // around it are none of its passes'; those within it keep what they get.
-  class Replay {
-   public:
-    explicit Replay(const KeptStatistics* kept);
-    ~Replay();
-    Replay(const Replay&) = delete;
-    Replay& operator=(const Replay&) = delete;
-
-   private:
-    friend class KeptStatistics;
-    const KeptStatistics* const kept_;
-    Replay* const outer_;
-    Recording* const recording_;
-    size_t next_ = 0;
-  };
+  using Recording = StatisticsRecording;
+  using Replay = StatisticsReplay;
 
   // In a Replay the next one, else nothing. Throws c10::Error when the first
   // pass had no more.
@@ -55,6 +28,35 @@ class KeptStatistics {
 
  private:
   std::vector<SharedStatistics> all_;
+};
+
+// While it lives, what the calling thread's layers share is kept. Nests.
+class StatisticsRecording {
+ public:
+  explicit StatisticsRecording(KeptStatistics* kept);
+  StatisticsRecording(const StatisticsRecording&) = delete;
+  StatisticsRecording& operator=(const StatisticsRecording&) = delete;
+
+ private:
+  friend class KeptStatistics;
+  KeptStatistics* const kept_;
+  StatisticsRecording* const outer_;
+  const ComputeContext::Scope scope_;
+};
+
+// While it lives, they get the same again, in the same order. Recordings around
+// it are none of its passes'; those within it keep what they get.
+class StatisticsReplay {
+ public:
+  explicit StatisticsReplay(const KeptStatistics* kept);
+  StatisticsReplay(const StatisticsReplay&) = delete;
+  StatisticsReplay& operator=(const StatisticsReplay&) = delete;
+
+ private:
+  friend class KeptStatistics;
+  const KeptStatistics* const kept_;
+  size_t next_ = 0;
+  const ComputeContext::Scope scope_;
 };
 
 }  // namespace tandem

@@ -7,40 +7,23 @@
 
 #include <optional>
 
+#include "core/context/compute_context.h"
+
 namespace tandem {
-
-class StatisticsRecords;
-
-struct Microbatch {
-  int index = 0;  // they may come in any order
-  int count = 1;
-  // It has been computed before, and is again because its activations were not
-  // kept (activation checkpointing): nothing is to be gathered a second time.
-  bool is_recomputed = false;
-  // Running statistics are to be those of the whole mini-batch
-  // (torchgpipe's DeferredBatchNorm), not of each microbatch in turn.
-  bool defers_statistics = false;
-  // Running statistics are left alone, and what this microbatch would add to
-  // them goes here (core/model/statistics_records.h). Excludes
-  // defers_statistics.
-  StatisticsRecords* records = nullptr;
-};
 
 // While it lives, layers that the calling thread runs compute `microbatch`.
 // Scopes nest.
-class MicrobatchScope {
+class MicrobatchScope : public ComputeContext::Scope {
  public:
-  explicit MicrobatchScope(const Microbatch& microbatch);
-  ~MicrobatchScope();
-  MicrobatchScope(const MicrobatchScope&) = delete;
-  MicrobatchScope& operator=(const MicrobatchScope&) = delete;
+  explicit MicrobatchScope(const Microbatch& microbatch)
+      : Scope([&](ComputeContext& context) {
+          context.microbatch = microbatch;
+        }) {}
 
-  // Of the calling thread's innermost scope; none outside of all: a batch as a
-  // whole.
-  static std::optional<Microbatch> Current();
-
- private:
-  std::optional<Microbatch> outer_;
+  // The calling thread's; none outside of all scopes: a batch as a whole.
+  static std::optional<Microbatch> Current() {
+    return ComputeContext::Current().microbatch;
+  }
 };
 
 }  // namespace tandem

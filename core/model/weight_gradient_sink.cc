@@ -16,8 +16,6 @@
 namespace tandem {
 namespace {
 
-thread_local std::shared_ptr<WeightGradientSink> current;
-
 // Whose accumulator `weight` has. Where saved tensors have hooks (activation
 // checkpointing), what a node unpacks is another tensor with the same one, and
 // by itself keeps it no longer than the graph does.
@@ -149,17 +147,6 @@ absl::Status FlushAll(std::vector<std::vector<DeferredGradients>> sinks) {
 }
 
 }  // namespace
-
-WeightGradientSink::Scope::Scope(std::shared_ptr<WeightGradientSink> sink)
-    : outer_(std::move(current)) {
-  current = std::move(sink);
-}
-
-WeightGradientSink::Scope::~Scope() { current = std::move(outer_); }
-
-std::shared_ptr<WeightGradientSink> WeightGradientSink::Current() {
-  return current;
-}
 
 bool WeightGradientSink::MayDefer(const at::Tensor& weight) {
   return !at::GradMode::is_enabled() && weight.is_leaf() &&

@@ -11,12 +11,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "core/context/compute_context.h"
 
 namespace tandem {
 
@@ -54,19 +56,18 @@ struct DeferredGradients {
 class WeightGradientSink {
  public:
   // While it lives, layers that the calling thread runs forward get `sink`.
-  class Scope {
+  class Scope : public ComputeContext::Scope {
    public:
-    explicit Scope(std::shared_ptr<WeightGradientSink> sink);
-    ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
-
-   private:
-    std::shared_ptr<WeightGradientSink> outer_;
+    explicit Scope(std::shared_ptr<WeightGradientSink> sink)
+        : ComputeContext::Scope([&](ComputeContext& context) {
+            context.sink = std::move(sink);
+          }) {}
   };
 
-  // Of the calling thread's innermost scope; null outside of all.
-  static std::shared_ptr<WeightGradientSink> Current();
+  // The calling thread's; null outside of all scopes.
+  static std::shared_ptr<WeightGradientSink> Current() {
+    return ComputeContext::Current().sink;
+  }
 
   // Is `weight` a leaf whose gradient accumulates, and backward not itself to
   // be differentiated?

@@ -6,33 +6,23 @@
 #ifndef TANDEM_CORE_RANDOM_SAMPLE_SCOPE_H_
 #define TANDEM_CORE_RANDOM_SAMPLE_SCOPE_H_
 
-#include <cstdint>
 #include <optional>
+
+#include "core/context/compute_context.h"
 
 namespace tandem {
 
-// Rows of what a layer computes on are samples first, first + 1, ... of the
-// global batch of step `step`.
-struct Samples {
-  uint64_t seed = 0;  // the job's
-  int64_t step = 0;
-  int64_t first = 0;
-};
-
 // While it lives, layers that the calling thread runs compute `samples`. Scopes
 // nest.
-class SampleScope {
+class SampleScope : public ComputeContext::Scope {
  public:
-  explicit SampleScope(const Samples& samples);
-  ~SampleScope();
-  SampleScope(const SampleScope&) = delete;
-  SampleScope& operator=(const SampleScope&) = delete;
+  explicit SampleScope(const Samples& samples)
+      : Scope([&](ComputeContext& context) { context.samples = samples; }) {}
 
-  // Of the calling thread's innermost scope; none outside of all.
-  static std::optional<Samples> Current();
-
- private:
-  std::optional<Samples> outer_;
+  // The calling thread's; none outside of all scopes.
+  static std::optional<Samples> Current() {
+    return ComputeContext::Current().samples;
+  }
 };
 
 }  // namespace tandem

@@ -23,7 +23,7 @@ void SetAutocastTo(const std::vector<AutocastState>& states) {
   for (const AutocastState& each : states) SetAutocast(each);
 }
 
-// Of the type that `inputs` lie on, if that has any.
+// The current one of the type that `inputs` lie on, if that has any.
 std::optional<c10::Device> CurrentDevice(
     const std::vector<at::Tensor>& inputs) {
   for (const at::Tensor& each : inputs) {
@@ -34,10 +34,16 @@ std::optional<c10::Device> CurrentDevice(
   return std::nullopt;
 }
 
-Microbatch Recomputed(std::optional<Microbatch> microbatch) {
-  Microbatch again = microbatch.value_or(Microbatch());
-  again.is_recomputed = true;
-  return again;
+// The context as a second pass has it, which leaves losses and sums to the
+// first. Its sink may hold the graph that holds these surroundings.
+ComputeContext Recomputed(ComputeContext context) {
+  if (!context.microbatch.has_value()) context.microbatch.emplace();
+  context.microbatch->is_recomputed = true;
+  context.sink.reset();
+  context.terms = nullptr;
+  context.recording = nullptr;
+  context.replay = nullptr;
+  return context;
 }
 
 }  // namespace
@@ -48,9 +54,8 @@ Surroundings::Surroundings(const std::vector<at::Tensor>& inputs,
       caches_casts_(at::autocast::is_autocast_cache_enabled()),
       device_(CurrentDevice(inputs)),
       category_(CurrentMemoryCategory()),
-      microbatch_(Recomputed(MicrobatchScope::Current())),
-      sink_(WeightGradientSink::Current()),
-      samples_(SampleScope::Current()) {
+      context_(Recomputed(ComputeContext::Current())),
+      sink_(ComputeContext::Current().sink) {
   if (preserve_rng_state) draws_.emplace();
 }
 
@@ -64,21 +69,21 @@ Surroundings::Again::Again(const Surroundings& surroundings)
       caches_casts_before_(at::autocast::is_autocast_cache_enabled()),
       device_(surroundings.device_),
       category_(surroundings.category_),
-      microbatch_(surroundings.microbatch_),
-      sink_(surroundings.sink_.lock()),
-      losses_(nullptr),
+      context_([&surroundings](ComputeContext& context) {
+        const auto around = context.samples;
+        context = surroundings.context_;
+        context.sink = surroundings.sink_.lock();
+        if (!context.samples.has_value()) context.samples = around;
+      }),
       statistics_(&surroundings.statistics_) {
   SetAutocastTo(surroundings.autocast_);
   at::autocast::set_autocast_cache_enabled(surroundings.caches_casts_);
   at::autocast::increment_nesting();
-  if (surroundings.samples_.has_value()) {
-    samples_.emplace(*surroundings.samples_);
-  }
   if (surroundings.draws_.has_value()) draws_.emplace(&*surroundings.draws_);
 }
 
 Surroundings::Again::~Again() {
-  // As at the end of Python's `with torch.autocast(...)`.
+  // This is the end of Python's `with torch.autocast(...)`.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_cache_enabled(caches_casts_before_);
   SetAutocastTo(autocast_before_);

@@ -12,20 +12,17 @@
 #include <optional>
 #include <vector>
 
+#include "core/context/compute_context.h"
 #include "core/device/memory_category.h"
-#include "core/loss/loss_terms.h"
 #include "core/model/kept_statistics.h"
-#include "core/model/microbatch_scope.h"
-#include "core/model/weight_gradient_sink.h"
 #include "core/precision/autocast.h"
 #include "core/random/draws.h"
-#include "core/random/sample_scope.h"
 
 namespace tandem {
 
-// Those of the thread that makes it, in that moment: autocast, the current
-// device, the samples and the microbatch that are computed, where gradients of
-// weights are left, what memory is for. And, in time, what is drawn, and which
+// What the thread that makes it is in, in that moment: autocast, the current
+// device, what memory is for, and the compute context, which says where
+// gradients of weights are left, too. And, in time, what is drawn, and which
 // statistics are shared with other ranks.
 class Surroundings {
  public:
@@ -57,11 +54,8 @@ class Surroundings {
     const bool caches_casts_before_;
     const c10::OptionalDeviceGuard device_;
     const MemoryCategoryScope category_;
-    const MicrobatchScope microbatch_;
-    const WeightGradientSink::Scope sink_;
-    const LossTerms::Scope losses_;
+    const ComputeContext::Scope context_;
     const KeptStatistics::Replay statistics_;
-    std::optional<SampleScope> samples_;
     std::optional<DrawRecord::Replay> draws_;
   };
 
@@ -70,9 +64,8 @@ class Surroundings {
   bool caches_casts_;
   std::optional<c10::Device> device_;
   MemoryCategory category_;
-  Microbatch microbatch_;
+  ComputeContext context_;  // but for the sink
   std::weak_ptr<WeightGradientSink> sink_;
-  std::optional<Samples> samples_;
   KeptStatistics statistics_;
   std::optional<DrawRecord> draws_;
 };

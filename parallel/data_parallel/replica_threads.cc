@@ -83,7 +83,7 @@ absl::Status AddWeighed(const std::vector<LossTerms>& terms,
       const double weight =
           all == 0 ? 1. / static_cast<double>(terms.size())
                    : static_cast<double>(rows[r]) / static_cast<double>(all);
-      for (const LossTerms::Term& each : terms[r].terms()) {
+      for (const LossTerm& each : terms[r].terms()) {
         const at::Tensor here = each.loss.to(device);
         if (each.is_sum) {
           AddSum(each.name, here);

@@ -8,9 +8,14 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/device/host_numbers.h"
+#include "core/flight/dump_file.h"
+#include "core/loss/deferred_score.h"
+#include "core/loss/loss_terms.h"
 #include "parallel/pipeline/device_step.h"
-#include "parallel/pipeline/step.h"
 
 namespace tandem {
 namespace {
@@ -89,15 +94,15 @@ void PipelineExecutor::StartThreads() {
       std::make_unique<HangWatch>(std::move(progress), options_.hang_timeout);
 }
 
-absl::Status PipelineExecutor::ForEachLocal(
-    absl::FunctionRef<absl::Status(Local&)> work) {
+absl::Status PipelineExecutor::OnDevices(const DeviceWork& work) {
   if (locals_.size() == 1) {
-    return RunOnDevice(locals_[0]->device, [&] { return work(*locals_[0]); });
+    return RunOnDevice(locals_[0]->device,
+                       [&] { return work(locals_[0]->index); });
   }
   std::vector<std::future<absl::Status>> running;
   for (const auto& local : locals_) {
-    running.push_back(
-        local->thread->Submit([&work, &local] { return work(*local); }));
+    running.push_back(local->thread->Submit(
+        [&work, index = local->index] { return work(index); }));
   }
   absl::Status done;
   for (std::future<absl::Status>& each : running) done.Update(each.get());
@@ -116,7 +121,8 @@ absl::Status PipelineExecutor::CheckStages() const {
     const auto& stage = stages_[static_cast<size_t>(i)];
     CHECK_EQ(stage != nullptr, layout_.IsHere(device)) << "stage " << i;
     if (stage == nullptr) continue;
-    CHECK_EQ(stage->has_loss(), i + 1 == schedule_.stages) << stage->name();
+    CHECK_EQ(static_cast<bool>(stage->loss()), i + 1 == schedule_.stages)
+        << stage->name();
     if (stage->device() == layout_.DeviceFor(device)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         stage->name(), " is on ", stage->device().str(), ", not on ",
@@ -141,7 +147,7 @@ absl::Status PipelineExecutor::Run(Step& step) {
     step.firsts.push_back(step.size);
     step.size += each.size;
   }
-  step.scores.resize(count);
+  step.losses.scores.resize(count);
   step.outputs.resize(count);
   if (step.trains) {
     step.last_gradients = LastGradients(schedule_, static_cast<int>(count));
@@ -157,14 +163,28 @@ absl::Status PipelineExecutor::Run(Step& step) {
   watch_->Begin([this, &step](size_t device, int action) {
     OnHang(*locals_[device], action, step);
   });
-  const absl::Status done = ForEachLocal(
-      [&](Local& local) { return DeviceStep(*this, local, step).Run(); });
+  const absl::Status done = OnDevices([&](int index) {
+    // This rank's devices are neighbours in the schedule.
+    const auto here = static_cast<size_t>(index - locals_.front()->index);
+    DeviceStep device(*this, *locals_[here], step);
+    absl::Status ran = device.RunActions();
+    if (ran.ok()) ran = device.Finish();
+    // An error ends the step on the other devices, too.
+    if (!ran.ok()) Fail(step, ran);
+    if (step.trains) {
+      moments_[static_cast<size_t>(index)] = device.TakeMoments();
+    }
+    return ran;
+  });
   watch_->End();
   absl::MutexLock lock(&step.mutex);
   if (step.failure.ok()) step.failure = done;
-  if (step.failure.ok()) return step.failure;
   for (const auto& stage : stages_) {
-    if (stage != nullptr) stage->Clear();
+    if (stage == nullptr) continue;
+    for (LossTerm& each : stage->TakeTerms()) {
+      step.losses.terms.push_back(std::move(each));
+    }
+    if (!step.failure.ok()) stage->Clear();
   }
   return step.failure;
 }
@@ -177,28 +197,11 @@ absl::StatusOr<Score> PipelineExecutor::TrainStep(
   step.microbatches = &microbatches;
   step.samples = samples;
   step.gradients = &gradients;
-  TakeAuxiliaryLosses();  // an earlier step's
   TANDEM_RETURN_IF_ERROR(Run(step));
-  scores_ = std::move(step.scores);
+  losses_ = std::move(step.losses);
   Score score;
-  for (const DeferredScore& each : scores_) score += each.known;
+  for (const DeferredScore& each : losses_.scores) score += each.known;
   return score;
-}
-
-std::vector<AuxiliaryLoss> PipelineExecutor::TakeAuxiliaryLosses() {
-  std::vector<AuxiliaryLoss> all;
-  for (const auto& stage : stages_) {
-    if (stage == nullptr) continue;
-    for (AuxiliaryLoss& each : stage->TakeAuxiliaryLosses()) {
-      all.push_back(std::move(each));
-    }
-  }
-  return all;
-}
-
-absl::Status PipelineExecutor::OnDevices(const DeviceWork& work) {
-  return ForEachLocal(
-      [&work](const Local& local) { return work(local.index); });
 }
 
 absl::StatusOr<Inference> PipelineExecutor::Infer(
@@ -208,14 +211,61 @@ absl::StatusOr<Inference> PipelineExecutor::Infer(
   step.microbatches = &microbatches;
   step.trains = false;
   step.keeps_outputs = keeps_outputs;
-  TakeAuxiliaryLosses();  // an earlier step's
   TANDEM_RETURN_IF_ERROR(Run(step));
   Inference inference;
-  for (const DeferredScore& each : step.scores) inference.score += each.known;
+  for (const DeferredScore& each : step.losses.scores) {
+    inference.score += each.known;
+  }
+  inference.sums = std::move(step.losses.terms);
   if (keeps_outputs && has_last_stage()) {
     inference.outputs = std::move(step.outputs);
   }
   return inference;
+}
+
+std::string PipelineExecutor::Describe(const Action& action) const {
+  return absl::StrCat(NameOf(action.kind), " of microbatch ", action.microbatch,
+                      " in ",
+                      stages_[static_cast<size_t>(action.stage)]->name());
+}
+
+void PipelineExecutor::OnHang(const Local& local, int action, Step& step) {
+  const Action& where = (*local.actions)[static_cast<size_t>(action)];
+  const Layer* const layer =
+      stages_[static_cast<size_t>(where.stage)]->running_layer();
+  const std::string message = absl::StrCat(
+      Describe(where), " has been computing for ",
+      absl::FormatDuration(absl::FromChrono(options_.hang_timeout)),
+      layer == nullptr ? "" : absl::StrCat(", in layer ", layer->name),
+      ": it cannot be stopped; look for a loop without an end there, or give "
+      "it more time");
+  Fail(step, absl::DeadlineExceededError(message));
+  EndHung(message);
+}
+
+void PipelineExecutor::EndHung(const std::string& message) {
+  DumpFlightOfFailure(FlightTrigger::kGaveUp, message);
+  if (!options_.on_hang) EndProcess(message);
+  options_.on_hang(message);
+}
+
+absl::StatusOr<std::vector<double>> PipelineExecutor::Read(
+    const std::vector<at::Tensor>& numbers) {
+  DeviceProgress& progress = locals_.back()->progress;
+  watch_->Begin([this](size_t /*device*/, int /*action*/) {
+    EndHung(absl::StrCat(
+        "the devices have not come to the end of the last steps within ",
+        absl::FormatDuration(absl::FromChrono(options_.hang_timeout)),
+        ", where their losses are read: they cannot be stopped; look for an "
+        "operator that does not end, or give it more time"));
+  });
+  progress.Starts(0, DeviceProgress::Clock::now());
+  absl::StatusOr<std::vector<double>> read =
+      CatchTorchOr([&] { return ReadNumbers(numbers); });
+  progress.Ends();
+  watch_->End();
+  if (!read.ok()) return Annotate(read.status(), "reading losses");
+  return read;
 }
 
 }  // namespace tandem

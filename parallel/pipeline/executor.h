@@ -8,13 +8,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/device/device.h"
-#include "core/loss/deferred_score.h"
 #include "core/model/batch.h"
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/channels.h"
@@ -64,17 +63,15 @@ class PipelineExecutor {
   absl::StatusOr<Score> TrainStep(const std::vector<Batch>& microbatches,
                                   const StepSamples& samples = {},
                                   const StepGradients& gradients = {});
-  // Of the last training step, by microbatch; empty ones where the last stage
-  // is not. In full but for StepGradients::defers_scores.
-  const std::vector<DeferredScore>& scores() const { return scores_; }
-  // Of the last step or inference, since it was asked last.
-  std::vector<AuxiliaryLoss> TakeAuxiliaryLosses();
+  // The last training step's, once.
+  StepLosses TakeLosses() { return std::exchange(losses_, {}); }
   // Numbers of a step's on this rank's devices, as doubles, one after the
   // other. Waits for the devices, watched as an action is.
   absl::StatusOr<std::vector<double>> Read(
       const std::vector<at::Tensor>& numbers);
 
-  // For each of this rank's devices, at the same time; the first error.
+  // For each of this rank's devices, on its thread, at the same time; the first
+  // error.
   absl::Status OnDevices(const DeviceWork& work);
 
   // Forward alone, of at most schedule.microbatches microbatches: of all that
@@ -86,10 +83,10 @@ class PipelineExecutor {
   const ScheduleFacts& facts() const { return facts_; }
   const Stages& stages() const { return stages_; }
   bool has_last_stage() const { return stages_.back() != nullptr; }
-  // Of the last training step.
+  // The last training step's.
   const PipelineMoments& moments() const { return moments_; }
   PipelineTimeline timeline() const { return TimesOf(moments_); }
-  // Of messages to other ranks that streams carry: see Communicator.
+  // Communicator's, for messages to other ranks that streams carry.
   absl::Status Synchronize() const { return channels_->lanes().Synchronize(); }
   void Abort(const absl::Status& reason) { channels_->lanes().Abort(reason); }
   // What this rank sent to other ranks so far.
@@ -102,14 +99,13 @@ class PipelineExecutor {
   PipelineExecutor(Schedule schedule, Stages stages, PipelineLayout layout,
                    const PipelineOptions& options);
 
+  // device_step.h; the loop over a device's actions is in device_step.cc.
   struct Step;
   struct Local;      // a device of this rank
   class DeviceStep;  // what its thread does in a step
 
   absl::Status CheckStages() const;
   void StartThreads();
-  // On their threads, at the same time; the first error.
-  absl::Status ForEachLocal(absl::FunctionRef<absl::Status(Local&)> work);
   absl::Status Run(Step& step);
   void Fail(Step& step, const absl::Status& reason);
   void EndHung(const std::string& message);
@@ -130,7 +126,7 @@ class PipelineExecutor {
   std::unique_ptr<PipelineChannels> channels_;
   PipelineMoments moments_;
   std::vector<int> peaks_;
-  std::vector<DeferredScore> scores_;
+  StepLosses losses_;
   std::vector<std::unique_ptr<Local>> locals_;
   std::unique_ptr<HangWatch> watch_;  // last: it asks the others
 };

@@ -7,16 +7,19 @@
 
 #include <vector>
 
+#include "core/loss/loss_terms.h"
 #include "core/model/batch.h"
 
 namespace tandem {
 
-// Where the last stage is; elsewhere empty.
 struct Inference {
+  // Where the last stage is; elsewhere empty.
   Score score;  // of batches with targets
   // The last layer's, by microbatch; what the loss takes beside it is not
   // given.
   std::vector<at::Tensor> outputs;
+  // Named sums that layers here, and the loss function, have added.
+  std::vector<LossTerm> sums;
 };
 
 }  // namespace tandem

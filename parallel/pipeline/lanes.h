@@ -27,9 +27,9 @@ class PipelineLanes {
     std::unique_ptr<Communicator> gradients;
   };
 
-  // Of this rank's cuts to other ranks; none where the group's host carries the
-  // messages. Collective over the two ranks of each cut; all make theirs in the
-  // order of the stages.
+  // For this rank's cuts to other ranks; none where the group's host carries
+  // the messages. Collective over the two ranks of each cut; all make theirs in
+  // the order of the stages.
   static absl::StatusOr<PipelineLanes> Create(const Schedule& schedule,
                                               const PipelineLayout& layout);
 

@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-// Of each microbatch, by `loss.weight()`. InvalidArgument for targets that are
+// Each microbatch's, by `loss.weight()`. InvalidArgument for targets that are
 // undefined, further ones that are not those that the loss reads, and for a
 // weight that is negative or not finite.
 absl::StatusOr<std::vector<double>> LossWeights(

@@ -26,7 +26,7 @@ int StageOfLayer(const Cuts& cuts, int64_t layer) {
                           cuts.begin());
 }
 
-// That has the parameter that `own` of layer `layer` is tied to.
+// The stage that has the parameter which `own` of layer `layer` is tied to.
 absl::StatusOr<int> StageOfOwner(const LayerSpecs& specs, const Cuts& cuts,
                                  size_t layer, const std::string& own,
                                  const std::string& other) {
@@ -94,7 +94,7 @@ absl::Status CheckMessages(const LayerSpecs& specs, const Schedule& schedule,
   return absl::OkStatus();
 }
 
-// Of the last stage, which ends in it.
+// The last stage ends in it.
 absl::Status CheckLoss(const LossFunction& loss) {
   if (loss) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -75,7 +75,7 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     const PipelineLayout& layout, const PipelineModelOptions& options,
     const LossFunction& loss);
 
-// Of all stages that are here, in the order of the model.
+// All that stages here have, in the order of the model.
 NamedTensors NamedParameters(const PipelineExecutor::Stages& stages);
 NamedTensors NamedBuffers(const PipelineExecutor::Stages& stages);
 

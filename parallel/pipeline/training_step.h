@@ -1,5 +1,5 @@
-// Training step of a pipeline: what its samples weigh, and what becomes of its
-// gradients.
+// Training step of a pipeline: what its samples weigh, what becomes of its
+// gradients, and what its losses come to.
 
 #ifndef TANDEM_PARALLEL_PIPELINE_TRAINING_STEP_H_
 #define TANDEM_PARALLEL_PIPELINE_TRAINING_STEP_H_
@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/loss/deferred_score.h"
+#include "core/loss/loss_terms.h"
 #include "core/random/sample_scope.h"
 #include "parallel/pipeline/stage_gradients.h"
 #include "parallel/schedule/schedule.h"
@@ -48,6 +50,16 @@ struct StepSamples {
   // By microbatch, where the last stage is and the loss function has a weight:
   // what its loss weighs instead. Losses that layers add weigh by samples.
   std::vector<double> loss_parts = {};
+};
+
+// The losses of a step, as far as this rank has computed them, and as they were
+// left: numbers that lie on devices are read later.
+struct StepLosses {
+  // By microbatch; empty ones where the last stage is not. In full but for
+  // StepGradients::defers_scores.
+  std::vector<DeferredScore> scores;
+  // What layers and the loss function have added, each with its pass's weight.
+  std::vector<LossTerm> terms;
 };
 
 }  // namespace tandem

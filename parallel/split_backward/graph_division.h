@@ -16,9 +16,9 @@ namespace tandem {
 std::vector<torch::autograd::Node*> NodesBehind(
     const std::vector<torch::autograd::Edge>& edges);
 
-// Of the graph behind `roots`, which must live longer. Early nodes run in the
-// first part. A late one is LibTorch's, and leads to weights alone, and to no
-// early one.
+// Divides the graph behind `roots`, which must live longer. Early nodes run in
+// the first part. A late one is LibTorch's, and leads to weights alone, and to
+// no early one.
 class GraphDivision {
  public:
   GraphDivision(const std::vector<torch::autograd::Edge>& roots,

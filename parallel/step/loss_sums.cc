@@ -33,7 +33,7 @@ absl::StatusOr<std::set<std::string>> Gather(const std::set<std::string>& mine,
 
 }  // namespace
 
-// Names of the group's sums: all of its ranks have the same.
+// The names of the group's sums, which all of its ranks have alike.
 absl::StatusOr<LossSums::Names> LossSums::NamesIn(
     const std::vector<Part>& parts, Communicator* group) {
   const auto agreed = agreed_.find(group);

@@ -37,7 +37,7 @@ class LossSums {
   absl::Status Sum(const std::vector<Part>& parts, int64_t microbatches,
                    Communicator* group);
 
-  // Sums of the last step; a name that it did not have is 0.
+  // The last step's; a name that it did not have is 0.
   const std::map<std::string, double>& sums() const { return sums_; }
 
  private:

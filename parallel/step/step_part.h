@@ -17,7 +17,6 @@
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
 #include "core/checkpoint/stored_tensors.h"
-#include "core/loss/deferred_score.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/pipeline/timeline.h"
 #include "parallel/pipeline/training_step.h"
@@ -30,15 +29,6 @@ class LossScale;
 // A training step that the host has issued, and of which it has not read yet
 // what it came to.
 struct PendingStep {
-  // A loss, or a named sum, that one microbatch of this rank added.
-  struct Part {
-    std::string name;
-    int64_t microbatch = 0;  // among those of all replicas
-    double factor = 0;       // its share of the step's samples; of a sum 1
-    at::Tensor loss = {};    // on its stage's device
-    bool is_sum = false;
-  };
-
   struct Times {
     PipelineMoments moments;
     int64_t samples = 0;    // of this replica
@@ -54,10 +44,9 @@ struct PendingStep {
     std::vector<at::Tensor> squares;
   };
 
-  int64_t number = 0;                 // from 1
-  bool alike = true;                  // are replicas, after it?
-  std::vector<DeferredScore> scores;  // by microbatch; where the last stage is
-  std::vector<Part> parts;
+  int64_t number = 0;  // from 1
+  bool alike = true;   // are replicas, after it?
+  StepLosses losses;   // this rank's
   // DeviceLossScale's verdict; undefined: there is none, or it is known.
   at::Tensor found_inf;
   std::optional<ScaledStep> scaled;

@@ -5,12 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "parallel/pipeline/microbatches.h"
-#include "parallel/pipeline/stage/stage_options.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/step/loss_sums.h"
 #include "parallel/step/score_numbers.h"
@@ -66,7 +64,7 @@ absl::StatusOr<Score> MeshEvaluation::Evaluate(const Batch& batch) {
       Infer(batch, /*keeps_outputs=*/false);
   absl::Status done = inference.status();
   if (done.ok()) {
-    done = AddSums();
+    done = AddSums(inference->sums);
     if (!done.ok()) Abort(done);
   }
   if (!done.ok()) return Annotate(done, "evaluation");
@@ -83,11 +81,9 @@ absl::StatusOr<at::Tensor> MeshEvaluation::Forward(const Batch& batch) {
   return CatchTorchOr([&] { return at::cat(inference.outputs); });
 }
 
-absl::Status MeshEvaluation::AddSums() {
+absl::Status MeshEvaluation::AddSums(const std::vector<LossTerm>& sums) {
   std::vector<at::Tensor> numbers;
-  const std::vector<AuxiliaryLoss> sums =
-      model().executor->TakeAuxiliaryLosses();
-  for (const AuxiliaryLoss& each : sums) numbers.push_back(each.loss);
+  for (const LossTerm& each : sums) numbers.push_back(each.loss);
   if (numbers.empty()) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(const std::vector<double> values,
                           model().executor->Read(numbers));

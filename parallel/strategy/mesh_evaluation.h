@@ -9,9 +9,11 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/loss/loss_terms.h"
 #include "core/model/batch.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/inference.h"
@@ -42,8 +44,8 @@ class MeshEvaluation : public MeshState {
 
  private:
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
-  // Adds the named sums of the batch that was evaluated last.
-  absl::Status AddSums();
+  // Adds the named sums of a batch that was evaluated.
+  absl::Status AddSums(const std::vector<LossTerm>& sums);
 
   std::map<std::string, double> sums_;  // this rank's, not taken
 };

@@ -34,36 +34,26 @@ absl::Status UpdateDevice(const MeshModel& model, const StepPartList& parts,
 
 absl::Status MeshTraining::SubmitStep(const Batch& batch,
                                       double learning_rate) {
-  return Submit(batch, learning_rate, /*defers_scores=*/true);
+  TANDEM_ASSIGN_OR_RETURN(StepContext step, Plan());
+  step.learning_rate = learning_rate;
+  step.gradients.defers_scores = true;
+  TANDEM_RETURN_IF_ERROR(OrAbort(Compute(batch, step)));
+  return OrAbort(Finish(step));
 }
 
 absl::StatusOr<Score> MeshTraining::TrainStep(const Batch& batch,
                                               double learning_rate) {
-  TANDEM_RETURN_IF_ERROR(Submit(batch, learning_rate, /*defers_scores=*/false));
+  TANDEM_ASSIGN_OR_RETURN(StepContext step, Plan());
+  step.learning_rate = learning_rate;
+  TANDEM_RETURN_IF_ERROR(OrAbort(Compute(batch, step)));
+  TANDEM_RETURN_IF_ERROR(OrAbort(Finish(step)));
   return ReadLast();
 }
 
-absl::Status MeshTraining::Submit(const Batch& batch, double learning_rate,
-                                  bool defers_scores) {
-  TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  StepContext step = Plan();
-  step.learning_rate = learning_rate;
-  step.gradients.defers_scores = defers_scores;
-  absl::Status done = Compute(batch, step);
-  if (done.ok()) done = Finish(step);
-  if (!done.ok()) Abort(done);
-  return done;
-}
-
 absl::StatusOr<Score> MeshTraining::ComputeGradients(const Batch& batch) {
-  TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
-  halved_ = Plan();
+  TANDEM_ASSIGN_OR_RETURN(halved_, Plan());
   halved_->updates_at_once = false;
-  const absl::Status done = Compute(batch, *halved_);
-  if (!done.ok()) {
-    Abort(done);
-    return done;
-  }
+  TANDEM_RETURN_IF_ERROR(OrAbort(Compute(batch, *halved_)));
   halves_.EndFirst();
   halved_->pending = nullptr;
   return ReadLast();
@@ -78,12 +68,16 @@ absl::Status MeshTraining::SkipUpdate() { return SecondHalf(std::nullopt); }
 absl::Status MeshTraining::SecondHalf(std::optional<double> learning_rate) {
   TANDEM_RETURN_IF_ERROR(halves_.BeginSecond());
   halved_->learning_rate = learning_rate;
-  const absl::Status done = Finish(*halved_);
+  return OrAbort(Finish(*halved_));
+}
+
+absl::Status MeshTraining::OrAbort(absl::Status done) {
   if (!done.ok()) Abort(done);
   return done;
 }
 
-StepContext MeshTraining::Plan() const {
+absl::StatusOr<StepContext> MeshTraining::Plan() const {
+  TANDEM_RETURN_IF_ERROR(halves_.CheckFirst());
   StepContext step;
   step.measures_norm = measures_norm_;
   for (const auto& part : parts()) part->Plan(step);
@@ -120,6 +114,7 @@ absl::Status MeshTraining::Compute(const Batch& batch, StepContext& step) {
   step.pending = &pending_.back();
   step.pending->number = steps_ + 1;
   step.pending->alike = step.ends_alike;
+  step.pending->losses = model().executor->TakeLosses();
   for (const auto& part : parts()) {
     TANDEM_RETURN_IF_ERROR(part->AfterBackward(step));
   }
@@ -234,8 +229,7 @@ absl::Status MeshTraining::Synchronise() {
   for (const auto& part : parts()) {
     if (done.ok()) done = part->ShowAlike();
   }
-  if (!done.ok()) Abort(done);
-  return done;
+  return OrAbort(done);
 }
 
 }  // namespace tandem

@@ -76,11 +76,12 @@ class MeshTraining : public MeshEvaluation {
   absl::Status Synchronise() override;
 
  private:
-  absl::Status Submit(const Batch& batch, double learning_rate,
-                      bool defers_scores);
   absl::Status SecondHalf(std::optional<double> learning_rate);
-  // Asks all parts what the next step is to be.
-  StepContext Plan() const;
+  // What a failed step leaves behind is no use to the other ranks: they hear of
+  // it.
+  absl::Status OrAbort(absl::Status done);
+  // Asks all parts what the next step is to be; none while one is half done.
+  absl::StatusOr<StepContext> Plan() const;
   // Up to gradients that are complete, or to updated parameters where devices
   // update at once.
   absl::Status Compute(const Batch& batch, StepContext& step);

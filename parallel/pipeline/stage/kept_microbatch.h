@@ -42,18 +42,17 @@ struct KeptMicrobatch {
   StageMessage inputs;  // leaves of the graph
   // Nothing: to be computed again.
   std::optional<std::vector<BackwardRoot>> roots;
-  LossTargets targets;  // of the last stage
-  double weight = 1;
+  std::optional<LossTargets> targets;  // nothing: there is no loss
   std::shared_ptr<WeightGradientSink> sink;
   KeptStatistics statistics;  // of a first pass without a graph
 };
 
 // What the first part of backward leaves to the second.
 struct LeftToSecond {
-  // Of layers that leave gradients by themselves; may be null.
+  // What layers leave by themselves; may be null.
   std::shared_ptr<WeightGradientSink> sink;
-  // Of all others, with splits_backward; unless groups are checkpointed, which
-  // would be computed again twice.
+  // All other gradients, with splits_backward; unless groups are checkpointed,
+  // which would be computed again twice.
   GraphSplit rest;
 };
 

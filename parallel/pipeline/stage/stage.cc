@@ -6,24 +6,39 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
 #include "core/model/last_pops.h"
+#include "core/model/layer_border.h"
 #include "core/model/layer_list.h"
+#include "core/precision/autocast.h"
+#include "core/random/default_generator.h"
+#include "core/random/random.h"
+#include "parallel/activation_checkpointing/selective_checkpoint.h"
 
 namespace tandem {
 namespace {
 
-StageMessage LeavesOf(const StageMessage& message) {
+StageMessage Leaves(const StageMessage& message) {
   StageMessage leaves;
   for (const at::Tensor& each : message) leaves.push_back(LeafOf(each));
   return leaves;
+}
+
+// Does a skip go through the layers without one that takes or leaves it?
+bool PassesBy(const std::string& skip, const LayerList& layers,
+              const StageOptions& options) {
+  return !options.loss && absl::c_linear_search(options.incoming, skip) &&
+         absl::c_none_of(layers, [&](const Layer& each) {
+           return absl::c_linear_search(each.links.pop, skip) ||
+                  absl::c_linear_search(each.links.stash, skip);
+         });
 }
 
 // A layer that writes to its input computes something else the second time.
@@ -48,15 +63,79 @@ class InputWatch {
   std::vector<uint32_t> before_;
 };
 
-// One that is cut off from the outputs would train nothing, in silence.
-absl::Status CheckDependsOn(const StageMessage& outputs,
-                            const at::Tensor& loss) {
+// A loss that is cut off from the outputs would train nothing, in silence.
+absl::Status CheckDependsOn(const StageMessage& outputs, const at::Tensor& loss,
+                            const LossTerms& terms) {
+  const bool adds_losses = absl::c_any_of(
+      terms.terms(), [](const LossTerm& each) { return !each.is_sum; });
   const bool takes = absl::c_any_of(
       outputs, [](const at::Tensor& each) { return each.requires_grad(); });
-  if (!takes || loss.requires_grad()) return absl::OkStatus();
+  if (adds_losses || !takes || loss.requires_grad()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "the loss requires no gradient, though the outputs that it is to be made "
       "of do: is it detached, or made of an argmax?");
+}
+
+// What the layers of a pass run in.
+class LayersScope {
+ public:
+  LayersScope(const StageOptions& options, const StagePass& pass,
+              StatisticsRecords* records)
+      : device_(options.device),
+        category_(MemoryCategory::kActivations),
+        precision_(options.device.type(), options.param_dtype),
+        context_([&](ComputeContext& context) {
+          context.microbatch = pass.microbatch;
+          context.microbatch->records = records;
+          if (pass.samples.has_value()) context.samples = pass.samples;
+        }) {}
+
+ private:
+  const c10::OptionalDeviceGuard device_;
+  const MemoryCategoryScope category_;
+  const AutocastGuard precision_;
+  const ComputeContext::Scope context_;
+};
+
+LayerFlow IncomingFlow(const StageMessage& inputs,
+                       const std::vector<std::string>& incoming) {
+  CHECK_EQ(inputs.size(), 1 + incoming.size());
+  LayerFlow flow = {inputs[0]};
+  for (size_t i = 0; i < incoming.size(); ++i) {
+    flow.skips[incoming[i]] = inputs[i + 1];
+  }
+  return flow;
+}
+
+StageMessage OutgoingMessage(const LayerFlow& flow,
+                             const std::vector<std::string>& outgoing) {
+  StageMessage message = {flow.values};
+  for (const std::string& name : outgoing) {
+    message.push_back(flow.skips.at(name));
+  }
+  return message;
+}
+
+// Whoever asks which layer runs is told of this one while it lives.
+class RunningLayer {
+ public:
+  RunningLayer(const Layer* layer, std::atomic<const Layer*>* running)
+      : running_(*running) {
+    running_.store(layer, std::memory_order_relaxed);
+  }
+  ~RunningLayer() { running_.store(nullptr, std::memory_order_relaxed); }
+  RunningLayer(const RunningLayer&) = delete;
+  RunningLayer& operator=(const RunningLayer&) = delete;
+
+ private:
+  std::atomic<const Layer*>& running_;
+};
+
+// The seed of what a layer draws from LibTorch's default generator for these
+// samples.
+uint64_t SeedOfDraws(const Samples& samples, const std::string& layer) {
+  return SipHash(samples.seed, static_cast<uint64_t>(samples.step),
+                 absl::StrCat("draws of ", samples.first, " in ", layer));
 }
 
 }  // namespace
@@ -70,20 +149,132 @@ PipelineStage::PipelineStage(LayerList layers, StageOptions options)
   if (options_.records_statistics) {
     records_ = std::make_unique<StatisticsRecords>(layers_);
   }
+  int64_t done = 0;
+  for (const LayerRange& group : options_.checkpointed) {
+    if (done < group.begin) parts_.push_back({{done, group.begin}});
+    parts_.push_back({group, /*is_checkpointed=*/true});
+    done = group.end;
+  }
+  parts_.push_back({{done, static_cast<int64_t>(layers_.size())}});
+  for (size_t out = 0; out < options_.outgoing.size(); ++out) {
+    const std::string& skip = options_.outgoing[out];
+    if (!PassesBy(skip, layers_, options_)) continue;
+    const auto in = absl::c_find(options_.incoming, skip);
+    passing_[out + 1] = static_cast<size_t>(in - options_.incoming.begin()) + 1;
+  }
 }
 
-bool PipelineStage::PassesBy(const std::string& skip) const {
-  return !has_loss() && absl::c_linear_search(options_.incoming, skip) &&
-         absl::c_linear_search(options_.outgoing, skip) &&
-         absl::c_none_of(layers_, [&](const Layer& each) {
-           return absl::c_linear_search(each.links.pop, skip) ||
-                  absl::c_linear_search(each.links.stash, skip);
-         });
+absl::StatusOr<StageOutput> PipelineStage::Forward(
+    const StagePass& pass, const StageMessage& inputs,
+    std::optional<LossTargets> targets) {
+  const int index = pass.microbatch.index;
+  CHECK_EQ(kept_.count(index), 0u)
+      << name() << " has microbatch " << index << " already";
+  Kept kept;
+  kept.pass = pass;
+  kept.inputs = pass.keeps == StageKeeps::kNothing ? inputs : Leaves(inputs);
+  kept.targets = std::move(targets);
+  StageOutput output;
+  if (pass.keeps == StageKeeps::kActivations) {
+    TANDEM_ASSIGN_OR_RETURN(output, Compute(kept, pass.keeps));
+  } else {
+    const at::NoGradGuard no_grad;
+    const KeptStatistics::Recording statistics(&kept.statistics);
+    TANDEM_ASSIGN_OR_RETURN(output, Compute(kept, pass.keeps));
+  }
+  if (pass.keeps == StageKeeps::kNothing) return output;
+  output.message = HandedOver(output.message, kept);
+  kept_[index] = std::move(kept);
+  return output;
+}
+
+// The layers, and the loss where there are targets. With a graph, if
+// activations are kept: `kept` gets what backward begins from.
+absl::StatusOr<StageOutput> PipelineStage::Compute(Kept& kept,
+                                                   StageKeeps keeps) {
+  const bool has_graph = keeps == StageKeeps::kActivations;
+  if (has_graph &&
+      (options_.splits_backward || options_.weight_gradient_batch > 1)) {
+    kept.sink = std::make_shared<WeightGradientSink>();
+  }
+  LossTerms terms;
+  const ComputeContext::Scope leaving([&](ComputeContext& context) {
+    if (has_graph) context.sink = kept.sink;
+    // What keeps its inputs is computed again, and adds its losses then.
+    if (keeps != StageKeeps::kInputs) context.terms = &terms;
+  });
+  std::optional<InputWatch> watch;
+  if (keeps == StageKeeps::kInputs) watch.emplace(kept.inputs);
+  StageOutput output;
+  {
+    const LayersScope scope(options_, kept.pass, records_.get());
+    const absl::Status done = CatchTorch([&] {
+      LayerFlow flow = IncomingFlow(kept.inputs, options_.incoming);
+      for (const Part& part : parts_) {
+        flow = RunLayers(part, kept.pass.samples, std::move(flow));
+      }
+      output.message = OutgoingMessage(flow, options_.outgoing);
+    });
+    if (!done.ok()) {
+      return Annotate(done, absl::StrCat("layer ", begun_->name));
+    }
+  }
+  if (watch.has_value()) TANDEM_RETURN_IF_ERROR(watch->Check());
+  if (kept.targets.has_value()) {
+    TANDEM_ASSIGN_OR_RETURN(const LossResult result,
+                            Loss(output.message, kept));
+    output.score = DeferredScore{result.score, result.sums};
+    if (has_graph) {
+      TANDEM_RETURN_IF_ERROR(
+          CheckDependsOn(output.message, result.loss, terms));
+      output.message = {result.loss};
+    }
+  }
+  if (has_graph) {
+    TANDEM_RETURN_IF_ERROR(KeepRoots(output.message, terms, kept));
+  }
+  KeepTerms(terms, kept.pass);
+  return output;
+}
+
+LayerFlow PipelineStage::RunLayers(const Part& part,
+                                   const std::optional<Samples>& samples,
+                                   LayerFlow flow) {
+  if (part.is_checkpointed) {
+    return RunCheckpointed(part, samples, std::move(flow));
+  }
+  for (auto i = static_cast<size_t>(part.range.begin);
+       i < static_cast<size_t>(part.range.end); ++i) {
+    const Layer& layer = layers_[i];
+    std::optional<DefaultGeneratorScope> draws;
+    if (samples.has_value()) draws.emplace(SeedOfDraws(*samples, layer.name));
+    begun_ = &layer;
+    const RunningLayer running(&layer, running_.get());
+    flow.values = RunLayer(layer, flow.values, flow.skips);
+    if (options_.crosses_borders) CrossBorder(layer, flow);
+    for (const std::string& skip : last_pops_[i]) flow.skips.erase(skip);
+  }
+  return flow;
+}
+
+// What the layers draw is a function of the samples, if there are any.
+LayerFlow PipelineStage::RunCheckpointed(const Part& group,
+                                         const std::optional<Samples>& samples,
+                                         LayerFlow flow) {
+  CheckpointOptions options;
+  options.preserve_rng_state = !samples.has_value();
+  const auto first = static_cast<size_t>(group.range.begin);
+  const auto count = static_cast<size_t>(group.range.end) - first;
+  return CheckpointLayers(
+      options, absl::MakeConstSpan(layers_).subspan(first, count),
+      [this, layers = Part{group.range}, samples](LayerFlow inside) {
+        return RunLayers(layers, samples, std::move(inside));
+      },
+      std::move(flow));
 }
 
 absl::StatusOr<LossResult> PipelineStage::Loss(const StageMessage& outputs,
                                                const Kept& kept) const {
-  CHECK(has_loss()) << name() << " is not the last";
   const c10::OptionalDeviceGuard guard(device());
   const MemoryCategoryScope category(MemoryCategory::kActivations);
   TensorsByName further;
@@ -93,138 +284,25 @@ absl::StatusOr<LossResult> PipelineStage::Loss(const StageMessage& outputs,
   return CatchTorchOr(
       [&] {
         LossResult result =
-            options_.loss(ArgumentsOf(outputs[0], further, kept.targets));
-        result.loss = WeighLoss(result.loss, kept.weight, outputs[0], further);
+            options_.loss(ArgumentsOf(outputs[0], further, *kept.targets));
+        result.loss =
+            WeighLoss(result.loss, kept.pass.loss_weight, outputs[0], further);
         return result;
       },
       "loss");
 }
 
-absl::StatusOr<StageMessage> PipelineStage::RunWithGraph(Kept* kept,
-                                                         DeferredScore* score) {
-  StageMessage leaves = LeavesOf(kept->inputs);
-  const bool defers =
-      options_.splits_backward || options_.weight_gradient_batch > 1;
-  kept->sink = defers ? std::make_shared<WeightGradientSink>() : nullptr;
-  const WeightGradientSink::Scope scope(kept->sink);
-  LossTerms terms;
-  const LossTerms::Scope collecting(&terms);
-  TANDEM_ASSIGN_OR_RETURN(StageMessage outputs, Run(kept->pass, leaves));
-  if (has_loss()) {
-    TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs, *kept));
-    const bool adds_losses = absl::c_any_of(
-        terms.terms(), [](const auto& each) { return !each.is_sum; });
-    if (!adds_losses) {
-      TANDEM_RETURN_IF_ERROR(CheckDependsOn(outputs, result.loss));
-    }
-    *score = {result.score, result.sums};
-    outputs = {result.loss};
-  }
-  kept->inputs = std::move(leaves);
-  TANDEM_ASSIGN_OR_RETURN(kept->roots,
-                          CatchTorchOr([&] { return RootsOf(outputs); }));
-  TANDEM_RETURN_IF_ERROR(Keep(terms, kept));
-  return outputs;
-}
-
-absl::StatusOr<StageMessage> PipelineStage::RunWithoutGraph(
-    Kept* kept, DeferredScore* score) {
-  const at::NoGradGuard no_grad;
-  const KeptStatistics::Recording statistics(&kept->statistics);
-  const InputWatch watch(kept->inputs);
-  TANDEM_ASSIGN_OR_RETURN(StageMessage outputs, Run(kept->pass, kept->inputs));
-  TANDEM_RETURN_IF_ERROR(watch.Check());
-  if (has_loss()) {
-    TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs, *kept));
-    *score = {result.score, result.sums};
-  }
-  return outputs;
-}
-
-// Losses that were added: what backward begins from, too.
-absl::Status PipelineStage::Keep(const LossTerms& terms, Kept* kept) {
-  const double weight = kept->pass.weight;
-  return CatchTorch([&] {
-    for (const LossTerms::Term& each : terms.terms()) {
-      auxiliary_losses_.push_back({each.name, kept->pass.microbatch.index,
-                                   weight, each.loss.detach(), each.is_sum});
-      if (!each.loss.requires_grad()) continue;
-      kept->roots->push_back(RootOfLoss(each.loss.mul(weight)));
-    }
-    ScaleLosses(*kept->roots, kept->pass.loss_scale);
-  });
-}
-
-// Of a forward alone.
-void PipelineStage::KeepSums(const LossTerms& terms) {
-  for (const LossTerms::Term& each : terms.terms()) {
-    if (!each.is_sum) continue;
-    auxiliary_losses_.push_back(
-        {each.name, /*microbatch=*/0, /*weight=*/1, each.loss, each.is_sum});
+// Losses that were added count in training alone.
+void PipelineStage::KeepTerms(const LossTerms& terms, const StagePass& pass) {
+  for (const LossTerm& each : terms.terms()) {
+    if (pass.keeps == StageKeeps::kNothing && !each.is_sum) continue;
+    terms_.push_back({each.name, each.loss.detach(), each.is_sum,
+                      pass.microbatch.index, pass.weight});
   }
 }
 
-std::vector<AuxiliaryLoss> PipelineStage::TakeAuxiliaryLosses() {
-  return std::exchange(auxiliary_losses_, {});
-}
-
-absl::StatusOr<StageMessage> PipelineStage::Begin(Kept kept,
-                                                  DeferredScore* score) {
-  const int index = kept.pass.microbatch.index;
-  CHECK_EQ(kept_.count(index), 0u)
-      << name() << " has microbatch " << index << " already";
-  kept.inputs = LeavesOf(kept.inputs);
-  TANDEM_ASSIGN_OR_RETURN(StageMessage outputs,
-                          kept.pass.keeps_activations
-                              ? RunWithGraph(&kept, score)
-                              : RunWithoutGraph(&kept, score));
-  outputs = HandedOver(outputs, kept);
-  kept_[index] = std::move(kept);
-  return outputs;
-}
-
-absl::StatusOr<StageMessage> PipelineStage::Forward(
-    const StagePass& pass, const StageMessage& inputs) {
-  Kept kept;
-  kept.pass = pass;
-  kept.inputs = inputs;
-  DeferredScore none;
-  return Begin(std::move(kept), &none);
-}
-
-absl::StatusOr<DeferredScore> PipelineStage::ForwardLoss(
-    const StagePass& pass, const StageMessage& inputs,
-    const LossTargets& targets, double weight) {
-  Kept kept;
-  kept.pass = pass;
-  kept.inputs = inputs;
-  kept.targets = targets;
-  kept.weight = weight;
-  DeferredScore score;
-  TANDEM_RETURN_IF_ERROR(Begin(std::move(kept), &score).status());
-  return score;
-}
-
-absl::StatusOr<StageMessage> PipelineStage::Infer(const StagePass& pass,
-                                                  const StageMessage& inputs) {
-  const at::NoGradGuard no_grad;
-  LossTerms terms;
-  const LossTerms::Scope collecting(&terms);
-  TANDEM_ASSIGN_OR_RETURN(StageMessage outputs, Run(pass, inputs));
-  KeepSums(terms);
-  return outputs;
-}
-
-absl::StatusOr<DeferredScore> PipelineStage::Judge(const StageMessage& outputs,
-                                                   const LossTargets& targets) {
-  const at::NoGradGuard no_grad;
-  LossTerms terms;
-  const LossTerms::Scope collecting(&terms);
-  Kept kept;
-  kept.targets = targets;
-  TANDEM_ASSIGN_OR_RETURN(const LossResult result, Loss(outputs, kept));
-  KeepSums(terms);
-  return DeferredScore{result.score, result.sums};
+std::vector<LossTerm> PipelineStage::TakeTerms() {
+  return std::exchange(terms_, {});
 }
 
 const Layer* PipelineStage::running_layer() const {

@@ -8,13 +8,16 @@
 #include <c10/core/Device.h>
 
 #include <atomic>
+#include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/context/compute_context.h"
 #include "core/loss/deferred_score.h"
 #include "core/loss/loss.h"
 #include "core/loss/loss_terms.h"
@@ -22,13 +25,21 @@
 #include "core/model/layer_flow.h"
 #include "core/model/statistics_records.h"
 #include "core/model/weight_gradient_sink.h"
-#include "core/random/sample_scope.h"
 #include "parallel/balance/cut.h"
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/stage/kept_microbatch.h"
 #include "parallel/pipeline/stage/stage_options.h"
 
 namespace tandem {
+
+// What a stage's forward gives.
+struct StageOutput {
+  // The layers' output, then the outgoing skips, without their graphs, which
+  // are kept for backward. As in every message, those that take a gradient say
+  // so (requires_grad). Where a loss is trained, nothing that is handed on.
+  StageMessage message;
+  std::optional<DeferredScore> score;  // nothing: no loss was computed
+};
 
 // Used by one thread at a time, but for running_layer().
 //
@@ -43,47 +54,32 @@ class PipelineStage {
   // `layers` are on the device already.
   PipelineStage(LayerList layers, StageOptions options);
 
-  // What the layers make of `inputs`, which lie on the device: the output, then
-  // the outgoing skips; without their graphs, which are kept for Backward. As
-  // in every message, those that take a gradient say so (requires_grad).
-  // Errors name the layer.
-  absl::StatusOr<StageMessage> Forward(const StagePass& pass,
-                                       const StageMessage& inputs);
-
-  // The last stage's: the loss of the outputs, times `weight`, is what Backward
-  // begins from. Targets lie anywhere.
-  absl::StatusOr<DeferredScore> ForwardLoss(const StagePass& pass,
-                                            const StageMessage& inputs,
-                                            const LossTargets& targets,
-                                            double weight);
-
-  // Without anything for backward, as in evaluation; named sums are kept.
-  absl::StatusOr<StageMessage> Infer(const StagePass& pass,
-                                     const StageMessage& inputs);
-  absl::StatusOr<DeferredScore> Judge(const StageMessage& outputs,
-                                      const LossTargets& targets);
+  // What the layers make of `inputs`, which lie on the device, and the loss of
+  // it where there are `targets`, wherever they lie: the last stage's, whose
+  // backward begins from it. A pass that keeps nothing gives named sums alone
+  // of what is added. Errors name the layer.
+  absl::StatusOr<StageOutput> Forward(
+      const StagePass& pass, const StageMessage& inputs,
+      std::optional<LossTargets> targets = std::nullopt);
 
   // Computes activations that were not kept. Backward does it, too; here it may
   // be done while the gradient is on its way.
   absl::Status Recompute(int microbatch);
 
-  // Adds the parameters' gradients, given those of the outputs (empty after
-  // ForwardLoss), and returns those of the inputs: undefined where an input
-  // takes none. Forgets the microbatch.
-  absl::StatusOr<StageMessage> Backward(int microbatch,
-                                        const StageMessage& gradients);
-
-  // The same in two parts. The first leaves weights' to the second if it can.
+  // Backward in two parts. The first returns the gradients of the inputs, given
+  // those of the outputs (empty where a loss was computed): undefined where an
+  // input takes none. It leaves the gradients of weights to the second if it
+  // can. The second adds them to the parameters', and forgets the microbatch.
   absl::StatusOr<StageMessage> BackwardInput(int microbatch,
                                              const StageMessage& gradients);
   absl::Status BackwardWeight(int microbatch);
-  // Whose gradients the first part of that microbatch has left to the second.
+  // The weights to whose gradients the second part of that microbatch comes.
   std::vector<at::Tensor> WeightsLeft(int microbatch) const;
   // What waits for more microbatches (weight_gradient_batch).
   absl::Status FlushWeights();
 
-  // Since it was asked last.
-  std::vector<AuxiliaryLoss> TakeAuxiliaryLosses();
+  // What layers and the loss function have added since it was asked last.
+  std::vector<LossTerm> TakeTerms();
 
   // Forgets every microbatch.
   void Clear();
@@ -95,7 +91,7 @@ class PipelineStage {
   const std::vector<std::string>& incoming() const { return options_.incoming; }
   // Null unless the options ask for it.
   StatisticsRecords* records() const { return records_.get(); }
-  bool has_loss() const { return static_cast<bool>(options_.loss); }
+  // Null where there is none: not the last stage.
   const LossFunction& loss() const { return options_.loss; }
 
   // How many microbatches are between forward and the end of their backward, as
@@ -110,36 +106,35 @@ class PipelineStage {
   using Sink = std::shared_ptr<WeightGradientSink>;
   using Kept = KeptMicrobatch;
 
-  bool PassesBy(const std::string& skip) const;
-  bool MayTakeGradients(const StageMessage& inputs) const;
-  StageMessage HandedOver(const StageMessage& outputs, const Kept& kept) const;
-  std::vector<BackwardRoot> RootsOf(const StageMessage& outputs) const;
-  absl::StatusOr<StageMessage> Run(const StagePass& pass,
-                                   const StageMessage& inputs);
-  LayerFlow RunLayers(const LayerRange& range,
-                      const std::optional<Samples>& samples, LayerFlow flow);
-  LayerFlow RunCheckpointed(const LayerRange& group,
+  // Layers that run one behind the other, or are computed again together.
+  struct Part {
+    LayerRange range;
+    bool is_checkpointed = false;
+  };
+
+  absl::StatusOr<StageOutput> Compute(Kept& kept, StageKeeps keeps);
+  LayerFlow RunLayers(const Part& part, const std::optional<Samples>& samples,
+                      LayerFlow flow);
+  LayerFlow RunCheckpointed(const Part& group,
                             const std::optional<Samples>& samples,
                             LayerFlow flow);
   absl::StatusOr<LossResult> Loss(const StageMessage& outputs,
                                   const Kept& kept) const;
-  absl::StatusOr<StageMessage> RunWithGraph(Kept* kept, DeferredScore* score);
-  absl::StatusOr<StageMessage> RunWithoutGraph(Kept* kept,
-                                               DeferredScore* score);
-  absl::Status Keep(const LossTerms& terms, Kept* kept);
-  void KeepSums(const LossTerms& terms);
-  absl::StatusOr<StageMessage> Begin(Kept kept, DeferredScore* score);
-  absl::StatusOr<StageMessage> GradientsOfInputs(const Kept& kept,
-                                                 const StageMessage& gradients,
-                                                 LeftToSecond* left) const;
+  absl::Status KeepRoots(const StageMessage& outputs, const LossTerms& terms,
+                         Kept& kept);
+  void KeepTerms(const LossTerms& terms, const StagePass& pass);
+  StageMessage HandedOver(const StageMessage& outputs, const Kept& kept) const;
 
   LayerList layers_;
   StageOptions options_;
+  std::vector<Part> parts_;                          // all layers, in order
   std::vector<std::vector<std::string>> last_pops_;  // by layer
-  std::map<int, Kept> kept_;                         // after forward
+  // Skips that pass by: places in what goes out, and in what comes in.
+  std::map<size_t, size_t> passing_;
+  std::map<int, Kept> kept_;          // after forward
   std::map<int, LeftToSecond> left_;  // after the first part of backward
   std::vector<Sink> waiting_;         // after the second, for others
-  std::vector<AuxiliaryLoss> auxiliary_losses_;
+  std::vector<LossTerm> terms_;
   std::unique_ptr<StatisticsRecords> records_;
   const Layer* begun_ = nullptr;  // the last layer whose forward was
   // A pointer, so that a stage can be moved.

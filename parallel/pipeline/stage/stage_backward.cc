@@ -20,10 +20,20 @@
 namespace tandem {
 namespace {
 
-// Of real and complex numbers alone.
+// Real and complex numbers can.
 bool CanTakeGradient(const at::Tensor& tensor) {
   return at::isFloatingType(tensor.scalar_type()) ||
          at::isComplexType(tensor.scalar_type());
+}
+
+// Could an output of the layers?
+bool MayTakeGradients(const LayerList& layers, const StageMessage& inputs) {
+  const auto takes = [](const at::Tensor& each) {
+    return each.requires_grad();
+  };
+  return absl::c_any_of(inputs, takes) ||
+         absl::c_any_of(NamedParameters(layers),
+                        [&](const auto& each) { return takes(each.second); });
 }
 
 std::vector<at::Tensor> BuffersOf(const LayerList& layers) {
@@ -34,39 +44,37 @@ std::vector<at::Tensor> BuffersOf(const LayerList& layers) {
 
 }  // namespace
 
-// Of the outputs, or of the loss in their place.
-std::vector<BackwardRoot> PipelineStage::RootsOf(
-    const StageMessage& outputs) const {
+// Backward begins from the outputs, or from the loss in their place, and from
+// losses that were added.
+absl::Status PipelineStage::KeepRoots(const StageMessage& outputs,
+                                      const LossTerms& terms, Kept& kept) {
   const c10::OptionalDeviceGuard guard(device());
-  std::vector<BackwardRoot> roots;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (i > 0 && PassesBy(options_.outgoing[i - 1])) continue;
-    if (!outputs[i].requires_grad()) continue;
-    roots.push_back(has_loss() ? RootOfLoss(outputs[i])
-                               : RootOfOutput(outputs[i], i));
-  }
-  return roots;
-}
-
-// Could an output of the layers?
-bool PipelineStage::MayTakeGradients(const StageMessage& inputs) const {
-  const auto takes = [](const at::Tensor& each) {
-    return each.requires_grad();
-  };
-  return absl::c_any_of(inputs, takes) ||
-         absl::c_any_of(NamedParameters(layers_),
-                        [&](const auto& each) { return takes(each.second); });
+  return CatchTorch([&] {
+    std::vector<BackwardRoot> roots;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (passing_.count(i) > 0 || !outputs[i].requires_grad()) continue;
+      roots.push_back(kept.targets.has_value() ? RootOfLoss(outputs[i])
+                                               : RootOfOutput(outputs[i], i));
+    }
+    for (const LossTerm& each : terms.terms()) {
+      if (!each.loss.requires_grad()) continue;
+      roots.push_back(RootOfLoss(each.loss.mul(kept.pass.weight)));
+    }
+    ScaleLosses(roots, kept.pass.loss_scale);
+    kept.roots = std::move(roots);
+  });
 }
 
 StageMessage PipelineStage::HandedOver(const StageMessage& outputs,
                                        const Kept& kept) const {
   StageMessage leaves;
+  if (kept.targets.has_value()) return leaves;
   for (const at::Tensor& each : outputs) leaves.push_back(LeafOf(each));
-  if (kept.pass.all_keep_activations || has_loss()) return leaves;
-  const bool may = MayTakeGradients(kept.inputs);
+  if (kept.pass.all_keep_activations) return leaves;
+  const bool may = MayTakeGradients(layers_, kept.inputs);
   for (size_t i = 0; i < leaves.size(); ++i) {
     // What passes by has come as a leaf.
-    if (i > 0 && PassesBy(options_.outgoing[i - 1])) continue;
+    if (passing_.count(i) > 0) continue;
     leaves[i].requires_grad_(may && CanTakeGradient(leaves[i]));
   }
   return leaves;
@@ -80,13 +88,19 @@ absl::Status PipelineStage::Recompute(int microbatch) {
   kept.pass.microbatch.is_recomputed = true;
   const KeptBuffers kept_buffers(BuffersOf(layers_));
   const KeptStatistics::Replay statistics(&kept.statistics);
-  DeferredScore known;
-  return Annotate(RunWithGraph(&kept, &known).status(),
+  return Annotate(Compute(kept, StageKeeps::kActivations).status(),
                   "computing activations again");
 }
 
-absl::StatusOr<StageMessage> PipelineStage::GradientsOfInputs(
-    const Kept& kept, const StageMessage& gradients, LeftToSecond* left) const {
+absl::StatusOr<StageMessage> PipelineStage::BackwardInput(
+    int microbatch, const StageMessage& gradients) {
+  TANDEM_RETURN_IF_ERROR(Recompute(microbatch));
+  const auto found = kept_.extract(microbatch);
+  const Kept& kept = found.mapped();
+  CHECK_EQ(gradients.size(),
+           kept.targets.has_value() ? 0 : 1 + options_.outgoing.size());
+  LeftToSecond& left = left_[microbatch];
+  left.sink = kept.sink;
   const c10::OptionalDeviceGuard guard(device());
   torch::autograd::edge_list roots;
   torch::autograd::variable_list root_gradients;
@@ -100,7 +114,7 @@ absl::StatusOr<StageMessage> PipelineStage::GradientsOfInputs(
   return CatchTorchOr(
       [&] {
         if (options_.splits_backward && options_.checkpointed.empty()) {
-          left->rest =
+          left.rest =
               GraphSplit::BackwardInputs(roots, root_gradients, kept.inputs);
         } else if (!roots.empty()) {
           torch::autograd::Engine::get_default_engine().execute(
@@ -111,27 +125,10 @@ absl::StatusOr<StageMessage> PipelineStage::GradientsOfInputs(
         for (const at::Tensor& each : kept.inputs) {
           further.push_back(each.grad());
         }
-        for (size_t i = 0; i < options_.incoming.size(); ++i) {
-          if (!PassesBy(options_.incoming[i])) continue;
-          const auto out =
-              absl::c_find(options_.outgoing, options_.incoming[i]);
-          further[i + 1] = gradients[static_cast<size_t>(
-              out - options_.outgoing.begin() + 1)];
-        }
+        for (const auto& [out, in] : passing_) further[in] = gradients[out];
         return further;
       },
       "backward");
-}
-
-absl::StatusOr<StageMessage> PipelineStage::BackwardInput(
-    int microbatch, const StageMessage& gradients) {
-  TANDEM_RETURN_IF_ERROR(Recompute(microbatch));
-  const auto found = kept_.extract(microbatch);
-  const Kept& kept = found.mapped();
-  CHECK_EQ(gradients.size(), has_loss() ? 0 : 1 + options_.outgoing.size());
-  LeftToSecond& left = left_[microbatch];
-  left.sink = kept.sink;
-  return GradientsOfInputs(kept, gradients, &left);
 }
 
 std::vector<at::Tensor> PipelineStage::WeightsLeft(int microbatch) const {
@@ -168,19 +165,11 @@ absl::Status PipelineStage::FlushWeights() {
                   "gradients of weights");
 }
 
-absl::StatusOr<StageMessage> PipelineStage::Backward(
-    int microbatch, const StageMessage& gradients) {
-  absl::StatusOr<StageMessage> further = BackwardInput(microbatch, gradients);
-  if (!further.ok()) return further;
-  TANDEM_RETURN_IF_ERROR(BackwardWeight(microbatch));
-  return further;
-}
-
 void PipelineStage::Clear() {
   kept_.clear();
   left_.clear();
   waiting_.clear();
-  auxiliary_losses_.clear();
+  terms_.clear();
 }
 
 }  // namespace tandem

@@ -12,9 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "core/context/compute_context.h"
 #include "core/loss/loss.h"
-#include "core/model/microbatch_scope.h"
-#include "core/random/sample_scope.h"
 #include "parallel/balance/cut.h"
 
 namespace tandem {
@@ -28,7 +27,7 @@ struct StageOptions {
   // Out of the last stage: to the loss.
   std::vector<std::string> incoming;
   std::vector<std::string> outgoing;
-  // Of the last stage; null for others.
+  // The last stage's; null for others.
   LossFunction loss;
   // Microbatches go back in two parts, else in one.
   bool splits_backward = false;
@@ -51,32 +50,31 @@ struct StageOptions {
   std::vector<LayerRange> checkpointed;
 };
 
+// What a stage keeps of a microbatch for its backward.
+enum class StageKeeps {
+  kActivations,
+  // Inputs, from which activations are computed again before backward
+  // (activation checkpointing; Chen et al., 1604.06174).
+  kInputs,
+  kNothing,  // there is none, as in evaluation
+};
+
 // A microbatch on its way through a stage.
 struct StagePass {
   Microbatch microbatch;
   std::optional<Samples> samples;
-  // Else they are computed again from the inputs before backward (activation
-  // checkpointing; Chen et al., 1604.06174).
-  bool keeps_activations = true;
-  // Of every microbatch of the step? Else it is not known from graphs which
+  StageKeeps keeps = StageKeeps::kActivations;
+  // Does every microbatch of the step? Else it is not known from graphs which
   // outputs take a gradient, and all that may are said to, alike for all.
   bool all_keep_activations = true;
-  // Of its samples among the step's: losses that layers add are multiplied by
+  // Its samples' part of the step's: losses that layers add are multiplied by
   // it.
   double weight = 1;
+  // What the loss function's loss is multiplied by.
+  double loss_weight = 1;
   // Gradients are so many times as great (core/precision/loss_scale.h), which
   // is a number on the stage's device. Undefined: as great as they are.
   at::Tensor loss_scale = {};
-};
-
-// What a layer or the loss function added (core/loss/loss_terms.h), not
-// weighted.
-struct AuxiliaryLoss {
-  std::string name;
-  int microbatch = 0;
-  double weight = 1;  // its pass's
-  at::Tensor loss;    // detached
-  bool is_sum = false;
 };
 
 }  // namespace tandem

@@ -4,12 +4,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
-#include "parallel/pipeline/stage/stage_options.h"
+#include "core/loss/loss_terms.h"
 #include "parallel/step/loss_sums.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
@@ -25,7 +25,7 @@ class LossTermsPart : public StepPart {
   absl::Status AfterBackward(StepContext& step) override;
   void AddNumbers(const PendingStep& step,
                   std::vector<at::Tensor>* numbers) const override {
-    for (const PendingStep::Part& each : step.parts) {
+    for (const LossTerm& each : step.losses.terms) {
       numbers->push_back(each.loss);
     }
   }
@@ -44,12 +44,9 @@ absl::Status LossTermsPart::AfterBackward(StepContext& step) {
   const double share = model_.options.reproducible || !step.ends_alike
                            ? 1
                            : 1.0 / model_.groups.replicas();
-  for (AuxiliaryLoss& each : model_.executor->TakeAuxiliaryLosses()) {
-    step.pending->parts.push_back(
-        {std::move(each.name),
-         model_.groups.replica() * count + each.microbatch,
-         each.is_sum ? 1 : each.weight * share, std::move(each.loss),
-         each.is_sum});
+  for (LossTerm& each : step.pending->losses.terms) {
+    each.microbatch += model_.groups.replica() * count;
+    each.weight = each.is_sum ? 1 : each.weight * share;
   }
   return absl::OkStatus();
 }
@@ -59,9 +56,9 @@ absl::Status LossTermsPart::Read(PendingStep& step, const double*& numbers,
   Communicator* const group =
       step.alike ? model_.groups.world() : model_.groups.pipe();
   std::vector<LossSums::Part> losses, sums;
-  for (const PendingStep::Part& each : step.parts) {
+  for (const LossTerm& each : step.losses.terms) {
     (each.is_sum ? sums : losses)
-        .push_back({each.name, each.microbatch, *numbers++ * each.factor});
+        .push_back({each.name, each.microbatch, *numbers++ * each.weight});
   }
   const int64_t all =
       model_.groups.replicas() * model_.options.schedule.microbatches;

@@ -24,14 +24,9 @@ class ScorePart : public StepPart {
  public:
   explicit ScorePart(const MeshModel& model) : model_(model) {}
 
-  absl::Status AfterBackward(StepContext& step) override {
-    step.pending->scores = model_.executor->scores();
-    return absl::OkStatus();
-  }
-
   void AddNumbers(const PendingStep& step,
                   std::vector<at::Tensor>* numbers) const override {
-    for (const DeferredScore& each : step.scores) {
+    for (const DeferredScore& each : step.losses.scores) {
       if (each.sums.defined()) numbers->push_back(each.sums);
     }
   }
@@ -47,7 +42,7 @@ absl::Status ScorePart::Read(PendingStep& step, const double*& numbers,
                              StepScore* score) {
   std::vector<Score> mine;
   Score sum;
-  for (const DeferredScore& each : step.scores) {
+  for (const DeferredScore& each : step.losses.scores) {
     mine.push_back(FullScore(each, numbers));
     sum += mine.back();
   }

@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include "core/context/compute_context.h"
+#include "core/random/sample_scope.h"
 #include "gtest/gtest.h"
 
 namespace tandem::microbatch_scope_test {
@@ -23,6 +25,23 @@ TEST(MicrobatchScopeTest, ScopesNestAndAreOfOneThread) {
     EXPECT_FALSE(seen);
   }
   EXPECT_FALSE(MicrobatchScope::Current().has_value());
+}
+
+TEST(MicrobatchScopeTest, ScopesOfOtherPartsOfTheContextLeaveItAlone) {
+  const MicrobatchScope microbatch({1, 4});
+  {
+    const ComputeContext::Scope scope([](ComputeContext& context) {
+      EXPECT_EQ(context.microbatch->index, 1);
+      context.microbatch->index = 2;
+      context.samples = Samples{7, 3, 16};
+    });
+    const SampleScope samples({7, 3, 32});
+    EXPECT_EQ(MicrobatchScope::Current()->index, 2);
+    EXPECT_EQ(SampleScope::Current()->first, 32);
+  }
+  EXPECT_EQ(MicrobatchScope::Current()->index, 1);
+  EXPECT_EQ(MicrobatchScope::Current()->count, 4);
+  EXPECT_FALSE(SampleScope::Current().has_value());
 }
 
 }  // namespace

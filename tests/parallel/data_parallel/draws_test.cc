@@ -128,7 +128,7 @@ TEST_P(DrawsTest, LossesThatLayersAdd) {
     }
     ASSERT_FALSE(terms.terms().empty());
     at::Tensor sum;
-    for (const LossTerms::Term& each : terms.terms()) {
+    for (const LossTerm& each : terms.terms()) {
       EXPECT_EQ(each.name, "mean");
       sum = sum.defined() ? sum + each.loss : each.loss;
     }

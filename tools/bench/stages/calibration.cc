@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <future>
+#include <optional>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/loss/loss.h"
 #include "core/model/layer_list.h"
 #include "models/classification_loss.h"
 #include "parallel/optim/make_optimizer.h"
@@ -79,6 +81,9 @@ absl::StatusOr<std::unique_ptr<StageCalibration>> StageCalibration::OnCores(
 StagePass StageCalibration::MakePass(int microbatch) const {
   StagePass pass;
   pass.microbatch = {microbatch, schedule_.microbatches, false, false};
+  const Batch& batch = microbatches_[static_cast<size_t>(microbatch)];
+  pass.loss_weight =
+      static_cast<double>(batch.size) / static_cast<double>(batch_size_);
   return pass;
 }
 
@@ -99,8 +104,11 @@ absl::Status StageCalibration::MakeInputs(const Batch& batch) {
     StageMessage message = {microbatches_[static_cast<size_t>(m)].inputs};
     for (size_t stage = 0; stage < stages_.size(); ++stage) {
       inputs_[stage].push_back(message);
-      TANDEM_ASSIGN_OR_RETURN(message,
-                              stages_[stage]->Infer(MakePass(m), message));
+      StagePass pass = MakePass(m);
+      pass.keeps = StageKeeps::kNothing;
+      TANDEM_ASSIGN_OR_RETURN(StageOutput output,
+                              stages_[stage]->Forward(pass, message));
+      message = std::move(output.message);
       gradients_[stage].emplace_back();
       if (stage + 1 == stages_.size()) continue;
       TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
@@ -142,26 +150,19 @@ absl::Status StageCalibration::RunAction(const Action& action) {
   const StageMessage& inputs = inputs_[static_cast<size_t>(action.stage)][m];
   const StageMessage& gradients =
       gradients_[static_cast<size_t>(action.stage)][m];
-  const Batch& batch = microbatches_[m];
+  std::optional<LossTargets> targets;
+  if (stage.loss()) targets = microbatches_[m].targets;
   const Usage begin = Usage::Now();
   switch (action.kind) {
     case ActionKind::kForward:
-      if (stage.has_loss()) {
-        const double weight =
-            static_cast<double>(batch.size) / static_cast<double>(batch_size_);
-        TANDEM_RETURN_IF_ERROR(stage
-                                   .ForwardLoss(MakePass(action.microbatch),
-                                                inputs, batch.targets, weight)
-                                   .status());
-      } else {
-        TANDEM_RETURN_IF_ERROR(
-            stage.Forward(MakePass(action.microbatch), inputs).status());
-      }
+      TANDEM_RETURN_IF_ERROR(
+          stage.Forward(MakePass(action.microbatch), inputs, targets).status());
       samples.forward.push_back(SecondsSince(begin));
       break;
     case ActionKind::kBackward:
       TANDEM_RETURN_IF_ERROR(
-          stage.Backward(action.microbatch, gradients).status());
+          stage.BackwardInput(action.microbatch, gradients).status());
+      TANDEM_RETURN_IF_ERROR(stage.BackwardWeight(action.microbatch));
       samples.backward_input.push_back(SecondsSince(begin));
       break;
     case ActionKind::kBackwardInput:
