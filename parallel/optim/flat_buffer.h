@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "core/base/named_tensors.h"
 #include "core/model/parameter_traits.h"
+#include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/flat_slot.h"
 
 namespace torch::autograd {
@@ -143,8 +144,6 @@ class FlatBuffer {
   // A hook lives as long as the accumulator that it hangs on.
   std::vector<c10::intrusive_ptr<torch::autograd::Node>> accumulators_;
 };
-
-using FlatBuffers = std::vector<std::unique_ptr<FlatBuffer>>;
 
 struct FlatBufferOptions {
   // By parameter: those of different traits share no buffer; without any a

@@ -13,6 +13,7 @@
 #include "core/base/multiply_in_place.h"
 #include "core/base/status_macros.h"
 #include "core/vector/power_sum.h"
+#include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
 namespace {

@@ -4,15 +4,14 @@
 #ifndef TANDEM_PARALLEL_OPTIM_PARAMETER_UPDATE_H_
 #define TANDEM_PARALLEL_OPTIM_PARAMETER_UPDATE_H_
 
+#include <ATen/core/Tensor.h>
+
+#include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/named_tensors.h"
-#include "core/checkpoint/folder/state_part.h"
-#include "core/checkpoint/stored_tensors.h"
 #include "parallel/optim/flat_buffer_list.h"
-#include "parallel/optim/grouped_optimizer.h"
 #include "parallel/optim/optimizer.h"
 #include "parallel/optim/optimizer_share.h"
 #include "parallel/optim/unscale_gradients.h"
@@ -33,7 +32,7 @@ struct GradientNorms {
 // Fault point: "before_optimizer".
 class ParameterUpdate {
  public:
-  // InvalidArgument: those of CheckUpdateOptions and GroupedOptimizer.
+  // InvalidArgument: those of CheckUpdateOptions and MakeGroupedOptimizer.
   static absl::StatusOr<ParameterUpdate> Create(
       const UpdateOptions& options, const FlatBufferList& buffers,
       const ShareOfBuffer& share_of = nullptr);
@@ -63,29 +62,21 @@ class ParameterUpdate {
                     const std::optional<GradientNorms>& norms,
                     const at::Tensor& found_inf = {});
 
-  // As GroupedOptimizer's.
-  NamedTensors State() const { return optimizer_.State(); }
-  absl::StatusOr<NamedTensors> GatherState(Optimizer::GatherPart gather) const {
-    return optimizer_.GatherState(gather);
-  }
-  StatePart SharedState() const { return optimizer_.SharedState(); }
-  absl::Status CheckState(const StoredTensors& state) const {
-    return optimizer_.CheckState(state);
-  }
-  absl::Status LoadState(const StoredTensors& state) {
-    return optimizer_.LoadState(state);
-  }
+  // The optimizer of all groups, for its state.
+  Optimizer& optimizer() const { return *optimizer_; }
 
  private:
   ParameterUpdate(const UpdateOptions& options, FlatBufferList buffers,
-                  GroupedOptimizer optimizer);
+                  std::unique_ptr<Optimizer> optimizer);
 
-  void ClipAndStep(double learning_rate, const at::Tensor& found_inf);
+  void ClipAndStep(double learning_rate,
+                   const std::optional<GradientNorms>& norms,
+                   const at::Tensor& found_inf);
 
   double clip_norm_;
   double clip_value_;
   FlatBufferList buffers_;
-  GroupedOptimizer optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   bool clips_on_device_ = false;
 };
 
