@@ -25,6 +25,10 @@ struct ReducerOptions {
   bool find_unused_parameters = false;
   bool static_graph = false;
   bool skip_all_reduce_unused_params = false;
+  // Is what no rank uses in the first step left out of all later ones?
+  bool retires_unused() const {
+    return static_graph || skip_all_reduce_unused_params;
+  }
   // Each of these buffers is reduced whole, when the parameter at position
   // `delayed_until` is ready.
   std::vector<FlatBuffer*> delayed;

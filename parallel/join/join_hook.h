@@ -9,9 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/comm/communicator.h"
 
 namespace tandem {
+
+class Communicator;
 
 struct JoinOptions {
   // Off: no collective, no shadowing; for inputs that are known to be even.
