@@ -36,6 +36,14 @@ struct AdamWOptions {
 
 using OptimizerOptions = absl::variant<SgdOptions, AdamOptions, AdamWOptions>;
 
+// Whether replicas share an optimizer's work and state
+// (parallel/sharding/optimizer_sharding.h).
+enum class OptimizerSharding {
+  kOff,
+  kAuto,  // where it is faster
+  kOn,
+};
+
 }  // namespace tandem
 
 #endif  // TANDEM_PARALLEL_OPTIM_OPTIMIZER_OPTIONS_H_

@@ -7,15 +7,11 @@
 #include <cstdint>
 #include <string>
 
+#include "parallel/optim/optimizer_options.h"
+
 namespace tandem {
 
 class Communicator;
-
-enum class OptimizerSharding {
-  kOff,
-  kAuto,  // where it is faster
-  kOn,
-};
 
 // "off", "auto" or "on".
 const char* Word(OptimizerSharding sharding);

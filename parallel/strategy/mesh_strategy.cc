@@ -16,6 +16,7 @@
 #include "core/comm/communicator.h"
 #include "core/loss/loss.h"
 #include "core/mesh/mesh.h"
+#include "core/model/layer.h"
 #include "core/model/layer_list.h"
 #include "core/model/training_modes.h"
 #include "parallel/comm_hooks/compression_hooks.h"

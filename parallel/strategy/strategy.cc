@@ -4,8 +4,12 @@
 
 #include "core/base/status_macros.h"
 #include "core/precision/loss_scale.h"
+#include "parallel/step/step_score.h"
 
 namespace tandem {
+
+Strategy::Strategy() = default;
+Strategy::~Strategy() = default;
 
 // For strategies that know each step's score.
 absl::Status Strategy::SubmitStep(const Batch& batch, double learning_rate) {

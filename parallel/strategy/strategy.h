@@ -15,17 +15,20 @@
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
 #include "core/model/batch.h"
-#include "parallel/step/step_score.h"
 #include "parallel/strategy/trained_state.h"
 
 namespace tandem {
 
 class LossScale;
+struct StepScore;
 
 // Trains and evaluates this rank's part of a model. Collective: every rank of
 // the job calls the same methods in the same order. Not thread-safe.
 class Strategy : public TrainedState {
  public:
+  Strategy();
+  ~Strategy() override;
+
   // What runs: "single", "ddp", "model_parallel", "pipeline" or "hybrid".
   virtual std::string name() const = 0;
 

@@ -11,14 +11,27 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
-#include "core/checkpoint/folder/state_part.h"
-#include "parallel/strategy/whole_state.h"
 
 namespace tandem {
 
 class Communicator;
 class StoredTensors;
 class TensorSink;
+struct StatePart;
+
+// Which tensors of a model are meant.
+struct StateParts {
+  bool parameters = true;
+  bool buffers = true;
+  bool optimizer = false;
+};
+
+// Those of a whole model.
+struct WholeState {
+  NamedTensors parameters;
+  NamedTensors buffers;
+  NamedTensors optimizer;
+};
 
 // Of a strategy. Not thread-safe.
 class TrainedState {

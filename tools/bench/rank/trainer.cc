@@ -14,6 +14,7 @@
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/schedule/sequential.h"
+#include "parallel/step/step_score.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/rank/group.h"
