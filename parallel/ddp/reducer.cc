@@ -319,7 +319,7 @@ absl::Status Reducer::SettleUse() {
   if (learns) {
     TANDEM_RETURN_IF_ERROR(use_exchange_.Wait());
   }
-  // Of a graph of its own.
+  // The graph was this rank's own.
   if (marks_.learning() && !shadows_) marks_.Learn();
   const auto* use = use_.const_data_ptr<int32_t>();
   const std::vector<ParameterPlace>& places = buckets_.places();

@@ -29,7 +29,7 @@ struct ParameterPlace {
   size_t bucket = 0;
   bool dead = false;  // known to be used on no rank
 
-  // Of a parameter that is trained; buckets may be rebuilt between two calls.
+  // Require a trained parameter; buckets may be rebuilt between two calls.
   size_t index() const { return buffer->index_of(id); }
   const FlatSlot& slot() const { return buffer->slots()[index()]; }
   bool has_gradient() const { return buffer->has_gradient(index()); }

@@ -21,7 +21,7 @@ class FlatBuffer;
 
 struct ReducerOptions {
   BucketOptions buckets;
-  // As DistributedDataParallel's options of these names.
+  // DistributedDataParallel's options of these names.
   bool find_unused_parameters = false;
   bool static_graph = false;
   bool skip_all_reduce_unused_params = false;

@@ -214,8 +214,8 @@ absl::Status Replica::InStep(absl::string_view what,
 
 absl::Status Replica::Backward(const at::Tensor& loss) {
   const absl::Status status = CatchTorch([&] { loss.backward(); });
-  // Of an error of the reducer itself, which came as an exception, this gives
-  // the original.
+  // An error of the reducer itself came as an exception; this gives the
+  // original.
   return status.ok() ? status : reducer_->Fail(InStep("backward", status));
 }
 

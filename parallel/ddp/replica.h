@@ -83,11 +83,11 @@ class Replica : public Joinable {
   // For an optimizer, clipping, averaging: every trained parameter, and its
   // gradient, is in one of these.
   const FlatBuffers& flat_buffers() const;
-  // Those of one of options.optimizer_group's groups, for an optimizer of its
-  // own; empty: nothing trained is in that group.
+  // The buffers of one of options.optimizer_group's groups, for an optimizer of
+  // its own; empty: nothing trained is in that group.
   FlatBufferList flat_buffers_of(int64_t group) const;
-  // Those whose gradients are averaged, and so alike on all ranks; and those of
-  // ignored parameters, which are each rank's own.
+  // Buffers whose gradients are averaged, and so alike on all ranks; and those
+  // of ignored parameters, which are each rank's own.
   FlatBufferList averaged_flat_buffers() const;
   FlatBufferList ignored_flat_buffers() const;
   // No parameter has a gradient any more.

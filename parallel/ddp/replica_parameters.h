@@ -64,7 +64,8 @@ class ReplicaParameters {
   FlatBufferList own() const;
   // All whose gradients are averaged over replicas.
   FlatBufferList averaged() const;
-  // Those of parameters_to_ignore; and those of one of the optimizer's groups.
+  // Buffers of parameters_to_ignore; and those of one of the optimizer's
+  // groups.
   FlatBufferList ignored() const;
   FlatBufferList of_group(int64_t group) const;
 

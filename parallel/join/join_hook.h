@@ -57,7 +57,7 @@ class Joinable {
   virtual absl::StatusOr<std::unique_ptr<JoinHook>> MakeJoinHook(
       const JoinOptions& options) = 0;
 
-  // Of those that join together.
+  // The group of those that join together.
   virtual Communicator& join_group() = 0;
 };
 

@@ -18,7 +18,7 @@
 namespace tandem {
 namespace {
 
-// Those that have elements.
+// Slots that have elements and a gradient.
 std::vector<const FlatSlot*> SlotsWithGradients(const FlatBuffer& buffer) {
   std::vector<const FlatSlot*> slots;
   for (size_t i = 0; i < buffer.slots().size(); ++i) {

@@ -105,8 +105,8 @@ class Optimizer {
       const FlatBuffer& buffer, const at::Tensor& mine)>;
   absl::StatusOr<NamedTensors> GatherState(GatherPart gather) const;
 
-  // Of buffers that are shared with other ranks: this rank's slices of the
-  // state, by the same names. Every element, and every "step", is of one rank.
+  // This rank's slices of the state of buffers that are shared with other
+  // ranks, by the same names. Every element, and every "step", is of one rank.
   StatePart SharedState() const;
 
   // Replaces the state. A parameter that `state` says nothing of counts as not

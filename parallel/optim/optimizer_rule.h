@@ -38,8 +38,8 @@ struct OptimizerRange {
   std::vector<at::Tensor> state;      // as OptimizerTraits::buffers
   int64_t steps;                      // done before this one
   std::optional<at::Tensor> divisor;  // of grads, float32; null: none
-  // Of a step that the device may leave out (Optimizer::StepUnless): whether it
-  // does, and how many of `steps` it has left out; numbers of float32.
+  // Whether the device leaves this step out (Optimizer::StepUnless), and how
+  // many of `steps` it has left out; numbers of float32. Null: it cannot.
   std::optional<at::Tensor> found_inf = std::nullopt;
   std::optional<at::Tensor> skipped = std::nullopt;
 };

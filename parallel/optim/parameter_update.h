@@ -19,15 +19,15 @@
 
 namespace tandem {
 
-// Of all gradients of a model: of those that are averaged over replicas, and of
-// those that are each replica's own (ParameterTraits), which have no part in
-// the others' norm, since replicas would scale by different factors.
+// Norms of all gradients of a model: of those that are averaged over replicas,
+// and of each replica's own (ParameterTraits), which have no part in the others'
+// norm, since replicas would scale by different factors.
 struct GradientNorms {
   double averaged = 0;
   double own = 0;
 };
 
-// Of some flat buffers, which must outlive it. Not thread-safe.
+// The update of some flat buffers, which must outlive it. Not thread-safe.
 //
 // Fault point: "before_optimizer".
 class ParameterUpdate {

@@ -16,7 +16,7 @@ class Communicator;
 // "off", "auto" or "on".
 const char* Word(OptimizerSharding sharding);
 
-// Of one stage.
+// Whether one stage's replicas share.
 struct ShardingChoice {
   bool shards = false;
   std::string reason;  // for a person: why, or why not

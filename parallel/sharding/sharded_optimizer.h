@@ -32,7 +32,7 @@ namespace tandem {
 // Not thread-safe; all ranks call the same methods in the same order.
 class ShardedOptimizer {
  public:
-  // As MakeGroupedOptimizer; one of `options` for each parameter group.
+  // Takes one of `options` for each parameter group (MakeGroupedOptimizer).
   // `buffers`, the same on all ranks, and `group` must outlive the optimizer.
   static absl::StatusOr<ShardedOptimizer> Create(
       const std::vector<OptimizerOptions>& options,
@@ -42,8 +42,8 @@ class ShardedOptimizer {
   // FailedPrecondition for a parameter or gradient that was replaced.
   absl::Status Step(double learning_rate);
 
-  // As Optimizer's. On the group's first rank all of it, to be saved; elsewhere
-  // what is that rank's own. Collective.
+  // Optimizer's state: on the group's first rank all of it, to be saved;
+  // elsewhere what is that rank's own. Collective.
   absl::StatusOr<NamedTensors> GatherState() const;
   // Given all of it, on each rank; whatever number of ranks has saved it.
   absl::Status LoadState(const StoredTensors& state) {

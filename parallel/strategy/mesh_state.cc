@@ -121,7 +121,7 @@ std::string MeshState::DescribeSharding() const {
   return absl::StrJoin(texts, "; ");
 }
 
-// As OptimizerState, but whole: on the first replica. Collective over replicas.
+// OptimizerState, but whole: on the first replica. Collective over replicas.
 absl::StatusOr<NamedTensors> MeshState::GatherOptimizerState() const {
   NamedTensors state;
   for (int i : model().OwnStages()) {

@@ -252,7 +252,7 @@ absl::StatusOr<std::unique_ptr<MeshStrategy>> MeshStrategy::Create(
     const LayerSpecs& specs, const LossFunction& loss,
     const MeshStrategyOptions& options, Communicator* world) {
   TANDEM_RETURN_IF_ERROR(CheckMeshOptions(options));
-  // As the executor has it.
+  // The executor has the same bounds.
   TANDEM_RETURN_IF_ERROR(
       ValidateSchedule(options.schedule, {options.schedule.microbatches, 0})
           .status());

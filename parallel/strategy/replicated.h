@@ -21,7 +21,7 @@
 
 namespace tandem {
 
-// As MeshStrategyOptions, which has what is not here.
+// Options of a strategy of replicas; MeshStrategyOptions has what is not here.
 struct ReplicatedOptions : UpdateOptions {
   DistributedDataParallelOptions ddp;
   CommunicationHook hook;  // replaces the all-reduce; null: does not
@@ -30,7 +30,7 @@ struct ReplicatedOptions : UpdateOptions {
   int64_t accumulation_steps = 1;
   std::optional<ParameterAveragingOptions> averaging;
   c10::Device device = c10::kCPU;  // where layers and batches are brought
-  // Of the random numbers that layers draw for samples (SampleScope).
+  // Seed of the random numbers that layers draw for samples (SampleScope).
   uint64_t seed = 0;
 };
 

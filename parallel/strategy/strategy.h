@@ -43,7 +43,7 @@ class Strategy : public TrainedState {
   // score: that is read later, for many steps at once. Until then pinned
   // tensors of `batch` must not be written.
   virtual absl::Status SubmitStep(const Batch& batch, double learning_rate);
-  // Of the steps submitted since the last call, in order. Collective.
+  // Scores of the steps submitted since the last call, in order. Collective.
   virtual absl::StatusOr<std::vector<StepScore>> TakeScores();
 
   // The next step that is submitted gives a StepScore::gradient_norm: the
@@ -67,9 +67,9 @@ class Strategy : public TrainedState {
   virtual absl::Status Update(double learning_rate) = 0;
   // The step counts, and running statistics are made alike.
   virtual absl::Status SkipUpdate() = 0;
-  // Of UpdateOptions::grad_scaler, alike on all ranks, as of the last training
-  // step whose score is known: it says whether that was skipped, too. Null: the
-  // loss is not scaled.
+  // The scale of UpdateOptions::grad_scaler, alike on all ranks, as of the last
+  // training step whose score is known: it says whether that was skipped, too.
+  // Null: the loss is not scaled.
   virtual LossScale* loss_scale() { return nullptr; }
 
   // Between the two halves: gradients of what this rank holds, by the
@@ -122,7 +122,7 @@ class Strategy : public TrainedState {
     return std::map<std::string, double>();
   }
 
-  // Who keeps the optimizer's state, and why, for a person.
+  // Text for a person: who keeps the optimizer's state, and why.
   virtual std::string DescribeSharding() const { return ""; }
 
   // What this rank measured of itself, by name, for a report: PyTorch's names

@@ -26,14 +26,14 @@ struct StateParts {
   bool optimizer = false;
 };
 
-// Those of a whole model.
+// Tensors of a whole model.
 struct WholeState {
   NamedTensors parameters;
   NamedTensors buffers;
   NamedTensors optimizer;
 };
 
-// Of a strategy. Not thread-safe.
+// The state of a strategy. Not thread-safe.
 class TrainedState {
  public:
   virtual ~TrainedState() = default;
@@ -43,8 +43,8 @@ class TrainedState {
   virtual NamedTensors Parameters() const = 0;
   virtual NamedTensors Buffers() const = 0;
 
-  // Of these parameters those that all replicas have alike, between two steps:
-  // not those that each trains for itself (parameters_to_ignore, traits).
+  // Parameters that all replicas have alike, between two steps: not those that
+  // each trains for itself (parameters_to_ignore, traits).
   virtual NamedTensors AlikeParameters() const { return Parameters(); }
 
   // By the full name of each trained parameter of this rank, the first of those
