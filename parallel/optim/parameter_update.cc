@@ -63,32 +63,19 @@ void ParameterUpdate::ClipValues() {
   if (clip_value_ > 0) ClipGradientValue(buffers_, clip_value_);
 }
 
-void ParameterUpdate::ClipAndStep(double learning_rate,
-                                  const std::optional<GradientNorms>& norms,
-                                  const at::Tensor& found_inf) {
-  if (norms.has_value()) {
-    optimizer_->Step(
-        learning_rate, [&](const FlatBuffer& buffer) -> Optimizer::Divisor {
-          const bool averaged = buffer.traits().reduces_over(kDataAxis);
-          return ClippingDivisor(clip_norm_,
-                                 averaged ? norms->averaged : norms->own);
-        });
-    return;
+Optimizer::DivisorOf ParameterUpdate::Divisors(
+    const std::optional<GradientNorms>& norms,
+    const at::Tensor& on_device) const {
+  if (on_device.defined()) {
+    return [&on_device](const FlatBuffer& /*buffer*/) -> Optimizer::Divisor {
+      return on_device;
+    };
   }
-  if (!clips_on_device_) {
-    optimizer_->StepUnless(found_inf, learning_rate);
-    return;
-  }
-  const at::Tensor divisor = ClippingDivisorOnDevice(buffers_, clip_norm_);
-  if (!divisor.defined()) {
-    optimizer_->Step(learning_rate);  // says that there is nothing to do
-    return;
-  }
-  optimizer_->StepUnless(
-      found_inf, learning_rate,
-      [&](const FlatBuffer& /*buffer*/) -> Optimizer::Divisor {
-        return divisor;
-      });
+  if (!norms.has_value()) return nullptr;
+  return [this, &norms](const FlatBuffer& buffer) -> Optimizer::Divisor {
+    const bool averaged = buffer.traits().reduces_over(kDataAxis);
+    return ClippingDivisor(clip_norm_, averaged ? norms->averaged : norms->own);
+  };
 }
 
 absl::Status ParameterUpdate::Step(double learning_rate,
@@ -100,8 +87,17 @@ absl::Status ParameterUpdate::Step(double learning_rate,
   }
   TANDEM_RETURN_IF_ERROR(FaultPoint("before_optimizer"));
   const TraceScope scope("compute", "optimizer");
+  const bool on_device = !norms.has_value() && clips_on_device_;
   TANDEM_RETURN_IF_ERROR(CatchTorch(
-      [&] { ClipAndStep(learning_rate, norms, found_inf); }, "optimizer step"));
+      [&] {
+        at::Tensor divisor;
+        if (on_device) divisor = ClippingDivisorOnDevice(buffers_, clip_norm_);
+        // Without gradients there is nothing to leave out.
+        const bool may_skip = !on_device || divisor.defined();
+        optimizer_->StepUnless(may_skip ? found_inf : at::Tensor(),
+                               learning_rate, Divisors(norms, divisor));
+      },
+      "optimizer step"));
   return FaultPoint("after_optimizer");
 }
 

@@ -20,8 +20,8 @@
 namespace tandem {
 
 // Norms of all gradients of a model: of those that are averaged over replicas,
-// and of each replica's own (ParameterTraits), which have no part in the others'
-// norm, since replicas would scale by different factors.
+// and of each replica's own (ParameterTraits), which have no part in the
+// others' norm, since replicas would scale by different factors.
 struct GradientNorms {
   double averaged = 0;
   double own = 0;
@@ -69,9 +69,9 @@ class ParameterUpdate {
   ParameterUpdate(const UpdateOptions& options, FlatBufferList buffers,
                   std::unique_ptr<Optimizer> optimizer);
 
-  void ClipAndStep(double learning_rate,
-                   const std::optional<GradientNorms>& norms,
-                   const at::Tensor& found_inf);
+  // What gradients are divided by; refers to what it is given.
+  Optimizer::DivisorOf Divisors(const std::optional<GradientNorms>& norms,
+                                const at::Tensor& on_device) const;
 
   double clip_norm_;
   double clip_value_;
