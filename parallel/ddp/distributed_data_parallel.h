@@ -78,7 +78,7 @@ class DistributedDataParallel : public Replica {
     absl::Status status = BeforeForward();
     if (!status.ok()) return status;
     auto output = CatchTorchOr([&] {
-      const AutocastGuard precision(device_type(), param_dtype());
+      const AutocastGuard precision = Precision();
       return ModuleTraits<Module>::Call(module_, std::forward<Args>(args)...);
     });
     if (!output.ok()) return InStep("forward", output.status());

@@ -6,7 +6,7 @@
 namespace tandem {
 
 absl::Status ExplainEarlyEnd(const absl::Status& status, int64_t backwards) {
-  // As the backend and the collective check say it.
+  // The words are the backend's and the collective check's.
   const bool has_left = absl::IsUnavailable(status) &&
                         absl::EndsWith(status.message(), "left the group");
   if (!has_left) return status;

@@ -14,12 +14,12 @@
 
 namespace tandem {
 
-// Those on which autograd accumulates gradients of the buffers: of each device
+// The streams on which autograd accumulates gradients: of each device
 // that has streams, the one that was current when its buffer was made.
 std::vector<c10::Stream> GradientStreams(
     const std::vector<FlatBuffer*>& buffers);
 
-// Of the first of them; the CPU for none.
+// The first buffer's device; the CPU without buffers.
 c10::Device DeviceOfGradients(const std::vector<FlatBuffer*>& buffers);
 
 // While this object lives, the calling thread works on GradientStreams, behind

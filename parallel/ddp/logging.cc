@@ -6,6 +6,7 @@
 
 #include "core/comm/communicator.h"
 #include "parallel/ddp/reducer.h"
+#include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
 namespace {
@@ -75,7 +76,7 @@ void DescribeReplica(const DistributedDataParallelOptions& options,
 }
 
 void DescribeBuckets(const Reducer& reducer, DdpLoggingData* data) {
-  data->has_rebuilt_buckets = reducer.has_rebuilt_buckets();
+  data->has_rebuilt_buckets = reducer.buckets().is_rebuilt();
   for (const Bucket& bucket : reducer.buckets()) {
     data->bucket_sizes.push_back(
         bucket.length *

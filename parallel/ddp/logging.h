@@ -61,7 +61,7 @@ void DescribeReplica(const DistributedDataParallelOptions& options,
 // And of the buckets as they are now.
 void DescribeBuckets(const Reducer& reducer, DdpLoggingData* data);
 
-// Of one stage more of a rank, as if the stages had worked one after the other.
+// Adds one stage more of a rank, as if stages had worked one after the other.
 void AddStage(const DdpLoggingData& stage, DdpLoggingData* all);
 
 // The numbers, by name, for a report.

@@ -38,10 +38,6 @@ absl::Status CheckSameModel(const NamedTensors& model,
 // tensors of one device and dtype. Collective.
 absl::Status BroadcastFrom(int root, const std::vector<at::Tensor>& tensors,
                            Communicator& communicator);
-inline absl::Status BroadcastFromRank0(const std::vector<at::Tensor>& tensors,
-                                       Communicator& communicator) {
-  return BroadcastFrom(/*root=*/0, tensors, communicator);
-}
 
 }  // namespace tandem
 

@@ -9,6 +9,7 @@
 #include "core/base/multiply_in_place.h"
 #include "core/base/status_macros.h"
 #include "parallel/ddp/model_state.h"
+#include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
 namespace {

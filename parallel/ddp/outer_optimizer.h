@@ -48,7 +48,7 @@ class OuterOptimizer {
   NamedTensors State() const;
   // Whether a state of that name is an outer optimizer's.
   static bool Has(const std::string& state_name);
-  // Of `state` all that Has. InvalidArgument for a name that has no place here,
+  // Takes all of `state` that Has. InvalidArgument for a name without a place,
   // a wrong shape or dtype, or a part missing. Without any, the next Begin
   // begins anew.
   absl::Status CheckState(const StoredTensors& state) const;

@@ -8,6 +8,7 @@
 #include "core/base/status_macros.h"
 #include "core/comm/pending_collective.h"
 #include "parallel/comm_hooks/communication_hook.h"
+#include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
 

@@ -4,8 +4,11 @@
 #include <ATen/ops/zeros.h>
 #include <glog/logging.h>
 
+#include <cstddef>
+#include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/flight/purpose.h"
@@ -17,52 +20,68 @@
 namespace tandem {
 namespace {
 
-std::vector<std::string> NamesByPosition(
-    const std::vector<FlatBuffer*>& buffers) {
-  std::vector<std::string> names;
-  for (const FlatBuffer* buffer : buffers) {
-    for (const FlatSlot& slot : buffer->slots()) {
-      const auto position = static_cast<size_t>(slot.position);
-      if (names.size() <= position) names.resize(position + 1);
-      names[position] = slot.name;
-    }
+// The marks of a backward with something of this rank's own; `learns`: whether
+// it finds out which parameters are used.
+absl::Status CheckMarks(const ReadyMarks& marks, const ReducerOptions& options,
+                        bool learns) {
+  if (options.static_graph) {
+    // The first graph of its own is as it is, in whatever step that comes.
+    return marks.learning() ? absl::OkStatus() : marks.CheckUnchanged();
   }
-  return names;
+  if (learns || options.find_unused_parameters) return absl::OkStatus();
+  return marks.CheckAllMarked();
+}
+
+// Which parameters this rank has used, by position.
+void NoteUse(const std::vector<ParameterPlace>& places, at::Tensor& use) {
+  auto* const used = use.mutable_data_ptr<int32_t>();
+  for (size_t p = 0; p < places.size(); ++p) {
+    const ParameterPlace& place = places[p];
+    used[p] =
+        place.buffer != nullptr && (place.delayed || place.has_gradient());
+  }
+}
+
+// Adds a backward's times; `operation`: what averages a bucket.
+void AddToTrace(const ReducerTimes& times, const char* operation,
+                const std::string& group,
+                absl::FunctionRef<std::string(size_t bucket)> purpose) {
+  Trace& trace = Trace::OfProcess();
+  trace.Add(
+      {"compute", "backward", "", times.began, times.gradients_ready, {}});
+  trace.Add({"compute",
+             "wait for gradients",
+             "",
+             times.gradients_ready,
+             times.ended,
+             {}});
+  for (size_t b = 0; b < times.buckets.size(); ++b) {
+    trace.Add({"communication",
+               absl::StrCat(operation, " of bucket ", b),
+               "",
+               times.buckets[b].started,
+               times.buckets[b].ended,
+               {{"what", purpose(b)}, {"group", group}}});
+  }
 }
 
 }  // namespace
 
 Reducer::Reducer(std::vector<FlatBuffer*> buffers, Communicator& group,
                  ReducerOptions options)
-    : buffers_(std::move(buffers)),
+    : buckets_(std::move(buffers), options),
       group_(group),
       options_(std::move(options)),
       divisor_(group.size()),
-      marks_(NamesByPosition(buffers_), options_.static_graph) {
-  for (FlatBuffer* buffer : buffers_) Register(buffer, /*delayed=*/false);
-  for (FlatBuffer* buffer : options_.delayed) {
-    Register(buffer, /*delayed=*/true);
+      marks_(buckets_.NamesByPosition(), options_.static_graph) {
+  for (FlatBuffer* buffer : buckets_.buffers()) {
+    buffer->set_on_gradient(
+        [this](const FlatSlot& slot) { MarkReady(slot.position); });
   }
   absl::MutexLock lock(&mutex_);
-  order_ = marks_.Order();
-  use_ = at::zeros({static_cast<int64_t>(places_.size())}, at::kInt);
-  AssignBuckets();
-}
-
-std::vector<FlatBuffer*> Reducer::AllBuffers() const {
-  std::vector<FlatBuffer*> all = buffers_;
-  all.insert(all.end(), options_.delayed.begin(), options_.delayed.end());
-  return all;
-}
-
-void Reducer::Register(FlatBuffer* buffer, bool delayed) {
-  for (const FlatSlot& slot : buffer->slots()) {
-    const auto position = static_cast<size_t>(slot.position);
-    if (places_.size() <= position) places_.resize(position + 1);
-    places_[position] = {buffer, slot.id, delayed};
-  }
-  buffer->set_on_gradient(
-      [this](const FlatSlot& slot) { MarkReady(slot.position); });
+  buckets_.set_order(marks_.Order());
+  use_ = at::zeros({static_cast<int64_t>(buckets_.places().size())}, at::kInt);
+  buckets_.Assign();
 }
 
 absl::Status Reducer::SetHook(CommunicationHook hook) {
@@ -79,13 +98,8 @@ absl::Status Reducer::SetHook(CommunicationHook hook) {
 
 // Whether this step finds out which parameters are used, on any rank.
 bool Reducer::learns_use() const {
-  if (steps_ == 0 && retires_unused()) return true;
+  if (steps_ == 0 && options_.retires_unused()) return true;
   return options_.find_unused_parameters && !options_.static_graph;
-}
-
-// What no rank uses in the first step is left out of all later ones.
-bool Reducer::retires_unused() const {
-  return options_.static_graph || options_.skip_all_reduce_unused_params;
 }
 
 absl::Status Reducer::PrepareForForward() {
@@ -97,10 +111,10 @@ absl::Status Reducer::PrepareForForward() {
     group_.Abort(status_);
   }
   if (!status_.ok()) return status_;
-  status_ = CheckParameters();
+  status_ = buckets_.CheckParameters();
   if (!status_.ok()) group_.Abort(status_);
-  if (rebuilt_ || steps_ == 0 || !status_.ok()) return status_;
-  status_ = Rebuild();
+  if (buckets_.is_rebuilt() || steps_ == 0 || !status_.ok()) return status_;
+  status_ = buckets_.Rebuild(group_);
   return status_;
 }
 
@@ -123,25 +137,25 @@ void Reducer::BeginBackward() {
 
 void Reducer::BeginAveraging() {
   moments_ = {};
-  moments_.began = DeviceMoment::Now(DeviceOfGradients(buffers_));
+  moments_.began = DeviceMoment::Now(buckets_.device());
   marks_.Reset();
   running_.clear();
   missing_.assign(buckets_.size(), 0);
-  for (size_t p = 0; p < places_.size(); ++p) {
-    const Place& place = places_[p];
-    if (place.buffer == nullptr || place.delayed) continue;
-    if (marks_.expects(p)) ++missing_[place.bucket];
+  const std::vector<ParameterPlace>& places = buckets_.places();
+  for (size_t p = 0; p < places.size(); ++p) {
+    if (places[p].buffer == nullptr || places[p].delayed) continue;
+    if (marks_.expects(p)) ++missing_[places[p].bucket];
   }
   for (size_t b = 0; b < buckets_.size(); ++b) {
-    if (IsDelayed(buckets_[b])) missing_[b] = 1;
+    if (buckets_.IsDelayed(b)) missing_[b] = 1;
   }
   // Their buckets may start before the end of backward.
-  const GradientStreamsGuard behind(AllBuffers());
-  const auto is_idle = [this](const Place& place, size_t position)
+  const GradientStreamsGuard behind(buckets_.buffers());
+  const auto is_idle = [this](const ParameterPlace& place, size_t position)
                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
                              return !place.delayed && !marks_.expects(position);
                            };
-  ZeroUnused(is_idle);
+  buckets_.ZeroUnused(is_idle);
 }
 
 void Reducer::MarkReady(int64_t position) {
@@ -154,7 +168,7 @@ void Reducer::MarkGathered() {
   absl::MutexLock lock(&mutex_);
   if (!averaging_) return;
   for (const int64_t position : marks_.Unmarked()) {
-    const Place& place = places_.at(position);
+    const ParameterPlace& place = buckets_.places().at(position);
     if (place.delayed || !place.has_gradient()) continue;
     Mark(position);
   }
@@ -162,7 +176,7 @@ void Reducer::MarkGathered() {
 
 void Reducer::Mark(int64_t position) {
   if (!averaging_ || !status_.ok()) return;
-  const Place& place = places_.at(position);
+  const ParameterPlace& place = buckets_.places().at(position);
   CHECK(place.buffer != nullptr) << "position " << position;
   if (place.delayed && place.bucket < running_.size()) {
     status_ = absl::InvalidArgumentError(absl::StrCat(
@@ -184,7 +198,7 @@ void Reducer::Mark(int64_t position) {
   }
   if (ready && position == options_.delayed_until) {
     for (size_t b = 0; b < buckets_.size(); ++b) {
-      if (IsDelayed(buckets_[b])) missing_[b] = 0;
+      if (buckets_.IsDelayed(b)) missing_[b] = 0;
     }
   }
   if (ready) StartBuckets(/*all=*/false);
@@ -196,19 +210,23 @@ void Reducer::StartBuckets(bool all) {
   while (status_.ok() && running_.size() < buckets_.size()) {
     const size_t index = running_.size();
     if (!all && missing_[index] > 0) return;
-    const GradientStreamsGuard behind(AllBuffers());
-    if (IsDelayed(buckets_[index])) {
-      ZeroUnused([index](const Place& place, size_t /*position*/) {
-        return place.bucket == index;
-      });
+    const GradientStreamsGuard behind(buckets_.buffers());
+    if (buckets_.IsDelayed(index)) {
+      buckets_.ZeroUnused(
+          [index](const ParameterPlace& place, size_t /*position*/) {
+            return place.bucket == index;
+          });
     }
-    const auto purpose = [this, index] { return Purpose(index); };
+    const auto purpose = [this, index] {
+      return buckets_.Purpose(index, steps_ + 1);
+    };
     const auto start = [&] {
       const FlightPurposeScope flight({"bucket", static_cast<int>(index)});
-      return scatters_ ? BucketReduction::StartScatter(buckets_[index], group_,
-                                                       divisor_, purpose)
-                       : BucketReduction::Start(DescribeBucket(index), hook_,
-                                                group_, divisor_, purpose);
+      return scatters_
+                 ? BucketReduction::StartScatter(buckets_[index], group_,
+                                                 divisor_, purpose)
+                 : BucketReduction::Start(buckets_.Describe(index, has_hook()),
+                                          hook_, group_, divisor_, purpose);
     };
     absl::StatusOr<BucketReduction> started = start();
     if (!started.ok()) {
@@ -229,7 +247,7 @@ absl::Status Reducer::Fail(const absl::Status& reason) {
 }
 
 absl::Status Reducer::AddNothing() {
-  for (FlatBuffer* buffer : AllBuffers()) buffer->ZeroGrad();
+  for (FlatBuffer* buffer : buckets_.buffers()) buffer->ZeroGrad();
   {
     absl::MutexLock lock(&mutex_);
     CHECK(!active_);
@@ -238,12 +256,6 @@ absl::Status Reducer::AddNothing() {
   }
   const absl::Status done = Finish();
   shadows_ = false;
-  return done;
-}
-
-absl::Status Reducer::Shadow() {
-  const absl::Status done = AddNothing();
-  for (FlatBuffer* buffer : AllBuffers()) buffer->ZeroGrad();
   return done;
 }
 
@@ -257,98 +269,47 @@ absl::Status Reducer::Finish() {
     group_.Abort(status_);
     return status_;
   }
-  if (!rebuilt_ && steps_ == 0) order_ = marks_.Order();
+  if (!buckets_.is_rebuilt() && steps_ == 0) {
+    buckets_.set_order(marks_.Order());
+  }
   ++steps_;
   return absl::OkStatus();
 }
 
 absl::Status Reducer::Average() {
   at::NoGradGuard no_grad;
-  const GradientStreamsGuard behind(AllBuffers());
-  const c10::Device device = DeviceOfGradients(buffers_);
+  const GradientStreamsGuard behind(buckets_.buffers());
+  const c10::Device device = buckets_.device();
   moments_.gradients_ready = DeviceMoment::Now(device);
-  TANDEM_RETURN_IF_ERROR(CheckParameters());
-  TANDEM_RETURN_IF_ERROR(CheckMarks());
-  ZeroUnused([this](const Place& place,
-                    size_t /*position*/) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return place.bucket >= running_.size();  // else it is on its way
-  });
+  TANDEM_RETURN_IF_ERROR(buckets_.CheckParameters());
+  if (!shadows_) {
+    TANDEM_RETURN_IF_ERROR(CheckMarks(marks_, options_, learns_use()));
+  }
+  const auto is_here = [this](const ParameterPlace& place, size_t /*position*/)
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                             // Else it is on its way.
+                             return place.bucket >= running_.size();
+                           };
+  buckets_.ZeroUnused(is_here);
   StartBuckets(/*all=*/true);
   TANDEM_RETURN_IF_ERROR(status_);
-  if (learns_use()) TANDEM_RETURN_IF_ERROR(StartExchangeOfUse());
-  TANDEM_RETURN_IF_ERROR(WaitForBuckets());
-  TANDEM_RETURN_IF_ERROR(SettleUse());
-  moments_.ended = DeviceMoment::Now(device);
-  if (Trace::OfProcess().is_on()) AddToTrace();
-  return absl::OkStatus();
-}
-
-void Reducer::AddToTrace() const {
-  Trace& trace = Trace::OfProcess();
-  const ReducerTimes times = TimesOf(moments_);
-  trace.Add(
-      {"compute", "backward", "", times.began, times.gradients_ready, {}});
-  trace.Add({"compute",
-             "wait for gradients",
-             "",
-             times.gradients_ready,
-             times.ended,
-             {}});
-  for (size_t b = 0; b < times.buckets.size(); ++b) {
-    trace.Add({"communication",
-               absl::StrCat(scatters_ ? "reduce-scatter" : "all-reduce",
-                            " of bucket ", b),
-               "",
-               times.buckets[b].started,
-               times.buckets[b].ended,
-               {{"what", Purpose(b)}, {"group", group_.name()}}});
+  if (learns_use()) {
+    NoteUse(buckets_.places(), use_);
+    TANDEM_ASSIGN_OR_RETURN(use_exchange_, group_.StartAllReduceSum(use_));
   }
-}
-
-absl::Status Reducer::CheckParameters() const {
-  for (const FlatBuffer* buffer : AllBuffers()) {
-    TANDEM_RETURN_IF_ERROR(buffer->CheckParameters());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Reducer::CheckMarks() {
-  if (shadows_) return absl::OkStatus();
-  if (options_.static_graph) {
-    // The first graph of its own is as it is, in whatever step that comes.
-    return marks_.learning() ? absl::OkStatus() : marks_.CheckUnchanged();
-  }
-  if (learns_use() || options_.find_unused_parameters) return absl::OkStatus();
-  return marks_.CheckAllMarked();
-}
-
-// A parameter that this rank did not use adds nothing to the others' mean.
-void Reducer::ZeroUnused(absl::FunctionRef<bool(const Place&, size_t)> which) {
-  for (size_t p = 0; p < places_.size(); ++p) {
-    const Place& place = places_[p];
-    if (place.buffer == nullptr || place.dead || !which(place, p)) continue;
-    if (place.has_gradient()) continue;
-    const FlatSlot& slot = place.slot();
-    place.buffer->grads().narrow(0, slot.offset, slot.numel).zero_();
-  }
-}
-
-absl::Status Reducer::StartExchangeOfUse() {
-  auto* use = use_.mutable_data_ptr<int32_t>();
-  for (size_t p = 0; p < places_.size(); ++p) {
-    const Place& place = places_[p];
-    use[p] = place.buffer != nullptr && (place.delayed || place.has_gradient());
-  }
-  TANDEM_ASSIGN_OR_RETURN(use_exchange_, group_.StartAllReduceSum(use_));
-  return absl::OkStatus();
-}
-
-absl::Status Reducer::WaitForBuckets() {
   for (BucketReduction& reduction : running_) {
     TANDEM_RETURN_IF_ERROR(reduction.Finish());
     moments_.buckets.push_back(reduction.moments());
   }
   running_.clear();
+  TANDEM_RETURN_IF_ERROR(SettleUse());
+  moments_.ended = DeviceMoment::Now(device);
+  if (Trace::OfProcess().is_on()) {
+    AddToTrace(TimesOf(moments_), scatters_ ? "reduce-scatter" : "all-reduce",
+               group_.name(), [this](size_t bucket) {
+                 return buckets_.Purpose(bucket, steps_ + 1);
+               });
+  }
   return absl::OkStatus();
 }
 
@@ -358,15 +319,16 @@ absl::Status Reducer::SettleUse() {
   if (learns) {
     TANDEM_RETURN_IF_ERROR(use_exchange_.Wait());
   }
-  // Of a graph of its own.
+  // The graph was this rank's own.
   if (marks_.learning() && !shadows_) marks_.Learn();
   const auto* use = use_.const_data_ptr<int32_t>();
-  for (size_t p = 0; p < places_.size(); ++p) {
-    Place& place = places_[p];
+  const std::vector<ParameterPlace>& places = buckets_.places();
+  for (size_t p = 0; p < places.size(); ++p) {
+    const ParameterPlace& place = places[p];
     if (place.buffer == nullptr) continue;
     if (learns && use[p] == 0) {
-      if (steps_ > 0 || !retires_unused()) continue;
-      place.dead = true;
+      if (steps_ > 0 || !options_.retires_unused()) continue;
+      buckets_.Retire(p);
       marks_.Retire(p);
       continue;
     }

@@ -5,39 +5,22 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "core/comm/communicator.h"
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/bucket_reduction.h"
-#include "parallel/ddp/buckets.h"
 #include "parallel/ddp/ready_marks.h"
+#include "parallel/ddp/reducer_buckets.h"
 #include "parallel/ddp/reducer_moments.h"
 #include "parallel/ddp/reducer_options.h"
 #include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
-
-// Where the reducer finds a parameter and its gradient.
-struct ParameterPlace {
-  FlatBuffer* buffer = nullptr;  // null: not trained
-  size_t id = 0;                 // FlatSlot's
-  bool delayed = false;
-  size_t bucket = 0;
-  bool dead = false;  // known to be used on no rank
-
-  // Of a parameter that is trained; buckets may be rebuilt between two calls.
-  size_t index() const { return buffer->index_of(id); }
-  const FlatSlot& slot() const { return buffer->slots()[index()]; }
-  bool has_gradient() const { return buffer->has_gradient(index()); }
-};
 
 // The Reducer of PyTorch's DistributedDataParallel (Li et al.,
 // arXiv:2006.15704) over flat buffers: a bucket is a slice, nothing is copied.
@@ -82,8 +65,6 @@ class Reducer {
   // gradients are the mean of the others' and zeros, and what none of them uses
   // has none. Between two steps, after PrepareForForward.
   absl::Status AddNothing();
-  // The same, and leaves no gradients (Join).
-  absl::Status Shadow();
   // A backward begins, unless one is under way.
   void Begin();
   bool is_in_backward();
@@ -104,49 +85,25 @@ class Reducer {
   // what Finish will: the first failure.
   absl::Status Fail(const absl::Status& reason);
 
-  const std::vector<Bucket>& buckets() const { return buckets_; }
-  GradBucket DescribeBucket(size_t index) const;
-  bool has_rebuilt_buckets() const { return rebuilt_; }
+  const ReducerBuckets& buckets() const { return buckets_; }
   int64_t steps() const { return steps_; }  // averaged backwards so far
   const ReducerMoments& moments() const { return moments_; }  // the last's
 
  private:
-  using Place = ParameterPlace;
-
-  void Register(FlatBuffer* buffer, bool delayed);
-  std::vector<FlatBuffer*> AllBuffers() const;
-  std::vector<int64_t> RankOfPositions() const;
-  void InsertDelayed(const std::vector<int64_t>& rank_of);
-  bool IsDelayed(const Bucket& bucket) const;
-  void AssignBuckets();
-  void TrimDead(Bucket* bucket) const;
-  absl::Status Rebuild();
   bool learns_use() const;
-  bool retires_unused() const;
-  absl::Status CheckParameters() const;
-  std::string Purpose(size_t index) const;
 
   void BeginBackward() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void BeginAveraging() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Mark(int64_t position) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartBuckets(bool all) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Average() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status CheckMarks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of the parameters for which `which` holds.
-  void ZeroUnused(absl::FunctionRef<bool(const Place&, size_t)> which);
-  absl::Status StartExchangeOfUse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status WaitForBuckets() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status SettleUse() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AddToTrace() const;
 
-  std::vector<FlatBuffer*> buffers_;
+  ReducerBuckets buckets_;
   Communicator& group_;
-  ReducerOptions options_;
+  const ReducerOptions options_;
   CommunicationHook hook_;
-  std::vector<Place> places_;  // by position
-  std::vector<Bucket> buckets_;
-  std::vector<int64_t> order_;  // positions, as they become ready
-  bool synchronise_ = true, rebuilt_ = false, shadows_ = false;
+  bool synchronise_ = true, shadows_ = false;
   bool scatters_ = false;
   int divisor_;
   int64_t steps_ = 0;

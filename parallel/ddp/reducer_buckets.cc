@@ -1,16 +1,16 @@
-// The reducer's buckets: which there are, in what order, and what is in them.
-// What happens to them in a backward is in reducer.cc.
+#include "parallel/ddp/reducer_buckets.h"
 
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
-#include "parallel/ddp/reducer.h"
+#include "parallel/ddp/gradient_streams.h"
 
 namespace tandem {
 namespace {
@@ -20,15 +20,65 @@ constexpr size_t kMostNames = 5;
 
 }  // namespace
 
-std::vector<int64_t> Reducer::RankOfPositions() const {
+ReducerBuckets::ReducerBuckets(std::vector<FlatBuffer*> buffers,
+                               ReducerOptions options)
+    : at_once_(std::move(buffers)),
+      all_(at_once_),
+      options_(std::move(options)) {
+  all_.insert(all_.end(), options_.delayed.begin(), options_.delayed.end());
+  for (size_t i = 0; i < all_.size(); ++i) {
+    for (const FlatSlot& slot : all_[i]->slots()) {
+      const auto position = static_cast<size_t>(slot.position);
+      if (places_.size() <= position) places_.resize(position + 1);
+      places_[position] = {all_[i], slot.id, /*delayed=*/i >= at_once_.size()};
+    }
+  }
+}
+
+std::vector<std::string> ReducerBuckets::NamesByPosition() const {
+  std::vector<std::string> names;
+  for (const FlatBuffer* buffer : at_once_) {
+    for (const FlatSlot& slot : buffer->slots()) {
+      const auto position = static_cast<size_t>(slot.position);
+      if (names.size() <= position) names.resize(position + 1);
+      names[position] = slot.name;
+    }
+  }
+  return names;
+}
+
+c10::Device ReducerBuckets::device() const {
+  return DeviceOfGradients(at_once_);
+}
+
+absl::Status ReducerBuckets::CheckParameters() const {
+  for (const FlatBuffer* buffer : all_) {
+    TANDEM_RETURN_IF_ERROR(buffer->CheckParameters());
+  }
+  return absl::OkStatus();
+}
+
+void ReducerBuckets::ZeroUnused(
+    absl::FunctionRef<bool(const ParameterPlace&, size_t position)> which)
+    const {
+  for (size_t p = 0; p < places_.size(); ++p) {
+    const ParameterPlace& place = places_[p];
+    if (place.buffer == nullptr || place.dead || !which(place, p)) continue;
+    if (place.has_gradient()) continue;
+    const FlatSlot& slot = place.slot();
+    place.buffer->grads().narrow(0, slot.offset, slot.numel).zero_();
+  }
+}
+
+std::vector<int64_t> ReducerBuckets::RankOfPositions() const {
   std::vector<int64_t> rank_of(places_.size());
   for (size_t i = 0; i < order_.size(); ++i) rank_of[order_[i]] = i;
   return rank_of;
 }
 
-void Reducer::AssignBuckets() {
+void ReducerBuckets::Assign() {
   const std::vector<int64_t> rank_of = RankOfPositions();
-  buckets_ = MakeBuckets(buffers_, options_.buckets, rank_of);
+  buckets_ = MakeBuckets(at_once_, options_.buckets, rank_of);
   for (Bucket& bucket : buckets_) TrimDead(&bucket);
   buckets_.erase(std::remove_if(buckets_.begin(), buckets_.end(),
                                 [](const Bucket& bucket) {
@@ -44,7 +94,7 @@ void Reducer::AssignBuckets() {
 }
 
 // What no rank uses comes last in its buffer, and need not travel.
-void Reducer::TrimDead(Bucket* bucket) const {
+void ReducerBuckets::TrimDead(Bucket* bucket) const {
   const std::vector<FlatSlot>& slots = bucket->buffer->slots();
   while (bucket->end > bucket->first &&
          places_[slots[bucket->end - 1].position].dead) {
@@ -54,12 +104,12 @@ void Reducer::TrimDead(Bucket* bucket) const {
 }
 
 // Right after the bucket of the parameter that they wait for.
-void Reducer::InsertDelayed(const std::vector<int64_t>& rank_of) {
+void ReducerBuckets::InsertDelayed(const std::vector<int64_t>& rank_of) {
   BucketOptions whole;
   whole.limits = {std::numeric_limits<int64_t>::max()};
   const std::vector<Bucket> delayed =
       MakeBuckets(options_.delayed, whole, rank_of);
-  const Place& until = places_.at(options_.delayed_until);
+  const ParameterPlace& until = places_.at(options_.delayed_until);
   auto at = buckets_.begin();
   while (at != buckets_.end() &&
          !(at->buffer == until.buffer && until.index() >= at->first &&
@@ -70,24 +120,25 @@ void Reducer::InsertDelayed(const std::vector<int64_t>& rank_of) {
   buckets_.insert(at, delayed.begin(), delayed.end());
 }
 
-bool Reducer::IsDelayed(const Bucket& bucket) const {
+bool ReducerBuckets::IsDelayed(size_t index) const {
+  const Bucket& bucket = buckets_[index];
   return places_[bucket.buffer->slots()[bucket.first].position].delayed;
 }
 
-absl::Status Reducer::Rebuild() {
+absl::Status ReducerBuckets::Rebuild(Communicator& group) {
   const bool keep = std::any_of(
-      buffers_.begin(), buffers_.end(),
+      at_once_.begin(), at_once_.end(),
       [](const FlatBuffer* buffer) { return buffer->keeps_order(); });
   if (keep) return absl::OkStatus();
   rebuilt_ = true;
   std::stable_partition(order_.begin(), order_.end(),
                         [&](int64_t p) { return !places_[p].dead; });
   const at::Tensor order = at::tensor(order_, at::kLong);
-  TANDEM_RETURN_IF_ERROR(group_.Broadcast(order, /*root=*/0));
+  TANDEM_RETURN_IF_ERROR(group.Broadcast(order, /*root=*/0));
   const auto* positions = order.const_data_ptr<int64_t>();
   order_.assign(positions, positions + order.numel());
   const std::vector<int64_t> rank_of = RankOfPositions();
-  for (FlatBuffer* buffer : buffers_) {
+  for (FlatBuffer* buffer : at_once_) {
     std::vector<size_t> slots(buffer->slots().size());
     std::iota(slots.begin(), slots.end(), 0);
     std::stable_sort(slots.begin(), slots.end(), [&](size_t a, size_t b) {
@@ -96,18 +147,18 @@ absl::Status Reducer::Rebuild() {
     });
     if (!std::is_sorted(slots.begin(), slots.end())) buffer->Reorder(slots);
   }
-  AssignBuckets();
+  Assign();
   return absl::OkStatus();
 }
 
-GradBucket Reducer::DescribeBucket(size_t index) const {
+GradBucket ReducerBuckets::Describe(size_t index, bool for_hook) const {
   const Bucket& bucket = buckets_[index];
   GradBucket described;
   described.index = static_cast<int64_t>(index);
   described.is_last = index + 1 == buckets_.size();
   described.buffer =
       bucket.buffer->grads().narrow(0, bucket.offset, bucket.length);
-  if (!hook_) return described;
+  if (!for_hook) return described;
   for (size_t i = bucket.first; i < bucket.end; ++i) {
     const FlatSlot& slot = bucket.buffer->slots()[i];
     described.gradients.push_back(
@@ -118,7 +169,7 @@ GradBucket Reducer::DescribeBucket(size_t index) const {
   return described;
 }
 
-std::string Reducer::Purpose(size_t index) const {
+std::string ReducerBuckets::Purpose(size_t index, int64_t step) const {
   const Bucket& bucket = buckets_[index];
   const size_t count = bucket.end - bucket.first;
   std::vector<std::string> names;
@@ -129,8 +180,7 @@ std::string Reducer::Purpose(size_t index) const {
   if (count > kMostNames) {
     absl::StrAppend(&parameters, " and ", count - kMostNames, " more");
   }
-  return absl::StrCat("bucket ", index, " (", parameters, ") of step ",
-                      steps_ + 1);
+  return absl::StrCat("bucket ", index, " (", parameters, ") of step ", step);
 }
 
 }  // namespace tandem

@@ -21,10 +21,14 @@ class FlatBuffer;
 
 struct ReducerOptions {
   BucketOptions buckets;
-  // As DistributedDataParallel's options of these names.
+  // DistributedDataParallel's options of these names.
   bool find_unused_parameters = false;
   bool static_graph = false;
   bool skip_all_reduce_unused_params = false;
+  // Is what no rank uses in the first step left out of all later ones?
+  bool retires_unused() const {
+    return static_graph || skip_all_reduce_unused_params;
+  }
   // Each of these buffers is reduced whole, when the parameter at position
   // `delayed_until` is ready.
   std::vector<FlatBuffer*> delayed;

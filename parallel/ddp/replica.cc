@@ -1,7 +1,6 @@
 #include "parallel/ddp/replica.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <glog/logging.h>
 #include <torch/csrc/autograd/engine.h>
@@ -9,6 +8,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -16,17 +16,19 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
-#include "core/comm/group_buffer.h"
 #include "core/model/microbatch_scope.h"
+#include "core/precision/autocast.h"
 #include "core/precision/cast_buffers.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/ddp/early_end.h"
-#include "parallel/ddp/gradient_streams.h"
 #include "parallel/ddp/logging.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/ddp/reducer.h"
 #include "parallel/ddp/replica_join_hook.h"
+#include "parallel/ddp/replica_parameters.h"
+#include "parallel/ddp/step_times.h"
+#include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
 namespace {
@@ -40,6 +42,34 @@ bool GathersAny(const std::vector<torch::autograd::Node*>& accumulators) {
     const auto found = nodes->find(accumulator);
     return found != nodes->end() && found->second.needed_;
   });
+}
+
+std::vector<torch::autograd::Node*> Accumulators(
+    const FlatBufferList& buffers) {
+  std::vector<torch::autograd::Node*> accumulators;
+  for (const FlatBuffer* buffer : buffers) {
+    for (const FlatSlot& slot : buffer->slots()) {
+      accumulators.push_back(
+          torch::autograd::impl::grad_accumulator(slot.parameter).get());
+    }
+  }
+  return accumulators;
+}
+
+// Parameters and buffers that all ranks have alike.
+NamedTensors Alike(const DistributedDataParallelOptions& options,
+                   const NamedTensors& parameters,
+                   const NamedTensors& buffers) {
+  NamedTensors alike;
+  for (const NamedTensors* part : {&parameters, &buffers}) {
+    for (const auto& each : *part) {
+      if (absl::c_linear_search(options.parameters_to_ignore, each.first)) {
+        continue;
+      }
+      alike.push_back(each);
+    }
+  }
+  return alike;
 }
 
 }  // namespace
@@ -67,70 +97,34 @@ absl::Status Replica::Prepare(const NamedTensors& all_parameters,
   TANDEM_RETURN_IF_ERROR(CheckDdpOptions(options_, all_parameters, buffers));
   options_ = WithFirstNames(options_, all_parameters);
   const NamedTensors parameters = UnderFirstNames(all_parameters);
-  NamedTensors alike;  // on all ranks
-  for (const NamedTensors& part : {parameters, buffers}) {
-    for (const auto& each : part) {
-      if (KindOf(each.first) != Kind::kIgnored) alike.push_back(each);
-    }
+  if (options_.init_sync) {
+    TANDEM_RETURN_IF_ERROR(
+        CheckSameModel(Alike(options_, parameters, buffers), group_));
   }
-  for (const auto& [name, tensor] : buffers) {
-    if (KindOf(name) != Kind::kIgnored) buffers_.push_back(tensor);
-  }
-  for (const auto& [name, tensor] : parameters) {
-    const bool alone = tensor.requires_grad() || KindOf(name) == Kind::kIgnored;
-    if (!alone) frozen_.push_back(tensor);
-  }
-  if (options_.init_sync) TANDEM_RETURN_IF_ERROR(CheckSameModel(alike, group_));
   if (!parameters.empty()) {
     device_type_ = parameters.front().second.device().type();
   }
   if (options_.mixed_precision.buffer_dtype) {
     CastBuffers(buffers, *options_.mixed_precision.buffer_dtype);
   }
-  TANDEM_RETURN_IF_ERROR(CatchTorch([&] { return Flatten(parameters); }));
-  if (options_.init_sync) TANDEM_RETURN_IF_ERROR(TakeFrom(/*root=*/0));
-  MakeReducer(parameters);
-  Describe();
-  return absl::OkStatus();
-}
-
-absl::Status Replica::TakeFrom(int root) {
-  // Trained parameters lie in flat buffers, which need no copies.
-  for (const FlatBuffer* buffer : averaged_flat_buffers()) {
-    TANDEM_RETURN_IF_ERROR(group_.Broadcast(buffer->values(), root));
-    buffer->CountWrite();
-    TANDEM_RETURN_IF_ERROR(buffer->TakeState([&](const at::Tensor& state) {
-      return group_.Broadcast(state, root);
-    }));
+  ReplicaParameterOptions flat;
+  flat.ddp = options_;
+  TANDEM_ASSIGN_OR_RETURN(
+      parameters_,
+      ReplicaParameters::Create(parameters, buffers, std::move(flat), &group_));
+  if (options_.init_sync) {
+    TANDEM_RETURN_IF_ERROR(parameters_->TakeFrom(/*root=*/0));
   }
-  std::vector<at::Tensor> others = frozen_;
-  others.insert(others.end(), buffers_.begin(), buffers_.end());
-  return BroadcastFrom(root, others, group_);
-}
-
-void Replica::MakeReducer(const NamedTensors& parameters) {
-  ReducerOptions options = ReducerOptionsOf(options_, parameters);
-  options.delayed = delayed_;
-  options.on_begin = [this] { OnBackwardBegun(); };
-  reducer_ = std::make_shared<Reducer>(averaged_, group_, std::move(options));
+  reducer_ = parameters_->MakeReducer([this] { OnBackwardBegun(); });
   if (options_.mixed_precision.reduce_dtype) {
     const absl::Status set =
         reducer_->SetHook(CompressHook(*options_.mixed_precision.reduce_dtype));
     CHECK(set.ok()) << set;  // the first hook
   }
-  std::vector<torch::autograd::Node*> accumulators;
-  for (const FlatBuffer* buffer : averaged_flat_buffers()) {
-    for (const FlatSlot& slot : buffer->slots()) {
-      accumulators.push_back(
-          torch::autograd::impl::grad_accumulator(slot.parameter).get());
-    }
-  }
   accumulators_ = std::make_shared<const std::vector<torch::autograd::Node*>>(
-      std::move(accumulators));
-}
-
-void Replica::Describe() {
-  DescribeReplica(options_, group_, averaged_flat_buffers(), logging_.get());
+      Accumulators(parameters_->averaged()));
+  DescribeReplica(options_, group_, parameters_->averaged(), logging_.get());
+  return absl::OkStatus();
 }
 
 // Ranks' backwards are paired by their order: one that is left out on one rank
@@ -152,8 +146,10 @@ void Replica::CountForwards() {
 // of the backward under way.
 void Replica::OnBackwardBegun() {
   CountForwards();
-  const absl::Status fits = CheckJoin();
-  TORCH_CHECK(fits.ok(), fits.message());
+  if (join_ != nullptr) {
+    const absl::Status fits = join_->CheckBackward();
+    TORCH_CHECK(fits.ok(), fits.message());
+  }
   torch::autograd::Engine::get_default_engine().queue_callback([this] {
     const int64_t steps = reducer_->steps();
     const absl::Status status = reducer_->Finish();
@@ -182,16 +178,20 @@ absl::Status Replica::BeforeForward() {
           ExplainEarlyEnd(BroadcastBuffers(), reducer_->steps()));
     }
   }
-  times_->BeginForward(DeviceOfGradients(averaged_));
+  times_->BeginForward(reducer_->buckets().device());
   return absl::OkStatus();
 }
 
 absl::Status Replica::BroadcastBuffers() {
-  return BroadcastFrom(join_ == nullptr ? 0 : join_->root(), buffers_, group_);
+  return parameters_->BroadcastBuffers(join_ == nullptr ? 0 : join_->root());
+}
+
+AutocastGuard Replica::Precision() const {
+  return AutocastGuard(device_type_, options_.mixed_precision.param_dtype);
 }
 
 void Replica::AfterForward() {
-  times_->EndForward(DeviceOfGradients(averaged_));
+  times_->EndForward(reducer_->buckets().device());
 }
 
 // Begins the backward that passes through `output`, and not one within it
@@ -214,8 +214,8 @@ absl::Status Replica::InStep(absl::string_view what,
 
 absl::Status Replica::Backward(const at::Tensor& loss) {
   const absl::Status status = CatchTorch([&] { loss.backward(); });
-  // Of an error of the reducer itself, which came as an exception, this gives
-  // the original.
+  // An error of the reducer itself came as an exception; this gives the
+  // original.
   return status.ok() ? status : reducer_->Fail(InStep("backward", status));
 }
 
@@ -248,68 +248,24 @@ DdpLoggingData Replica::logging_data() const {
   return data;
 }
 
-Replica::Kind Replica::KindOf(const std::string& name) const {
-  if (absl::c_linear_search(options_.parameters_to_ignore, name)) {
-    return Kind::kIgnored;
-  }
-  if (absl::c_linear_search(options_.delay_all_reduce_named_params, name)) {
-    return Kind::kDelayed;
-  }
-  return Kind::kAveraged;
-}
-
-absl::Status Replica::Flatten(const NamedTensors& parameters) {
-  absl::Status allocated;
-  for (const Kind kind : {Kind::kAveraged, Kind::kDelayed, Kind::kIgnored}) {
-    FlatBufferOptions options;
-    for (const auto& each : parameters) {
-      options.traits.emplace_back();
-      if (KindOf(each.first) != kind) continue;
-      ParameterTraits traits;
-      if (kind == Kind::kIgnored) traits.reduce_axes.clear();
-      if (options_.optimizer_group) {
-        traits.optimizer_group = options_.optimizer_group(each.first);
-      }
-      options.traits.back() = std::move(traits);
-    }
-    if (kind != Kind::kIgnored) {
-      options.allocate = [&](int64_t numel, const at::TensorOptions& like) {
-        auto buffer = NewGroupBuffer(group_, numel, like);
-        if (buffer.ok()) return *std::move(buffer);
-        allocated.Update(buffer.status());
-        return at::zeros({numel}, like);
-      };
-    }
-    for (auto& buffer : MakeFlatBuffers(parameters, options)) {
-      if (kind == Kind::kAveraged) averaged_.push_back(buffer.get());
-      if (kind == Kind::kDelayed) delayed_.push_back(buffer.get());
-      if (kind == Kind::kIgnored) ignored_.push_back(buffer.get());
-      flat_.push_back(std::move(buffer));
-    }
-  }
-  return allocated;
+const FlatBuffers& Replica::flat_buffers() const {
+  return parameters_->flat_buffers();
 }
 
 FlatBufferList Replica::flat_buffers_of(int64_t group) const {
-  std::vector<FlatBuffer*> buffers;
-  for (const auto& buffer : flat_) {
-    if (buffer->group() == group) buffers.push_back(buffer.get());
-  }
-  return FlatBufferList(std::move(buffers));
+  return parameters_->of_group(group);
 }
 
 FlatBufferList Replica::averaged_flat_buffers() const {
-  std::vector<FlatBuffer*> buffers = averaged_;
-  buffers.insert(buffers.end(), delayed_.begin(), delayed_.end());
-  return FlatBufferList(std::move(buffers));
+  return parameters_->averaged();
 }
 
 FlatBufferList Replica::ignored_flat_buffers() const {
-  return FlatBufferList(ignored_);
+  return parameters_->ignored();
 }
 
 void Replica::ZeroGrad() {
-  for (const auto& buffer : flat_) buffer->ZeroGrad();
+  for (const auto& buffer : flat_buffers()) buffer->ZeroGrad();
 }
 
 }  // namespace tandem

@@ -6,8 +6,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -17,9 +17,7 @@
 #include "core/base/named_tensors.h"
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/options.h"
-#include "parallel/ddp/step_times.h"
 #include "parallel/join/join_hook.h"
-#include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
 
 namespace torch {
@@ -30,8 +28,11 @@ struct Node;
 
 namespace tandem {
 
+class AutocastGuard;
 class Communicator;
 class Reducer;
+class ReplicaParameters;
+class StepTimes;
 struct DdpLoggingData;
 
 // Guard of torch's no_sync(): while it lives, backward gathers gradients and
@@ -49,8 +50,8 @@ class NoSyncGuard {
   bool before_ = true;
 };
 
-// Parameters and buffers of one replica, and the reducer that keeps it alike to
-// those of the other ranks. See DistributedDataParallel.
+// ReplicaParameters of a module, and the reducer that keeps it alike to those
+// of the other ranks. See DistributedDataParallel.
 class Replica : public Joinable {
  public:
   ~Replica() override;
@@ -81,12 +82,12 @@ class Replica : public Joinable {
 
   // For an optimizer, clipping, averaging: every trained parameter, and its
   // gradient, is in one of these.
-  FlatBuffers& flat_buffers() { return flat_; }
-  // Those of one of options.optimizer_group's groups, for an optimizer of its
-  // own; empty: nothing trained is in that group.
+  const FlatBuffers& flat_buffers() const;
+  // The buffers of one of options.optimizer_group's groups, for an optimizer of
+  // its own; empty: nothing trained is in that group.
   FlatBufferList flat_buffers_of(int64_t group) const;
-  // Those whose gradients are averaged, and so alike on all ranks; and those of
-  // ignored parameters, which are each rank's own.
+  // Buffers whose gradients are averaged, and so alike on all ranks; and those
+  // of ignored parameters, which are each rank's own.
   FlatBufferList averaged_flat_buffers() const;
   FlatBufferList ignored_flat_buffers() const;
   // No parameter has a gradient any more.
@@ -103,6 +104,7 @@ class Replica : public Joinable {
       const JoinOptions& options) override;
   Communicator& join_group() override { return group_; }
 
+  // What it has measured of itself (parallel/ddp/logging.h).
   DdpLoggingData logging_data() const;
   const Reducer& reducer() const { return *reducer_; }
 
@@ -116,10 +118,7 @@ class Replica : public Joinable {
   bool IsComputedAgain() const;
   absl::Status BeforeForward();
   // What forward runs in: mixed precision, on the parameters' type of device.
-  c10::DeviceType device_type() const { return device_type_; }
-  std::optional<c10::ScalarType> param_dtype() const {
-    return options_.mixed_precision.param_dtype;
-  }
+  AutocastGuard Precision() const;
   void AfterForward();
   // `status` with what went on, the step and the rank in front.
   absl::Status InStep(absl::string_view what, const absl::Status& status) const;
@@ -128,28 +127,16 @@ class Replica : public Joinable {
  private:
   class ReplicaJoinHook;
 
-  // Which of the parts of flat_ a parameter belongs to.
-  enum class Kind { kAveraged, kDelayed, kIgnored };
-
-  Kind KindOf(const std::string& name) const;
-  absl::Status Flatten(const NamedTensors& parameters);
-  void MakeReducer(const NamedTensors& parameters);
-  absl::Status TakeFrom(int root);
-  absl::Status CheckJoin() const;
   void CountForwards();
   void OnBackwardBegun();
-  void Describe();
 
   Communicator& group_;
   DistributedDataParallelOptions options_;
   c10::DeviceType device_type_ = c10::kCPU;
-  std::vector<at::Tensor> buffers_;  // those that are broadcast
-  std::vector<at::Tensor> frozen_;   // parameters that are alike, not trained
   ReplicaJoinHook* join_ = nullptr;  // of the Join that goes on
   int forwards_ = 0;                 // with gradients, since the last backward
   int most_forwards_ = 0;            // before one backward, so far
-  FlatBuffers flat_;                 // averaged ones, delayed, ignored
-  std::vector<FlatBuffer*> averaged_, delayed_, ignored_;
+  std::unique_ptr<ReplicaParameters> parameters_;
   // What gathers the gradients that are averaged.
   std::shared_ptr<const std::vector<torch::autograd::Node*>> accumulators_;
   std::shared_ptr<Reducer> reducer_;

@@ -9,6 +9,9 @@
 #include "core/comm/communicator.h"
 #include "parallel/ddp/reducer.h"
 #include "parallel/ddp/replica_join_hook.h"
+#include "parallel/ddp/replica_parameters.h"
+#include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/flat_buffer_list.h"
 
 namespace tandem {
 
@@ -63,20 +66,24 @@ absl::Status Replica::ReplicaJoinHook::MainHook() {
   if (replica_.options_.broadcast_buffers) {
     TANDEM_RETURN_IF_ERROR(replica_.BroadcastBuffers());
   }
-  return replica_.InStep("shadowed backward", reducer.Shadow());
+  const absl::Status done = reducer.AddNothing();
+  for (FlatBuffer* buffer : replica_.averaged_flat_buffers()) {
+    buffer->ZeroGrad();
+  }
+  return replica_.InStep("shadowed backward", done);
 }
 
 // Nobody has done more steps than those who had inputs last.
 absl::Status Replica::ReplicaJoinHook::PostHook(bool /*is_last_joiner*/) {
   const at::NoGradGuard no_grad;
-  return replica_.InStep("the last rank's model", replica_.TakeFrom(root_));
+  return replica_.InStep("the last rank's model",
+                         replica_.parameters_->TakeFrom(root_));
 }
 
-absl::Status Replica::CheckJoin() const {
-  if (join_ == nullptr) return absl::OkStatus();
-  if (join_->announced() == reducer_->synchronise()) return absl::OkStatus();
+absl::Status Replica::ReplicaJoinHook::CheckBackward() const {
+  if (announced_ == replica_.reducer_->synchronise()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      join_->announced().has_value()
+      announced_.has_value()
           ? "in a Join no_sync goes around forward and backward: ranks that "
             "have ended are told in forward what to take part in"
           : "in a Join an iteration has a forward of this replica before its "

@@ -29,7 +29,9 @@ class Replica::ReplicaJoinHook : public JoinHook {
   // FailedPrecondition for a second one in an iteration, InvalidArgument where
   // ranks differ.
   absl::Status Announce(bool synchronises);
-  std::optional<bool> announced() const { return announced_; }
+  // A backward begins. FailedPrecondition where its gradients are averaged and
+  // no forward has announced that, or the other way round.
+  absl::Status CheckBackward() const;
 
   // The last rank of those that have inputs, or had them last.
   int root() const { return root_; }

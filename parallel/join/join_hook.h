@@ -9,9 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/comm/communicator.h"
 
 namespace tandem {
+
+class Communicator;
 
 struct JoinOptions {
   // Off: no collective, no shadowing; for inputs that are known to be even.
@@ -56,7 +57,7 @@ class Joinable {
   virtual absl::StatusOr<std::unique_ptr<JoinHook>> MakeJoinHook(
       const JoinOptions& options) = 0;
 
-  // Of those that join together.
+  // The group of those that join together.
   virtual Communicator& join_group() = 0;
 };
 

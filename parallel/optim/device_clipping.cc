@@ -6,6 +6,7 @@
 #include <atomic>
 #include <vector>
 
+#include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/gradient_clipping.h"
 
 namespace tandem {

@@ -166,8 +166,8 @@ void FlatBuffer::Reorder(const std::vector<size_t>& order) {
     all.push_back(grads_);
     MoveSlots(all, before, slots_, at::empty_like(grads_));
   } else {
-    // As between two steps: what lies in grads_ then means nothing, and its
-    // memory serves. Between slots there are zeros.
+    // So it is between two steps: what lies in grads_ means nothing then, and
+    // its memory serves. Between slots there are zeros.
     MoveSlots(all, before, slots_, grads_);
     grads_.zero_();
   }

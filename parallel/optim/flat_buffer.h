@@ -8,10 +8,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,13 +21,32 @@
 #include "absl/status/status.h"
 #include "core/base/named_tensors.h"
 #include "core/model/parameter_traits.h"
-#include "parallel/optim/flat_slot.h"
+#include "parallel/optim/flat_buffer_list.h"
 
 namespace torch::autograd {
 struct Node;
 }  // namespace torch::autograd
 
 namespace tandem {
+
+// A parameter's place in a FlatBuffer, in elements.
+struct FlatSlot {
+  std::string name;
+  at::Tensor parameter;  // the model's own; a view of values()
+  int64_t position;      // among the parameters that were given
+  size_t id;             // which slot it was at first: stays when order changes
+  int64_t offset;        // on a 64-byte boundary
+  int64_t numel;
+  int64_t end;  // the next slot's offset: after `numel` elements, zeros
+
+  // Is `tensor`, which may be undefined, the view of `flat` that is this
+  // slot's?
+  bool LiesIn(const at::Tensor& tensor, const at::Tensor& flat) const {
+    return tensor.defined() && !tensor.is_sparse() &&
+           tensor.is_alias_of(flat) &&
+           tensor.storage_offset() == flat.storage_offset() + offset;
+  }
+};
 
 // The parameters of one device, dtype and traits. Making one moves their
 // values: each becomes a view of values(), with the same sizes and strides.
@@ -65,7 +86,7 @@ class FlatBuffer {
   const std::vector<FlatSlot>& slots() const { return slots_; }
   // Where the slot of this id is now.
   size_t index_of(size_t id) const { return index_of_[id]; }
-  // Of all its parameters.
+  // Traits of all its parameters.
   const ParameterTraits& traits() const { return traits_; }
   int64_t group() const { return traits_.optimizer_group; }
 
@@ -82,8 +103,8 @@ class FlatBuffer {
   using Exchange = absl::FunctionRef<absl::Status(const at::Tensor& tensor)>;
   using Take = std::function<absl::Status(Exchange exchange)>;
   void AddKeeper(std::weak_ptr<const void> keeper, Take take);
-  // Of all keepers, in the order in which they were added, which is to be the
-  // same on all ranks.
+  // Calls all keepers, in the order in which they were added, which is to be
+  // the same on all ranks.
   absl::Status TakeState(Exchange exchange) const;
 
   // The part of `flat` (a buffer of this layout) that belongs to the slot, with
@@ -143,8 +164,6 @@ class FlatBuffer {
   // A hook lives as long as the accumulator that it hangs on.
   std::vector<c10::intrusive_ptr<torch::autograd::Node>> accumulators_;
 };
-
-using FlatBuffers = std::vector<std::unique_ptr<FlatBuffer>>;
 
 struct FlatBufferOptions {
   // By parameter: those of different traits share no buffer; without any a

@@ -4,12 +4,15 @@
 #define TANDEM_PARALLEL_OPTIM_FLAT_BUFFER_LIST_H_
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
-#include "parallel/optim/flat_buffer.h"
-
 namespace tandem {
+
+class FlatBuffer;
+
+using FlatBuffers = std::vector<std::unique_ptr<FlatBuffer>>;
 
 // What optimizers, clipping and averaging work on. Owns nothing: the buffers
 // must outlive it. Made of FlatBuffers by itself where a function takes one.

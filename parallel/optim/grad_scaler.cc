@@ -7,7 +7,11 @@
 
 #include "absl/algorithm/container.h"
 #include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
+#include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/flat_buffer_list.h"
+#include "parallel/optim/optimizer.h"
 #include "parallel/optim/unscale_gradients.h"
 
 namespace tandem {
@@ -41,30 +45,29 @@ at::Tensor GradScaler::Scale(const at::Tensor& loss) const {
   return scale_.is_enabled() ? loss.mul(scale_.scale()) : loss;
 }
 
-absl::Status GradScaler::UnscaleOf(const void* optimizer,
-                                   const FlatBufferList& buffers) {
+absl::Status GradScaler::Unscale(const Optimizer& optimizer) {
   if (!scale_.is_enabled()) return absl::OkStatus();
-  if (verdicts_.count(optimizer) > 0) {
+  if (verdicts_.count(&optimizer) > 0) {
     return absl::FailedPreconditionError(
         "the gradients of this optimizer are unscaled already: Unscale comes "
         "once an iteration, and before Step; Update ends one");
   }
+  const FlatBufferList buffers = optimizer.buffers();
   TANDEM_RETURN_IF_ERROR(CheckViews(buffers));
   TANDEM_ASSIGN_OR_RETURN(
       const bool here,
       CatchTorchOr([&] { return UnscaleGradients(buffers, scale_.inverse()); },
                    "unscaling gradients"));
-  TANDEM_ASSIGN_OR_RETURN(verdicts_[optimizer].found_inf, OnAny(here, group_));
+  TANDEM_ASSIGN_OR_RETURN(verdicts_[&optimizer].found_inf, OnAny(here, group_));
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> GradScaler::MayStep(const void* optimizer,
-                                         const FlatBufferList& buffers) {
+absl::StatusOr<bool> GradScaler::MayStep(const Optimizer& optimizer) {
   if (!scale_.is_enabled()) return true;
-  if (verdicts_.count(optimizer) == 0) {
-    TANDEM_RETURN_IF_ERROR(UnscaleOf(optimizer, buffers));
+  if (verdicts_.count(&optimizer) == 0) {
+    TANDEM_RETURN_IF_ERROR(Unscale(optimizer));
   }
-  Verdict& verdict = verdicts_.at(optimizer);
+  Verdict& verdict = verdicts_.at(&optimizer);
   if (verdict.is_used) {
     return absl::FailedPreconditionError(
         "this optimizer has stepped already, or was skipped: Update comes "
@@ -72,6 +75,15 @@ absl::StatusOr<bool> GradScaler::MayStep(const void* optimizer,
   }
   verdict.is_used = true;
   return !verdict.found_inf;
+}
+
+absl::StatusOr<bool> GradScaler::Step(Optimizer& optimizer,
+                                      double learning_rate) {
+  TANDEM_ASSIGN_OR_RETURN(const bool steps, MayStep(optimizer));
+  if (!steps) return false;
+  TANDEM_RETURN_IF_ERROR(
+      CatchTorch([&] { optimizer.Step(learning_rate); }, "optimizer step"));
+  return true;
 }
 
 absl::Status GradScaler::Update() {

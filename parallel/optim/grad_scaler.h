@@ -23,19 +23,18 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/torch_status.h"
 #include "core/precision/loss_scale.h"
-#include "parallel/optim/flat_buffer_list.h"
 
 namespace tandem {
 
 class Communicator;
+class Optimizer;
 
-// For any number of optimizers (Optimizer, GroupedOptimizer), each of which
-// steps or is skipped for itself, as in PyTorch; one scale for all. All ranks
-// of `group` call the same methods in the same order and skip the same steps:
-// where one has a gradient that is not finite (of parameters that are not
-// averaged, or under local SGD), none of them steps. Not thread-safe.
+// For any number of optimizers, each of which steps or is skipped for itself,
+// as in PyTorch; one scale for all. All ranks of `group` call the same methods
+// in the same order and skip the same steps: where one has a gradient that is
+// not finite (of parameters that are not averaged, or under local SGD), none of
+// them steps. Not thread-safe.
 class GradScaler {
  public:
   // `group`, which must outlive it, are the ranks that train together; null:
@@ -51,22 +50,11 @@ class GradScaler {
   // before Step. Once an Update, and before Step: FailedPrecondition else, and
   // for a gradient that no longer lies in its flat buffer. Those of
   // Communicator. Collective.
-  template <typename AnyOptimizer>
-  absl::Status Unscale(const AnyOptimizer& optimizer) {
-    return UnscaleOf(&optimizer, optimizer.buffers());
-  }
+  absl::Status Unscale(const Optimizer& optimizer);
 
   // Unscales unless that was done, and steps unless a gradient was infinite or
   // NaN, on whatever rank; whether it did. Once an Update. Collective.
-  template <typename AnyOptimizer>
-  absl::StatusOr<bool> Step(AnyOptimizer& optimizer, double learning_rate) {
-    const auto steps = MayStep(&optimizer, optimizer.buffers());
-    if (!steps.ok() || !*steps) return steps;
-    const absl::Status done =
-        CatchTorch([&] { optimizer.Step(learning_rate); }, "optimizer step");
-    if (!done.ok()) return done;
-    return true;
-  }
+  absl::StatusOr<bool> Step(Optimizer& optimizer, double learning_rate);
 
   // The iteration is over: the scale follows from what Unscale has found, of
   // whatever optimizer. FailedPrecondition where nothing was unscaled;
@@ -91,13 +79,11 @@ class GradScaler {
   GradScaler(const LossScale& scale, Communicator* group)
       : scale_(scale), group_(group) {}
 
-  absl::Status UnscaleOf(const void* optimizer, const FlatBufferList& buffers);
-  absl::StatusOr<bool> MayStep(const void* optimizer,
-                               const FlatBufferList& buffers);
+  absl::StatusOr<bool> MayStep(const Optimizer& optimizer);
 
   LossScale scale_;
   Communicator* group_;
-  std::map<const void*, Verdict> verdicts_;  // of optimizers, in this iteration
+  std::map<const Optimizer*, Verdict> verdicts_;  // in this iteration
 };
 
 }  // namespace tandem

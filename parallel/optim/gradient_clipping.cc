@@ -13,11 +13,12 @@
 #include "core/base/multiply_in_place.h"
 #include "core/base/status_macros.h"
 #include "core/vector/power_sum.h"
+#include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
 namespace {
 
-// Those that have elements.
+// Slots that have elements and a gradient.
 std::vector<const FlatSlot*> SlotsWithGradients(const FlatBuffer& buffer) {
   std::vector<const FlatSlot*> slots;
   for (size_t i = 0; i < buffer.slots().size(); ++i) {

@@ -15,6 +15,8 @@
 
 namespace tandem {
 
+struct FlatSlot;
+
 // Parameters without a gradient take no part in what follows. The gradients
 // must be complete: after backward, and averaged. To be the same on every rank,
 // a norm must be of averaged gradients alone: with parameters_to_ignore that is

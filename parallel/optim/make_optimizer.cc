@@ -1,48 +1,45 @@
 #include "parallel/optim/make_optimizer.h"
 
-#include "parallel/optim/adam.h"
-#include "parallel/optim/sgd.h"
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/optimizer_rule.h"
 
 namespace tandem {
-namespace {
-
-struct Maker {
-  const FlatBufferList& buffers;
-  const ShareOfBuffer& share_of;
-
-  auto operator()(const SgdOptions& options) const {
-    return MakeSgd(options, buffers, share_of);
-  }
-  auto operator()(const AdamOptions& options) const {
-    return MakeAdam(options, buffers, share_of);
-  }
-  auto operator()(const AdamWOptions& options) const {
-    return MakeAdamW(options, buffers, share_of);
-  }
-};
-
-struct Counter {
-  int operator()(const SgdOptions& options) const {
-    return options.momentum == 0 ? 0 : 1;
-  }
-  int operator()(const AdamOptions& options) const {
-    return options.amsgrad ? 3 : 2;
-  }
-  int operator()(const AdamWOptions& options) const {
-    return options.amsgrad ? 3 : 2;
-  }
-};
-
-}  // namespace
-
-int StateNumbers(const OptimizerOptions& options) {
-  return absl::visit(Counter(), options);
-}
 
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
     const OptimizerOptions& options, const FlatBufferList& buffers,
     const ShareOfBuffer& share_of) {
-  return absl::visit(Maker{buffers, share_of}, options);
+  std::vector<ParameterGroup> groups(1);
+  TANDEM_ASSIGN_OR_RETURN(groups[0].rule, MakeOptimizerRule(options));
+  groups[0].buffers = buffers;
+  return std::make_unique<Optimizer>(std::move(groups), share_of);
+}
+
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeGroupedOptimizer(
+    const std::vector<OptimizerOptions>& options, const FlatBufferList& buffers,
+    const ShareOfBuffer& share_of) {
+  std::vector<std::vector<FlatBuffer*>> parts(options.size());
+  for (FlatBuffer* buffer : buffers) {
+    const auto group = static_cast<size_t>(buffer->group());
+    if (group >= options.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "parameter ", buffer->slots()[0].name, " is in optimizer group ",
+          buffer->group(), ", but there are options for ", options.size(),
+          " groups, counted from 0"));
+    }
+    parts[group].push_back(buffer);
+  }
+  std::vector<ParameterGroup> groups(options.size());
+  for (size_t group = 0; group < options.size(); ++group) {
+    TANDEM_ASSIGN_OR_RETURN(groups[group].rule,
+                            MakeOptimizerRule(options[group]));
+    groups[group].buffers = FlatBufferList(std::move(parts[group]));
+  }
+  return std::make_unique<Optimizer>(std::move(groups), share_of);
 }
 
 }  // namespace tandem

@@ -1,9 +1,10 @@
-// Optimizer factory: one of the optimizers, from whichever options are given.
+// Optimizer factory: an optimizer from whichever options are given.
 
 #ifndef TANDEM_PARALLEL_OPTIM_MAKE_OPTIMIZER_H_
 #define TANDEM_PARALLEL_OPTIM_MAKE_OPTIMIZER_H_
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "parallel/optim/flat_buffer_list.h"
@@ -13,16 +14,19 @@
 
 namespace tandem {
 
-// MakeSgd, MakeAdam or MakeAdamW. What `buffers` lists must outlive the
-// optimizer: all of a model's flat buffers, or those of one parameter group
-// (Replica::flat_buffers_of).
+// SGD, Adam or AdamW. What `buffers` lists must outlive the optimizer: all of a
+// model's flat buffers, or those of one parameter group
+// (Replica::flat_buffers_of). Errors: MakeOptimizerRule's (optimizer_rule.h).
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
     const OptimizerOptions& options, const FlatBufferList& buffers,
     const ShareOfBuffer& share_of = nullptr);
 
-// How many numbers of state it keeps for each parameter: 0 or 1 of SGD, 2 or 3
-// of Adam and AdamW.
-int StateNumbers(const OptimizerOptions& options);
+// One optimizer for all parameter groups (torch.optim's param_groups):
+// `options[g]` are for the buffers of group g; a group may have none.
+// InvalidArgument, naming a parameter, for a buffer of a further group.
+absl::StatusOr<std::unique_ptr<Optimizer>> MakeGroupedOptimizer(
+    const std::vector<OptimizerOptions>& options, const FlatBufferList& buffers,
+    const ShareOfBuffer& share_of = nullptr);
 
 }  // namespace tandem
 

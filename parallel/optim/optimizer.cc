@@ -7,14 +7,31 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <optional>
+#include <set>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/status_macros.h"
+#include "core/checkpoint/folder/state_part.h"
+#include "core/checkpoint/stored_tensors.h"
+#include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/optimizer_rule.h"
+#include "parallel/optim/stepped_buffer.h"
 
 namespace tandem {
 namespace {
 
 // The fused kernels divide by a float32: what that does not hold is one of
 // several.
-std::optional<at::Tensor> DivisorFor(const FlatBuffer& buffer, double divisor) {
+std::optional<at::Tensor> DivisorFor(const FlatBuffer& buffer,
+                                     const Optimizer::Divisor& given) {
+  if (const auto* const tensor = absl::get_if<at::Tensor>(&given)) {
+    return *tensor;
+  }
+  double divisor = absl::get<double>(given);
   const at::Tensor& grads = buffer.grads();
   if (divisor == 1) return std::nullopt;
   if (grads.scalar_type() == at::kDouble) {
@@ -35,147 +52,207 @@ void WarnOfNoEffect(const std::string& optimizer, const FlatBuffer& buffer) {
       << ", ...); was Backward called after ZeroGrad?";
 }
 
+StoredByName ByName(const StoredTensors& state) {
+  StoredByName given;
+  for (const StoredTensor& each : state) given[each.info.name] = &each;
+  return given;
+}
+
 }  // namespace
 
-Optimizer::Optimizer(Traits traits, const FlatBufferList& buffers,
-                     const ShareOfBuffer& share_of)
-    : traits_(std::move(traits)), lives_(std::make_shared<const bool>(true)) {
-  for (FlatBuffer* buffer : buffers) {
-    Part part;
-    part.buffer = buffer;
-    part.steps.resize(buffer->slots().size());
-    const OptimizerShare share =
-        share_of ? share_of(*buffer) : OptimizerShare();
-    part.is_shared = !share.is_whole();
-    part.is_first = share.rank == 0;
-    part.span = SpanOf(*buffer, share);
-    for (size_t i = 0; i < traits_.buffers.size(); ++i) {
-      part.state.push_back(
-          part.is_shared ? buffer->AddStateOf(part.span.begin, part.span.end)
-                         : buffer->AddState());
+std::string ParameterOf(const std::string& state_name) {
+  return state_name.substr(0, state_name.rfind('.'));
+}
+
+Optimizer::Optimizer(std::vector<ParameterGroup> groups,
+                     const ShareOfBuffer& share_of) {
+  for (ParameterGroup& each : groups) {
+    Group& group = groups_.emplace_back();
+    group.rule = std::move(each.rule);
+    for (FlatBuffer* buffer : each.buffers) {
+      group.buffers.push_back(std::make_unique<SteppedBuffer>(
+          *buffer, *group.rule,
+          share_of ? share_of(*buffer) : OptimizerShare()));
     }
-    parts_.push_back(std::move(part));
   }
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    parts_[i].buffer->AddKeeper(lives_,
-                                [this, i](FlatBuffer::Exchange exchange) {
-                                  return TakeState(parts_[i], exchange);
-                                });
-  }
+}
+
+Optimizer::~Optimizer() = default;
+
+const std::string& Optimizer::name() const {
+  return groups_.front().rule->traits().name;
 }
 
 FlatBufferList Optimizer::buffers() const {
   std::vector<FlatBuffer*> buffers;
-  for (const Part& part : parts_) buffers.push_back(part.buffer);
+  for (const Group& group : groups_) {
+    for (const auto& each : group.buffers) buffers.push_back(&each->buffer());
+  }
   return FlatBufferList(std::move(buffers));
 }
 
-int64_t Optimizer::Step(double learning_rate, const DivisorOf& divisor_of) {
-  return StepAll(learning_rate, [&](const FlatBuffer& buffer) {
-    return DivisorFor(buffer, divisor_of ? divisor_of(buffer) : 1);
-  });
-}
-
-int64_t Optimizer::StepDivided(double learning_rate,
-                               const at::Tensor& divisor) {
-  return StepAll(learning_rate, [&](const FlatBuffer& /*buffer*/) {
-    return std::optional<at::Tensor>(divisor);
-  });
-}
-
-int64_t Optimizer::StepAll(double learning_rate, DivisorTensorOf divisor_of) {
-  at::NoGradGuard no_grad;
-  Settle();
-  int64_t stepped = 0;
-  for (Part& part : parts_) {
-    stepped +=
-        StepPart(part, divisor_of(*part.buffer),
-                 [&](const Range& range) { StepRange(range, learning_rate); });
-  }
-  if (stepped == 0 && !parts_.empty()) {
-    WarnOfNoEffect(traits_.name, *parts_[0].buffer);
-  }
-  return stepped;
-}
-
 int64_t Optimizer::StepUnless(const at::Tensor& found_inf, double learning_rate,
-                              const std::optional<at::Tensor>& divisor) {
-  at::NoGradGuard no_grad;
+                              const DivisorOf& divisor_of) {
+  const at::NoGradGuard no_grad;
+  if (!found_inf.defined()) Settle();
   int64_t stepped = 0;
-  for (Part& part : parts_) {
-    BeginUnsettled(part);
-    stepped += StepPart(part, divisor, [&](const Range& range) {
-      Range its = range;
-      its.found_inf = found_inf;
-      its.skipped = part.unsettled.skipped;
-      StepRange(its, learning_rate);
-    });
-    part.unsettled.skipped.add_(found_inf);
-  }
-  if (stepped == 0 && !parts_.empty()) {
-    WarnOfNoEffect(traits_.name, *parts_[0].buffer);
+  for (const Group& group : groups_) {
+    const int64_t before = stepped;
+    for (const auto& each : group.buffers) {
+      std::optional<at::Tensor> divisor;
+      if (divisor_of) {
+        divisor = DivisorFor(each->buffer(), divisor_of(each->buffer()));
+      }
+      stepped += each->Step(learning_rate, divisor, found_inf);
+    }
+    if (stepped == before && !group.buffers.empty()) {
+      WarnOfNoEffect(group.rule->traits().name,
+                     group.buffers.front()->buffer());
+    }
   }
   return stepped;
 }
 
-int64_t Optimizer::NextSteps(int64_t steps) const {
-  return traits_.counts_steps ? steps + 1 : 1;
+void Optimizer::Settle() const {
+  for (const Group& group : groups_) {
+    for (const auto& each : group.buffers) each->Settle();
+  }
 }
 
-int64_t Optimizer::StepPart(Part& part,
-                            const std::optional<at::Tensor>& divisor,
-                            StepOfRange step) {
-  const std::vector<FlatSlot>& slots = part.buffer->slots();
-  int64_t stepped = 0;
-  for (size_t begin = 0; begin < slots.size();) {
-    size_t end = begin;
-    while (end < slots.size() && part.buffer->has_gradient(end) &&
-           part.steps[slots[end].id] == part.steps[slots[begin].id]) {
-      ++end;
+std::vector<Optimizer::Place> Optimizer::PlacesInOrder(const Group& group) {
+  std::vector<Place> places;
+  for (size_t i = 0; i < group.buffers.size(); ++i) {
+    SteppedBuffer* const buffer = group.buffers[i].get();
+    for (size_t slot = 0; slot < buffer->size(); ++slot) {
+      places.push_back({buffer, i, slot});
     }
-    if (end == begin) {
-      ++begin;
-      continue;
-    }
-    StepRun(part, {begin, end}, divisor, step);
-    stepped += static_cast<int64_t>(end - begin);
-    begin = end;
   }
-  return stepped;
+  const auto position = [](const Place& place) {
+    return place.buffer->buffer().slots()[place.slot].position;
+  };
+  std::sort(places.begin(), places.end(), [&](const Place& a, const Place& b) {
+    return position(a) < position(b);
+  });
+  return places;
 }
 
-// Of the run's elements those that are stepped here.
-void Optimizer::StepRun(Part& part, Run run,
-                        const std::optional<at::Tensor>& divisor,
-                        StepOfRange step) {
-  const std::vector<FlatSlot>& slots = part.buffer->slots();
-  // Whole slots, padding included: kernels then see whole vectors, and a
-  // value's bits do not depend on the run that it is part of.
-  const int64_t begin = std::max(slots[run.begin].offset, part.span.begin);
-  const int64_t length =
-      std::min(slots[run.end - 1].end, part.span.end) - begin;
-  const int64_t steps = part.steps[slots[run.begin].id];
-  if (length > 0) {
-    Range range{part.buffer->values().narrow(0, begin, length),
-                part.buffer->grads().narrow(0, begin, length),
-                {},
-                steps,
-                divisor};
-    for (const at::Tensor& state : part.state) {
-      range.state.push_back(state.narrow(0, begin - part.span.begin, length));
-    }
-    step(range);
-  }
-  CountRun(part, run);
+// What is shared lies elsewhere then, and nothing can fail.
+NamedTensors Optimizer::State() const {
+  return *GatherState(
+      [](const FlatBuffer&, const at::Tensor&) { return at::Tensor(); });
 }
 
-void Optimizer::CountRun(Part& part, Run run) {
-  const std::vector<FlatSlot>& slots = part.buffer->slots();
-  for (size_t i = run.begin; i < run.end; ++i) {
-    part.buffer->CountWrite(i);
-    int64_t& steps = part.steps[slots[i].id];
-    steps = NextSteps(steps);
+absl::StatusOr<NamedTensors> Optimizer::GatherState(GatherPart gather) const {
+  Settle();
+  NamedTensors state;
+  for (const Group& group : groups_) {
+    TANDEM_RETURN_IF_ERROR(GatherState(group, gather, &state));
   }
+  return state;
+}
+
+absl::Status Optimizer::GatherState(const Group& group, GatherPart gather,
+                                    NamedTensors* state) {
+  std::vector<std::vector<at::Tensor>> states;  // by buffer
+  std::vector<bool> here;                       // else they are elsewhere
+  for (const auto& each : group.buffers) {
+    states.push_back(each->state());
+    here.push_back(true);
+    if (!each->is_shared()) continue;
+    for (at::Tensor& part : states.back()) {
+      TANDEM_ASSIGN_OR_RETURN(part, gather(each->buffer(), part));
+      here.back() = here.back() && part.defined();
+    }
+  }
+  for (const Place& place : PlacesInOrder(group)) {
+    if (!here[place.number] || place.buffer->steps(place.slot) == 0) continue;
+    for (auto& each :
+         place.buffer->SlotState(place.slot, states[place.number])) {
+      state->push_back(std::move(each));
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatePart Optimizer::SharedState() const {
+  Settle();
+  StatePart shared;
+  for (const Group& group : groups_) {
+    for (const Place& place : PlacesInOrder(group)) {
+      if (!place.buffer->is_shared()) continue;
+      if (place.buffer->steps(place.slot) == 0) continue;
+      place.buffer->AddShare(place.slot, &shared);
+    }
+  }
+  return shared;
+}
+
+std::vector<StoredTensors> Optimizer::ByGroup(
+    const StoredTensors& state) const {
+  std::map<std::string, size_t> group_of;  // by the parameter's name
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    for (const auto& each : groups_[group].buffers) {
+      for (const FlatSlot& slot : each->buffer().slots()) {
+        group_of[slot.name] = group;
+      }
+    }
+  }
+  std::vector<StoredTensors> parts(groups_.size());
+  for (const StoredTensor& each : state) {
+    const auto found = group_of.find(ParameterOf(each.info.name));
+    parts[found == group_of.end() ? 0 : found->second].Add(each);
+  }
+  return parts;
+}
+
+absl::Status Optimizer::CheckState(const StoredTensors& state) const {
+  const std::vector<StoredTensors> parts = ByGroup(state);
+  for (size_t group = 0; group < parts.size(); ++group) {
+    TANDEM_RETURN_IF_ERROR(CheckState(groups_[group], parts[group]));
+  }
+  return absl::OkStatus();
+}
+
+// All of a parameter's state, or none of it, is given.
+absl::Status Optimizer::CheckState(const Group& group,
+                                   const StoredTensors& state) {
+  const StoredByName given = ByName(state);
+  size_t found = 0;
+  std::set<std::string> known;
+  for (const Place& place : PlacesInOrder(group)) {
+    const NamedTensors wanted = place.buffer->SlotForm(place.slot);
+    const bool any =
+        std::any_of(wanted.begin(), wanted.end(),
+                    [&](const auto& each) { return given.count(each.first); });
+    for (const auto& each : wanted) known.insert(each.first);
+    if (!any) continue;
+    TANDEM_RETURN_IF_ERROR(place.buffer->CheckSlot(wanted, given));
+    found += wanted.size();
+  }
+  if (found == given.size()) return absl::OkStatus();
+  const OptimizerTraits& traits = group.rule->traits();
+  for (const auto& each : given) {
+    if (known.count(each.first) != 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "optimizer state ", each.first, " has no place here: ", traits.name,
+        " keeps ",
+        traits.buffers.empty() ? "none" : absl::StrJoin(traits.buffers, ", "),
+        " for each trained parameter"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Optimizer::LoadState(const StoredTensors& state) {
+  Settle();
+  TANDEM_RETURN_IF_ERROR(CheckState(state));
+  const at::NoGradGuard no_grad;
+  const StoredByName given = ByName(state);
+  for (const Group& group : groups_) {
+    for (const auto& each : group.buffers) {
+      TANDEM_RETURN_IF_ERROR(each->Load(given));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

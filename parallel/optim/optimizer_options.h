@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-// Those of torch.optim.SGD.
+// Options of torch.optim.SGD.
 struct SgdOptions {
   double momentum = 0;
   double dampening = 0;
@@ -16,7 +16,7 @@ struct SgdOptions {
   bool nesterov = false;
 };
 
-// Those of torch.optim.Adam.
+// Options of torch.optim.Adam.
 struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -25,7 +25,7 @@ struct AdamOptions {
   bool amsgrad = false;     // divides by the greatest mean square so far
 };
 
-// Those of torch.optim.AdamW.
+// Options of torch.optim.AdamW.
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -35,6 +35,14 @@ struct AdamWOptions {
 };
 
 using OptimizerOptions = absl::variant<SgdOptions, AdamOptions, AdamWOptions>;
+
+// Whether replicas share an optimizer's work and state
+// (parallel/sharding/optimizer_sharding.h).
+enum class OptimizerSharding {
+  kOff,
+  kAuto,  // where it is faster
+  kOn,
+};
 
 }  // namespace tandem
 

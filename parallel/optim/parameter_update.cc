@@ -11,7 +11,9 @@
 #include "core/instrument/trace.h"
 #include "core/mesh/mesh.h"
 #include "parallel/optim/device_clipping.h"
+#include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/gradient_clipping.h"
+#include "parallel/optim/make_optimizer.h"
 
 namespace tandem {
 namespace {
@@ -37,7 +39,7 @@ bool CanClipOnDevice(const UpdateOptions& options,
 
 ParameterUpdate::ParameterUpdate(const UpdateOptions& options,
                                  FlatBufferList buffers,
-                                 GroupedOptimizer optimizer)
+                                 std::unique_ptr<Optimizer> optimizer)
     : clip_norm_(options.clip_norm),
       clip_value_(options.clip_value),
       buffers_(std::move(buffers)),
@@ -50,8 +52,8 @@ absl::StatusOr<ParameterUpdate> ParameterUpdate::Create(
   std::vector<OptimizerOptions> groups = {options.optimizer};
   groups.insert(groups.end(), options.further_optimizers.begin(),
                 options.further_optimizers.end());
-  TANDEM_ASSIGN_OR_RETURN(GroupedOptimizer optimizer,
-                          GroupedOptimizer::Create(groups, buffers, share_of));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> optimizer,
+                          MakeGroupedOptimizer(groups, buffers, share_of));
   ParameterUpdate update(options, buffers, std::move(optimizer));
   update.clips_on_device_ = CanClipOnDevice(options, buffers, share_of);
   return update;
@@ -61,16 +63,19 @@ void ParameterUpdate::ClipValues() {
   if (clip_value_ > 0) ClipGradientValue(buffers_, clip_value_);
 }
 
-void ParameterUpdate::ClipAndStep(double learning_rate,
-                                  const at::Tensor& found_inf) {
-  const at::Tensor divisor = ClippingDivisorOnDevice(buffers_, clip_norm_);
-  if (divisor.defined() && found_inf.defined()) {
-    optimizer_.StepUnless(found_inf, learning_rate, divisor);
-  } else if (divisor.defined()) {
-    optimizer_.StepDivided(learning_rate, divisor);
-  } else {
-    optimizer_.Step(learning_rate);  // says that there is nothing to do
+Optimizer::DivisorOf ParameterUpdate::Divisors(
+    const std::optional<GradientNorms>& norms,
+    const at::Tensor& on_device) const {
+  if (on_device.defined()) {
+    return [&on_device](const FlatBuffer& /*buffer*/) -> Optimizer::Divisor {
+      return on_device;
+    };
   }
+  if (!norms.has_value()) return nullptr;
+  return [this, &norms](const FlatBuffer& buffer) -> Optimizer::Divisor {
+    const bool averaged = buffer.traits().reduces_over(kDataAxis);
+    return ClippingDivisor(clip_norm_, averaged ? norms->averaged : norms->own);
+  };
 }
 
 absl::Status ParameterUpdate::Step(double learning_rate,
@@ -82,21 +87,15 @@ absl::Status ParameterUpdate::Step(double learning_rate,
   }
   TANDEM_RETURN_IF_ERROR(FaultPoint("before_optimizer"));
   const TraceScope scope("compute", "optimizer");
-  const auto divisor_of = [&](const FlatBuffer& buffer) {
-    if (!norms.has_value()) return 1.0;
-    const bool averaged = buffer.traits().reduces_over(kDataAxis);
-    return ClippingDivisor(clip_norm_, averaged ? norms->averaged : norms->own);
-  };
   const bool on_device = !norms.has_value() && clips_on_device_;
   TANDEM_RETURN_IF_ERROR(CatchTorch(
       [&] {
-        if (on_device) {
-          ClipAndStep(learning_rate, found_inf);
-        } else if (found_inf.defined()) {
-          optimizer_.StepUnless(found_inf, learning_rate);
-        } else {
-          optimizer_.Step(learning_rate, divisor_of);
-        }
+        at::Tensor divisor;
+        if (on_device) divisor = ClippingDivisorOnDevice(buffers_, clip_norm_);
+        // Without gradients there is nothing to leave out.
+        const bool may_skip = !on_device || divisor.defined();
+        optimizer_->StepUnless(may_skip ? found_inf : at::Tensor(),
+                               learning_rate, Divisors(norms, divisor));
       },
       "optimizer step"));
   return FaultPoint("after_optimizer");

@@ -4,15 +4,14 @@
 #ifndef TANDEM_PARALLEL_OPTIM_PARAMETER_UPDATE_H_
 #define TANDEM_PARALLEL_OPTIM_PARAMETER_UPDATE_H_
 
+#include <ATen/core/Tensor.h>
+
+#include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/named_tensors.h"
-#include "core/checkpoint/folder/state_part.h"
-#include "core/checkpoint/stored_tensors.h"
 #include "parallel/optim/flat_buffer_list.h"
-#include "parallel/optim/grouped_optimizer.h"
 #include "parallel/optim/optimizer.h"
 #include "parallel/optim/optimizer_share.h"
 #include "parallel/optim/unscale_gradients.h"
@@ -20,20 +19,20 @@
 
 namespace tandem {
 
-// Of all gradients of a model: of those that are averaged over replicas, and of
-// those that are each replica's own (ParameterTraits), which have no part in
-// the others' norm, since replicas would scale by different factors.
+// Norms of all gradients of a model: of those that are averaged over replicas,
+// and of each replica's own (ParameterTraits), which have no part in the
+// others' norm, since replicas would scale by different factors.
 struct GradientNorms {
   double averaged = 0;
   double own = 0;
 };
 
-// Of some flat buffers, which must outlive it. Not thread-safe.
+// The update of some flat buffers, which must outlive it. Not thread-safe.
 //
 // Fault point: "before_optimizer".
 class ParameterUpdate {
  public:
-  // InvalidArgument: those of CheckUpdateOptions and GroupedOptimizer.
+  // InvalidArgument: those of CheckUpdateOptions and MakeGroupedOptimizer.
   static absl::StatusOr<ParameterUpdate> Create(
       const UpdateOptions& options, const FlatBufferList& buffers,
       const ShareOfBuffer& share_of = nullptr);
@@ -63,29 +62,21 @@ class ParameterUpdate {
                     const std::optional<GradientNorms>& norms,
                     const at::Tensor& found_inf = {});
 
-  // As GroupedOptimizer's.
-  NamedTensors State() const { return optimizer_.State(); }
-  absl::StatusOr<NamedTensors> GatherState(Optimizer::GatherPart gather) const {
-    return optimizer_.GatherState(gather);
-  }
-  StatePart SharedState() const { return optimizer_.SharedState(); }
-  absl::Status CheckState(const StoredTensors& state) const {
-    return optimizer_.CheckState(state);
-  }
-  absl::Status LoadState(const StoredTensors& state) {
-    return optimizer_.LoadState(state);
-  }
+  // The optimizer of all groups, for its state.
+  Optimizer& optimizer() const { return *optimizer_; }
 
  private:
   ParameterUpdate(const UpdateOptions& options, FlatBufferList buffers,
-                  GroupedOptimizer optimizer);
+                  std::unique_ptr<Optimizer> optimizer);
 
-  void ClipAndStep(double learning_rate, const at::Tensor& found_inf);
+  // What gradients are divided by; refers to what it is given.
+  Optimizer::DivisorOf Divisors(const std::optional<GradientNorms>& norms,
+                                const at::Tensor& on_device) const;
 
   double clip_norm_;
   double clip_value_;
   FlatBufferList buffers_;
-  GroupedOptimizer optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   bool clips_on_device_ = false;
 };
 

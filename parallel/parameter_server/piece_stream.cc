@@ -13,7 +13,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
-#include "parallel/optim/grouped_optimizer.h"
+#include "parallel/optim/optimizer.h"
 
 namespace tandem {
 namespace {

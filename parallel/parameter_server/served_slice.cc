@@ -15,7 +15,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "parallel/optim/gradient_clipping.h"
-#include "parallel/optim/grouped_optimizer.h"
+#include "parallel/optim/optimizer.h"
 #include "parallel/parameter_server/piece_stream.h"
 
 namespace tandem {
@@ -158,7 +158,7 @@ NamedTensors ServedSlice::Pieces() const {
 
 NamedTensors ServedSlice::OptimizerPieces() const {
   NamedTensors pieces;
-  for (const auto& [name, tensor] : update_->State()) {
+  for (const auto& [name, tensor] : update_->optimizer().State()) {
     const int64_t begin = SliceBegin(ParameterOf(name));
     // What is a parameter's as a whole ("step"): its first piece's server says.
     if (tensor.dim() == 0 && begin > 0) continue;
@@ -220,12 +220,12 @@ absl::StatusOr<StoredTensors> ServedSlice::PiecesOfState(
 absl::Status ServedSlice::CheckOptimizerState(
     const StoredTensors& state) const {
   TANDEM_ASSIGN_OR_RETURN(const StoredTensors pieces, PiecesOfState(state));
-  return update_->CheckState(pieces);
+  return update_->optimizer().CheckState(pieces);
 }
 
 absl::Status ServedSlice::LoadOptimizerState(const StoredTensors& state) {
   TANDEM_ASSIGN_OR_RETURN(const StoredTensors pieces, PiecesOfState(state));
-  return update_->LoadState(pieces);
+  return update_->optimizer().LoadState(pieces);
 }
 
 }  // namespace tandem

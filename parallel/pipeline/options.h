@@ -7,7 +7,6 @@
 #include <functional>
 #include <string>
 
-#include "parallel/activation_checkpointing/checkpointed_groups.h"
 #include "parallel/schedule/activation_checkpointing.h"
 
 namespace tandem {

@@ -26,7 +26,7 @@ class OrderedExchange {
   // must outlive this; null: there is one.
   OrderedExchange(const SummationTree& tree, Communicator* replicas);
 
-  // Of this replica's terms, in order.
+  // Nodes of this replica's terms, in order.
   const std::vector<SummationTree::Node>& cover() const { return cover_; }
 
   // `sums`, one for each node of cover(), and `result` are flat, contiguous and

@@ -178,7 +178,7 @@ void OrderedGradients::AddGroup(Gathering* each) {
   AddZerosUpTo(group, each);
   const at::Tensor sum = PlaceOfGroup(*each);
   constexpr int kBoth = 3;
-  // As the tree adds what was not used: -0 becomes 0.
+  // The tree adds what was not used: -0 becomes 0.
   if (pairs_ && each->halves != kBoth) sum.add_(0);
   each->halves = 0;
   AddToTree(group, sum, each);
@@ -239,7 +239,7 @@ void OrderedGradients::AddToTree(int group, const at::Tensor& sum,
   if (!place.is_alias_of(sum)) place.copy_(sum);
 }
 
-// Of a node of cover().
+// The place of a node of cover().
 at::Tensor OrderedGradients::PlaceOfSum(const Gathering& each, size_t number) {
   if (is_pair()) return PlaceOf(each, each.buffer->grads());
   return MemoryFor(each, &memory_.at(each.buffer).sums[number]);

@@ -25,9 +25,9 @@
 namespace tandem {
 
 struct GradientOrder {
-  // Of the whole batch; replica r has the r-th contiguous part of them.
+  // Groups of the whole batch; replica r has the r-th contiguous part of them.
   int groups = 1;
-  // Of one replica: a multiple of its groups.
+  // One replica's: a multiple of its groups.
   int microbatches = 1;
   // Microbatches' gradients come from the last to the first; then each is a
   // group by itself.
@@ -68,7 +68,7 @@ struct GradientOrder {
 // Communicator.
 class OrderedGradients : public StageGradients {
  public:
-  // As many at most, of so many replicas.
+  // How many are kept at most, of so many replicas.
   static int FurtherBuffers(const GradientOrder& order, int replicas);
 
   // `replicas` null: there is one. It and `buffers` must outlive this.
@@ -104,7 +104,7 @@ class OrderedGradients : public StageGradients {
     std::vector<at::Tensor> sums;     // by node of cover()
   };
 
-  // Of this replica's groups.
+  // Nodes of this replica's groups.
   const std::vector<Node>& cover() const { return exchange_->cover(); }
   // Two replicas, each one term of the tree's root?
   bool is_pair() const {

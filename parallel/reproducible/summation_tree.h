@@ -8,9 +8,9 @@
 
 namespace tandem {
 
-// Of `leaves` terms, numbered from 0. Level 0 are the terms; node i of a level
-// is the sum of nodes 2i and 2i + 1 of the level below, or node 2i alone where
-// it is the last. The root is the only node of the top level.
+// A tree of `leaves` terms, numbered from 0. Level 0 are the terms; node i of a
+// level is the sum of nodes 2i and 2i + 1 of the level below, or node 2i alone
+// where it is the last. The root is the only node of the top level.
 class SummationTree {
  public:
   struct Node {

@@ -7,20 +7,16 @@
 #include <cstdint>
 #include <string>
 
+#include "parallel/optim/optimizer_options.h"
+
 namespace tandem {
 
 class Communicator;
 
-enum class OptimizerSharding {
-  kOff,
-  kAuto,  // where it is faster
-  kOn,
-};
-
 // "off", "auto" or "on".
 const char* Word(OptimizerSharding sharding);
 
-// Of one stage.
+// Whether one stage's replicas share.
 struct ShardingChoice {
   bool shards = false;
   std::string reason;  // for a person: why, or why not

@@ -4,11 +4,13 @@
 
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/make_optimizer.h"
 #include "parallel/sharding/share_exchange.h"
 
 namespace tandem {
 
-ShardedOptimizer::ShardedOptimizer(GroupedOptimizer optimizer,
+ShardedOptimizer::ShardedOptimizer(std::unique_ptr<Optimizer> optimizer,
                                    Communicator& group)
     : optimizer_(std::move(optimizer)), group_(&group) {}
 
@@ -16,25 +18,25 @@ absl::StatusOr<ShardedOptimizer> ShardedOptimizer::Create(
     const std::vector<OptimizerOptions>& options, const FlatBufferList& buffers,
     Communicator& group) {
   TANDEM_ASSIGN_OR_RETURN(
-      GroupedOptimizer optimizer,
-      GroupedOptimizer::Create(options, buffers,
-                               [&group](const FlatBuffer& buffer) {
-                                 return ShareIn(group, buffer);
-                               }));
+      std::unique_ptr<Optimizer> optimizer,
+      MakeGroupedOptimizer(options, buffers,
+                           [&group](const FlatBuffer& buffer) {
+                             return ShareIn(group, buffer);
+                           }));
   return ShardedOptimizer(std::move(optimizer), group);
 }
 
 absl::Status ShardedOptimizer::Step(double learning_rate) {
-  for (const FlatBuffer* buffer : optimizer_.buffers()) {
+  for (const FlatBuffer* buffer : optimizer_->buffers()) {
     TANDEM_RETURN_IF_ERROR(buffer->CheckViews());
   }
   TANDEM_RETURN_IF_ERROR(
-      CatchTorch([&] { optimizer_.Step(learning_rate); }, "optimizer step"));
-  return GatherValues(optimizer_.buffers(), *group_, ++steps_);
+      CatchTorch([&] { optimizer_->Step(learning_rate); }, "optimizer step"));
+  return GatherValues(optimizer_->buffers(), *group_, ++steps_);
 }
 
 absl::StatusOr<NamedTensors> ShardedOptimizer::GatherState() const {
-  return optimizer_.GatherState(
+  return optimizer_->GatherState(
       [this](const FlatBuffer& buffer, const at::Tensor& mine) {
         return GatherOnFirst(buffer, mine, *group_);
       });

@@ -5,6 +5,7 @@
 #define TANDEM_PARALLEL_SHARDING_SHARDED_OPTIMIZER_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,7 +14,7 @@
 #include "core/checkpoint/stored_tensors.h"
 #include "core/comm/communicator.h"
 #include "parallel/optim/flat_buffer_list.h"
-#include "parallel/optim/grouped_optimizer.h"
+#include "parallel/optim/optimizer.h"
 #include "parallel/optim/optimizer_options.h"
 
 namespace tandem {
@@ -31,7 +32,7 @@ namespace tandem {
 // Not thread-safe; all ranks call the same methods in the same order.
 class ShardedOptimizer {
  public:
-  // As GroupedOptimizer::Create; one of `options` for each parameter group.
+  // Takes one of `options` for each parameter group (MakeGroupedOptimizer).
   // `buffers`, the same on all ranks, and `group` must outlive the optimizer.
   static absl::StatusOr<ShardedOptimizer> Create(
       const std::vector<OptimizerOptions>& options,
@@ -41,18 +42,18 @@ class ShardedOptimizer {
   // FailedPrecondition for a parameter or gradient that was replaced.
   absl::Status Step(double learning_rate);
 
-  // As Optimizer's. On the group's first rank all of it, to be saved; elsewhere
-  // what is that rank's own. Collective.
+  // Optimizer's state: on the group's first rank all of it, to be saved;
+  // elsewhere what is that rank's own. Collective.
   absl::StatusOr<NamedTensors> GatherState() const;
   // Given all of it, on each rank; whatever number of ranks has saved it.
   absl::Status LoadState(const StoredTensors& state) {
-    return optimizer_.LoadState(state);
+    return optimizer_->LoadState(state);
   }
 
  private:
-  ShardedOptimizer(GroupedOptimizer optimizer, Communicator& group);
+  ShardedOptimizer(std::unique_ptr<Optimizer> optimizer, Communicator& group);
 
-  GroupedOptimizer optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   Communicator* group_;
   int64_t steps_ = 0;
 };

@@ -17,7 +17,6 @@
 #include "parallel/optim/update_options.h"
 #include "parallel/pipeline/options.h"
 #include "parallel/schedule/schedule.h"
-#include "parallel/sharding/optimizer_sharding.h"
 
 namespace tandem {
 

@@ -13,7 +13,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/model/layer_list.h"
 #include "parallel/ddp/model_state.h"
-#include "parallel/optim/grouped_optimizer.h"
+#include "parallel/optim/optimizer.h"
 #include "parallel/pipeline/model.h"
 #include "parallel/strategy/gathered_tensors.h"
 #include "parallel/strategy/stage/trained_stage.h"
@@ -222,8 +222,8 @@ absl::Status MeshState::CheckOptimizerState(const StoredTensors& state) const {
     for (const auto& part : parts()) {
       TANDEM_RETURN_IF_ERROR(part->CheckState(stages[i], wanted[i]));
     }
-    TANDEM_RETURN_IF_ERROR(
-        model().stage(stages[i]).CheckState(WithoutParts(wanted[i])));
+    const Optimizer& optimizer = model().stage(stages[i]).update().optimizer();
+    TANDEM_RETURN_IF_ERROR(optimizer.CheckState(WithoutParts(wanted[i])));
   }
   return absl::OkStatus();
 }
@@ -236,8 +236,8 @@ absl::Status MeshState::LoadOptimizerState(const StoredTensors& state) {
     for (const auto& part : parts()) {
       TANDEM_RETURN_IF_ERROR(part->LoadState(stages[i], wanted[i]));
     }
-    TANDEM_RETURN_IF_ERROR(
-        model().stage(stages[i]).LoadState(WithoutParts(wanted[i])));
+    Optimizer& optimizer = model().stage(stages[i]).update().optimizer();
+    TANDEM_RETURN_IF_ERROR(optimizer.LoadState(WithoutParts(wanted[i])));
   }
   return absl::OkStatus();
 }

@@ -16,6 +16,7 @@
 #include "core/comm/communicator.h"
 #include "core/loss/loss.h"
 #include "core/mesh/mesh.h"
+#include "core/model/layer.h"
 #include "core/model/layer_list.h"
 #include "core/model/training_modes.h"
 #include "parallel/comm_hooks/compression_hooks.h"
@@ -251,7 +252,7 @@ absl::StatusOr<std::unique_ptr<MeshStrategy>> MeshStrategy::Create(
     const LayerSpecs& specs, const LossFunction& loss,
     const MeshStrategyOptions& options, Communicator* world) {
   TANDEM_RETURN_IF_ERROR(CheckMeshOptions(options));
-  // The limits are the executor's.
+  // The executor has the same bounds.
   TANDEM_RETURN_IF_ERROR(
       ValidateSchedule(options.schedule, {options.schedule.microbatches, 0})
           .status());

@@ -10,10 +10,10 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/model/layer.h"
 #include "parallel/step/mesh_strategy_options.h"
 #include "parallel/strategy/strategy.h"
 
@@ -22,6 +22,7 @@ namespace tandem {
 class Communicator;
 class LossFunction;
 class PipelineExecutor;
+struct LayerSpec;
 
 // The mesh data x pipe of core/mesh/mesh.h: rank = replica * pipe + place along
 // the pipeline, and pipe = the schedule's devices / devices.size(). All corners
@@ -79,7 +80,7 @@ class MeshStrategy : public Strategy {
   // `world` is the communicator of all ranks, null for one; it must outlive the
   // strategy. Collective.
   static absl::StatusOr<std::unique_ptr<MeshStrategy>> Create(
-      const LayerSpecs& specs, const LossFunction& loss,
+      const std::vector<LayerSpec>& specs, const LossFunction& loss,
       const MeshStrategyOptions& options, Communicator* world);
 
   // The outputs of the model for `batch`, [batch.size, ...], on the last

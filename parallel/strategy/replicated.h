@@ -21,7 +21,7 @@
 
 namespace tandem {
 
-// See MeshStrategyOptions, which has what is not here.
+// Options of a strategy of replicas; MeshStrategyOptions has what is not here.
 struct ReplicatedOptions : UpdateOptions {
   DistributedDataParallelOptions ddp;
   CommunicationHook hook;  // replaces the all-reduce; null: does not

@@ -1,6 +1,6 @@
 #include "parallel/strategy/state_per_parameter.h"
 
-#include "parallel/optim/make_optimizer.h"
+#include "parallel/optim/optimizer_rule.h"
 #include "parallel/reproducible/ordered_gradients.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/sharding/optimizer_sharding.h"

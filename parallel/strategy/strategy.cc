@@ -1,9 +1,14 @@
 #include "parallel/strategy/strategy.h"
 
+#include <utility>
+
 #include "core/base/status_macros.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/collected_tensors.h"
+#include "core/checkpoint/stored_tensors.h"
+#include "core/checkpoint/tensor_stream.h"
 #include "core/precision/loss_scale.h"
+#include "parallel/step/step_score.h"
 
 namespace tandem {
 
@@ -29,6 +34,9 @@ absl::StatusOr<WholeState> TrainedState::GatherState() {
   }
   return state;
 }
+
+Strategy::Strategy() = default;
+Strategy::~Strategy() = default;
 
 // For strategies that know each step's score.
 absl::Status Strategy::SubmitStep(const Batch& batch, double learning_rate) {

@@ -17,9 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
-#include "core/checkpoint/folder/state_part.h"
 #include "core/model/batch.h"
-#include "parallel/step/step_score.h"
 
 namespace tandem {
 
@@ -40,6 +38,7 @@ struct WholeState {
 class Communicator;
 class StoredTensors;
 class TensorSink;
+struct StatePart;
 
 // The state of a strategy. Not thread-safe.
 class TrainedState {
@@ -114,11 +113,15 @@ class TrainedState {
 };
 
 class LossScale;
+struct StepScore;
 
 // Trains and evaluates this rank's part of a model. Collective: every rank of
 // the job calls the same methods in the same order. Not thread-safe.
 class Strategy : public TrainedState {
  public:
+  Strategy();
+  ~Strategy() override;
+
   // What runs: "single", "ddp", "model_parallel", "pipeline" or "hybrid".
   virtual std::string name() const = 0;
 
@@ -212,7 +215,7 @@ class Strategy : public TrainedState {
     return std::map<std::string, double>();
   }
 
-  // Says which ranks keep the optimizer's state, and why, for a person.
+  // Text for a person: who keeps the optimizer's state, and why.
   virtual std::string DescribeSharding() const { return ""; }
 
   // What this rank measured of itself, by name, for a report: PyTorch's names

@@ -100,7 +100,7 @@ absl::Status GradientNormPart::Start() {
   const bool is_whole =
       model_.options.schedule.stages == 1 && model_.tied.empty();
   clips_on_device_ = is_whole && !model_.options.reproducible &&
-                     model_.stages.front()->clips_on_device();
+                     model_.stages.front()->update().clips_on_device();
   return absl::OkStatus();
 }
 
@@ -121,7 +121,7 @@ absl::Status GradientNormPart::BeforeUpdate(StepContext& step) {
     // Where a device clips, its optimizer writes gradients back. By value they
     // are clipped now, and once more in the update, which changes nothing.
     TANDEM_RETURN_IF_ERROR(model_.OnStages([&](int stage) {
-      model_.stage(stage).ClipValues();
+      model_.stage(stage).update().ClipValues();
       return absl::OkStatus();
     }));
     return Measure();
@@ -153,7 +153,7 @@ absl::StatusOr<GradientNorms> GradientNormPart::NormsOfAll() const {
   auto* const sums = all.mutable_data_ptr<double>();
   TANDEM_RETURN_IF_ERROR(model_.OnStages([&](int i) {
     TrainedStage& stage = model_.stage(i);
-    stage.ClipValues();
+    stage.update().ClipValues();
     for (FlatBuffer* buffer : stage.parameters().own()) {
       double* const first = sums + (IsAveraged(*buffer) ? 0 : count) +
                             model_.first_parameters[static_cast<size_t>(i)];

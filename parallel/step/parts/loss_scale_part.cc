@@ -75,7 +75,8 @@ absl::Status LossScalePart::AfterBackward(StepContext& step) {
     const size_t local = model_.LocalDevice(device);
     for (int i :
          model_.options.schedule.stages_of[static_cast<size_t>(device)]) {
-      model_.stage(i).Unscale(scale_.inverse(local), scale_.found_inf(local));
+      model_.stage(i).update().Unscale(scale_.inverse(local),
+                                       scale_.found_inf(local));
     }
     return absl::OkStatus();
   }));

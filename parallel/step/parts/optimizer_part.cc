@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/variant.h"
 #include "parallel/optim/optimizer_options.h"
+#include "parallel/optim/parameter_update.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
@@ -23,15 +24,15 @@ class OptimizerPart : public StepPart {
 
   absl::Status Update(const StepContext& step, int stage) override {
     if (!step.learning_rate.has_value()) return absl::OkStatus();
-    TrainedStage& trained = model_.stage(stage);
+    ParameterUpdate& update = model_.stage(stage).update();
     // With norms they are clipped already.
-    if (!step.norms.has_value()) trained.ClipValues();
+    if (!step.norms.has_value()) update.ClipValues();
     at::Tensor found_inf;
     if (!step.found_inf.empty()) {
       const int device = DeviceOfStage(model_.options.schedule, stage);
       found_inf = step.found_inf[model_.LocalDevice(device)];
     }
-    return trained.Update(step.norms, *step.learning_rate, found_inf);
+    return update.Step(*step.learning_rate, step.norms, found_inf);
   }
 
  private:

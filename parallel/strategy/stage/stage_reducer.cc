@@ -1,27 +1,19 @@
 #include "parallel/strategy/stage/stage_reducer.h"
 
-#include <utility>
-
 #include "core/base/status_macros.h"
 
 namespace tandem {
 
-StageReducer::StageReducer(std::vector<FlatBuffer*> buffers,
-                           Communicator& group, ReducerOptions options,
-                           bool defers)
-    : reducer_(std::move(buffers), group, std::move(options)),
-      defers_(defers) {}
-
 absl::Status StageReducer::Prepare() {
   has_acted_ = false;
-  reducer_.set_synchronise(false);
-  return reducer_.PrepareForForward();
+  reducer_->set_synchronise(false);
+  return reducer_->PrepareForForward();
 }
 
 absl::Status StageReducer::Begin() {
-  TANDEM_RETURN_IF_ERROR(reducer_.Finish());  // of those that only gathered
-  reducer_.set_synchronise(true);
-  reducer_.Begin();
+  TANDEM_RETURN_IF_ERROR(reducer_->Finish());  // of those that only gathered
+  reducer_->set_synchronise(true);
+  reducer_->Begin();
   return absl::OkStatus();
 }
 
@@ -35,17 +27,17 @@ absl::Status StageReducer::BeforeWeights(const Action& /*action*/) {
 }
 
 absl::Status StageReducer::After(const Action& /*action*/, bool last) {
-  if (last && !at_end_) reducer_.MarkGathered();
+  if (last && !at_end_) reducer_->MarkGathered();
   return absl::OkStatus();
 }
 
 absl::Status StageReducer::Finish() {
-  if (!has_acted_ && averages_) return reducer_.AddNothing();
+  if (!has_acted_ && averages_) return reducer_->AddNothing();
   if (averages_ && at_end_) {
     TANDEM_RETURN_IF_ERROR(Begin());
-    reducer_.MarkGathered();
+    reducer_->MarkGathered();
   }
-  return reducer_.Finish();
+  return reducer_->Finish();
 }
 
 }  // namespace tandem

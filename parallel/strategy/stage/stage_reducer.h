@@ -4,13 +4,11 @@
 #ifndef TANDEM_PARALLEL_STRATEGY_STAGE_STAGE_REDUCER_H_
 #define TANDEM_PARALLEL_STRATEGY_STAGE_STAGE_REDUCER_H_
 
-#include <vector>
+#include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
-#include "core/comm/communicator.h"
-#include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/reducer.h"
-#include "parallel/optim/flat_buffer.h"
 #include "parallel/pipeline/stage_gradients.h"
 
 namespace tandem {
@@ -37,23 +35,14 @@ struct StageStep {
 // Errors: the Reducer's.
 class StageReducer : public StageGradients {
  public:
-  // `buffers` hold the stage's parameters, at distinct positions; they and
-  // `group`, the stage's replicas, must outlive this. `defers`: gradients come
-  // from a WeightGradientSink, perhaps several times in one action.
-  StageReducer(std::vector<FlatBuffer*> buffers, Communicator& group,
-               ReducerOptions options, bool defers);
-
-  // Replaces the all-reduce; before the first step.
-  absl::Status SetHook(CommunicationHook hook) {
-    return reducer_.SetHook(std::move(hook));
-  }
+  // `reducer` is of the stage's parameters, over its replicas. `defers`:
+  // gradients come from a WeightGradientSink, perhaps several times in one
+  // action.
+  StageReducer(std::unique_ptr<Reducer> reducer, bool defers)
+      : reducer_(std::move(reducer)), defers_(defers) {}
 
   // Whether the next step's gradients are averaged; else they only gather.
   void set_averages(bool on) { averages_ = on; }
-
-  // See Reducer.
-  void set_scatters(bool on) { reducer_.set_scatters(on); }
-  bool has_hook() const { return reducer_.has_hook(); }
 
   // Whether the next step's gradients wait for Finish: where layers share
   // statistics and a replica has fewer microbatches than others, it takes part
@@ -68,12 +57,12 @@ class StageReducer : public StageGradients {
   absl::Status BeforeWeights(const Action& action) override;
   absl::Status Finish() override;
 
-  const Reducer& reducer() const { return reducer_; }
+  Reducer& reducer() const { return *reducer_; }
 
  private:
   absl::Status Begin();
 
-  Reducer reducer_;
+  const std::unique_ptr<Reducer> reducer_;
   const bool defers_;
   bool averages_ = true;
   bool at_end_ = false;

@@ -15,6 +15,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "parallel/ddp/model_state.h"
+#include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
 namespace {

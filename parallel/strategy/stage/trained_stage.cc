@@ -1,6 +1,5 @@
 #include "parallel/strategy/stage/trained_stage.h"
 
-#include <ATen/ops/zeros.h>
 #include <glog/logging.h>
 
 #include <set>
@@ -9,10 +8,11 @@
 #include "absl/memory/memory.h"
 #include "core/base/status_macros.h"
 #include "core/comm/group_buffer.h"
-#include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
+#include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/group_of_names.h"
-#include "parallel/optim/make_optimizer.h"
+#include "parallel/optim/optimizer_rule.h"
+#include "parallel/optim/optimizer_share.h"
 #include "parallel/sharding/share_exchange.h"
 
 namespace tandem {
@@ -42,6 +42,24 @@ NamedTensors NotAcross(
   return rest;
 }
 
+ReplicaParameterOptions ParameterOptions(
+    const TrainedStageOptions& stage, const NamedTensors& parameters,
+    const std::map<std::string, std::string>& first_of_copy,
+    bool shares_values) {
+  ReplicaParameterOptions options;
+  options.ddp = WithFirstNames(stage.ddp, parameters);
+  options.ddp.optimizer_group =
+      GroupOfAny(stage.update.optimizer_group,
+                 NamesOfTied(NotAcross(parameters, first_of_copy)));
+  options.traits = stage.traits;
+  for (const auto& each : parameters) {
+    const auto found = first_of_copy.find(each.first);
+    if (found != first_of_copy.end()) options.first_of_copy.insert(*found);
+  }
+  options.shares_values = shares_values;
+  return options;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
@@ -49,108 +67,64 @@ absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
     const std::map<std::string, std::string>& first_of_copy,
     const TrainedStageOptions& options, Communicator* replicas) {
   auto stage = absl::WrapUnique(new TrainedStage(options));
-  stage->options_.ddp = WithFirstNames(options.ddp, parameters);
-  stage->replicas_ = replicas;
   stage->sharding_ =
       ChooseSharding(options.sharding, WorkOf(options.update, parameters),
                      replicas, options.sharding_excluded_by);
-  TANDEM_RETURN_IF_ERROR(stage->Flatten(parameters, first_of_copy));
-  for (const auto& [name, tensor] : buffers) {
-    if (!stage->parameters_->is_ignored(name)) {
-      stage->buffers_.push_back(tensor);
-    }
+  const bool shards = stage->sharding_.shards;
+  TANDEM_ASSIGN_OR_RETURN(
+      stage->parameters_,
+      ReplicaParameters::Create(
+          parameters, buffers,
+          ParameterOptions(options, parameters, first_of_copy, shards),
+          replicas));
+  // Initial values that a layer has drawn otherwise than by the seed and its
+  // name differ between replicas.
+  if (options.ddp.init_sync) {
+    TANDEM_RETURN_IF_ERROR(stage->parameters_->TakeFrom(
+        /*root=*/0, [] { return "initial values"; }));
   }
-  if (replicas != nullptr && options.ddp.init_sync) {
-    TANDEM_RETURN_IF_ERROR(stage->TakeFirsts(parameters));
-  }
-  TANDEM_RETURN_IF_ERROR(stage->MakeGradients(parameters));
+  TANDEM_RETURN_IF_ERROR(stage->MakeGradients());
   TANDEM_ASSIGN_OR_RETURN(
       stage->update_,
-      ParameterUpdate::Create(
-          options.update, stage->parameters_->all(),
-          [&](const FlatBuffer& buffer) { return stage->ShareOf(buffer); }));
+      ParameterUpdate::Create(options.update, stage->parameters_->all(),
+                              [&](const FlatBuffer& buffer) {
+                                return shards ? ShareIn(*replicas, buffer)
+                                              : OptimizerShare();
+                              }));
   return stage;
 }
 
-OptimizerShare TrainedStage::ShareOf(const FlatBuffer& buffer) const {
-  return sharding_.shards ? ShareIn(*replicas_, buffer) : OptimizerShare();
-}
-
-absl::Status TrainedStage::Flatten(
-    const NamedTensors& parameters,
-    const std::map<std::string, std::string>& first_of_copy) {
-  StageParameterOptions options;
-  options.traits = options_.traits;
-  options.optimizer_group =
-      GroupOfAny(options_.update.optimizer_group,
-                 NamesOfTied(NotAcross(parameters, first_of_copy)));
-  options.ignored = options_.ddp.parameters_to_ignore;
-  options.delayed = options_.ddp.delay_all_reduce_named_params;
-  for (const auto& each : parameters) {
-    const auto found = first_of_copy.find(each.first);
-    if (found != first_of_copy.end()) options.first_of_copy.insert(*found);
-  }
-  absl::Status allocated;
-  const auto shared = [&](int64_t numel, const at::TensorOptions& like) {
-    auto buffer = NewGroupBuffer(*replicas_, numel, like);
-    if (buffer.ok()) return *std::move(buffer);
-    allocated.Update(buffer.status());
-    return at::zeros({numel}, like);
-  };
-  FlatBufferOptions memory;
-  if (replicas_ != nullptr) memory.allocate = shared;
-  if (sharding_.shards) memory.allocate_values = shared;
-  parameters_.emplace(parameters, std::move(options), memory);
-  return allocated;
-}
-
-// Initial values that a layer has drawn otherwise than by the seed and its name
-// differ between replicas.
-absl::Status TrainedStage::TakeFirsts(const NamedTensors& parameters) {
-  for (const FlatBuffer* buffer : parameters_->averaged()) {
-    TANDEM_RETURN_IF_ERROR(replicas_->Broadcast(
-        buffer->values(), /*root=*/0, [] { return "initial values"; }));
-    buffer->CountWrite();
-  }
-  std::vector<at::Tensor> others = buffers_;
-  for (const auto& [name, tensor] : parameters) {
-    if (tensor.requires_grad() || parameters_->is_ignored(name)) continue;
-    others.push_back(tensor);
-  }
-  return BroadcastFromRank0(others, *replicas_);
-}
-
-absl::Status TrainedStage::MakeGradients(const NamedTensors& parameters) {
+absl::Status TrainedStage::MakeGradients() {
   const std::vector<FlatBuffer*> at_once = parameters_->averaged_at_once();
   const std::vector<FlatBuffer*> delayed = parameters_->averaged_late();
   if (at_once.empty() && delayed.empty()) return absl::OkStatus();
   if (options_.order.has_value()) {
     CHECK(delayed.empty());
-    gradients_ = std::make_unique<OrderedGradients>(FlatBufferList(at_once),
-                                                    *options_.order, replicas_);
+    gradients_ = std::make_unique<OrderedGradients>(
+        FlatBufferList(at_once), *options_.order, replicas());
     return absl::OkStatus();
   }
-  if (replicas_ == nullptr) return absl::OkStatus();
-  ReducerOptions options = ReducerOptionsOf(options_.ddp, parameters);
-  options.delayed = delayed;
-  auto reducer = std::make_unique<StageReducer>(
-      at_once, *replicas_, std::move(options), options_.defers);
+  if (replicas() == nullptr) return absl::OkStatus();
+  auto reducer = std::make_unique<StageReducer>(parameters_->MakeReducer(),
+                                                options_.defers);
   if (options_.hook) {
-    TANDEM_RETURN_IF_ERROR(reducer->SetHook(options_.hook));
+    TANDEM_RETURN_IF_ERROR(reducer->reducer().SetHook(options_.hook));
   }
   reducer_ = reducer.get();
   gradients_ = std::move(reducer);
-  DescribeReplica(options_.ddp, *replicas_, parameters_->averaged(), &logging_);
+  DescribeReplica(options_.ddp, *replicas(), parameters_->averaged(),
+                  &logging_);
   return absl::OkStatus();
 }
 
 absl::Status TrainedStage::Prepare(const StageStep& step) {
-  for (FlatBuffer* buffer : parameters_->all()) buffer->ZeroGrad();
+  for (const auto& buffer : parameters_->flat_buffers()) buffer->ZeroGrad();
   if (reducer_ != nullptr) {
     reducer_->set_averages(step.averages);
     reducer_->set_at_end(step.at_end);
-    reducer_->set_scatters(sharding_.shards && !step.shows_gradients &&
-                           !reducer_->has_hook() && SharesMemory(*replicas_));
+    Reducer& reducer = reducer_->reducer();
+    reducer.set_scatters(sharding_.shards && !step.shows_gradients &&
+                         !reducer.has_hook() && SharesMemory(*replicas()));
   }
   return gradients_ == nullptr ? absl::OkStatus() : gradients_->Prepare();
 }
@@ -172,27 +146,27 @@ std::optional<DdpLoggingData> TrainedStage::logging_data() const {
 }
 
 absl::Status TrainedStage::ShareBuffers() {
-  const bool shares = replicas_ != nullptr && options_.ddp.broadcast_buffers;
-  if (!shares || buffers_.empty()) return absl::OkStatus();
-  return BroadcastFromRank0(buffers_, *replicas_);
+  return options_.ddp.broadcast_buffers ? parameters_->BroadcastBuffers()
+                                        : absl::OkStatus();
 }
 
 NamedTensors TrainedStage::OptimizerState() const {
-  return parameters_->WithoutCopies(update_->State());
+  return parameters_->WithoutCopies(update_->optimizer().State());
 }
 
 absl::StatusOr<NamedTensors> TrainedStage::GatherOptimizerState() const {
   if (!sharding_.shards) return OptimizerState();
-  TANDEM_ASSIGN_OR_RETURN(NamedTensors all,
-                          update_->GatherState([this](const FlatBuffer& buffer,
-                                                      const at::Tensor& mine) {
-                            return GatherOnFirst(buffer, mine, *replicas_);
-                          }));
+  TANDEM_ASSIGN_OR_RETURN(
+      NamedTensors all,
+      update_->optimizer().GatherState(
+          [this](const FlatBuffer& buffer, const at::Tensor& mine) {
+            return GatherOnFirst(buffer, mine, *replicas());
+          }));
   return parameters_->WithoutCopies(std::move(all));
 }
 
 StatePart TrainedStage::SharedOptimizerState() const {
-  StatePart shared = update_->SharedState();
+  StatePart shared = update_->optimizer().SharedState();
   shared.tensors = parameters_->WithoutCopies(std::move(shared.tensors));
   return shared;
 }

@@ -17,20 +17,17 @@
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
 #include "core/checkpoint/folder/state_part.h"
-#include "core/checkpoint/stored_tensors.h"
 #include "core/comm/communicator.h"
 #include "core/model/parameter_traits.h"
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/logging.h"
 #include "parallel/ddp/options.h"
-#include "parallel/optim/flat_buffer.h"
-#include "parallel/optim/optimizer_share.h"
+#include "parallel/ddp/replica_parameters.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/optim/update_options.h"
 #include "parallel/pipeline/stage_gradients.h"
 #include "parallel/reproducible/ordered_gradients.h"
 #include "parallel/sharding/optimizer_sharding.h"
-#include "parallel/strategy/stage/stage_parameters.h"
 #include "parallel/strategy/stage/stage_reducer.h"
 
 namespace tandem {
@@ -65,30 +62,21 @@ class TrainedStage {
       const std::map<std::string, std::string>& first_of_copy,
       const TrainedStageOptions& options, Communicator* replicas);
 
-  const StageParameters& parameters() const { return *parameters_; }
-  // Running statistics, say; those that replicas have alike.
-  const std::vector<at::Tensor>& buffers() const { return buffers_; }
+  const ReplicaParameters& parameters() const { return *parameters_; }
+  const std::vector<at::Tensor>& buffers() const {
+    return parameters_->buffers();
+  }
   // Null: there are no others.
-  Communicator* replicas() const { return replicas_; }
+  Communicator* replicas() const { return parameters_->replicas(); }
 
   // A step begins: no parameter has a gradient. The same on every replica.
   absl::Status Prepare(const StageStep& step = {});
   // Their way to the whole batch's; null: there are no others.
   StageGradients* gradients() { return gradients_.get(); }
 
-  void Unscale(const at::Tensor& inverse, const at::Tensor& found_inf) {
-    update_->Unscale(inverse, found_inf);
-  }
-  void ClipValues() { update_->ClipValues(); }
-  // See ParameterUpdate.
-  bool clips_on_device() const { return update_->clips_on_device(); }
-  // Scales gradients where `norms` ask for it, and steps, unless the device
-  // leaves it out (ParameterUpdate::Step). Where replicas share the optimizers'
-  // work, this one's share: the others' values are theirs to tell.
-  absl::Status Update(const std::optional<GradientNorms>& norms,
-                      double learning_rate, const at::Tensor& found_inf = {}) {
-    return update_->Step(learning_rate, norms, found_inf);
-  }
+  // What becomes of complete gradients. Where replicas share the optimizers'
+  // work, a step is of this one's share: the others' values are theirs to tell.
+  ParameterUpdate& update() { return *update_; }
   // Every replica's buffers become the first one's. Collective.
   absl::Status ShareBuffers();
 
@@ -98,36 +86,24 @@ class TrainedStage {
   std::optional<DdpLoggingData> logging_data() const;
 
   // Copies of tied weights have the state of their group's first member, so
-  // they are left out and need not be given. As Optimizer::State, and what is
+  // they are left out; what is to be loaded is given to update().optimizer()
+  // for them too (ReplicaParameters::StateOf). As Optimizer::State, and what is
   // shared with other replicas too, on the first one; collective then.
   NamedTensors OptimizerState() const;
   absl::StatusOr<NamedTensors> GatherOptimizerState() const;
   // This replica's slices of what is shared.
   StatePart SharedOptimizerState() const;
   const ShardingChoice& sharding() const { return sharding_; }
-  // `state` is what StageParameters::StateOf gives.
-  absl::Status CheckState(const StoredTensors& state) const {
-    return update_->CheckState(state);
-  }
-  absl::Status LoadState(const StoredTensors& state) {
-    return update_->LoadState(state);
-  }
 
  private:
   explicit TrainedStage(const TrainedStageOptions& options)
       : options_(options) {}
 
-  absl::Status Flatten(const NamedTensors& parameters,
-                       const std::map<std::string, std::string>& first_of_copy);
-  absl::Status TakeFirsts(const NamedTensors& parameters);
-  absl::Status MakeGradients(const NamedTensors& parameters);
-  OptimizerShare ShareOf(const FlatBuffer& buffer) const;
+  absl::Status MakeGradients();
 
   TrainedStageOptions options_;
-  Communicator* replicas_ = nullptr;
   ShardingChoice sharding_;
-  std::optional<StageParameters> parameters_;
-  std::vector<at::Tensor> buffers_;
+  std::unique_ptr<ReplicaParameters> parameters_;
   std::unique_ptr<StageGradients> gradients_;  // null: they are complete
   StageReducer* reducer_ = nullptr;            // null: it is not one
   DdpLoggingData logging_;

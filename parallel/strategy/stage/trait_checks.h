@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// Those of a model that is not made yet, by full name.
+// Traits of a model that is not made yet, by full name.
 TraitsByName NamedTraits(const LayerSpecs& specs);
 
 // InvalidArgument, naming the parameter, for an axis that the mesh lacks, and

@@ -91,7 +91,7 @@ NamedTensors Trained(int n, const std::function<CommunicationHook()>& make) {
           Descend(ddp->module());
           TANDEM_RETURN_IF_ERROR(ExpectAlike(world, ddp->module()));
         }
-        EXPECT_TRUE(ddp->reducer().has_rebuilt_buckets());
+        EXPECT_TRUE(ddp->reducer().buckets().is_rebuilt());
         EXPECT_GT(ddp->reducer().buckets().size(), 1u);
         if (world.rank() == 0) {
           for (const auto& [name, value] : NamedParameters(ddp->module())) {

@@ -55,7 +55,7 @@ TEST_P(ModelStateTest, BroadcastGoesByPlaceNotByTheDevicesName) {
           tensors.push_back(Full(base + static_cast<double>(tensors.size()),
                                  devices[place], dtype));
         }
-        TANDEM_RETURN_IF_ERROR(BroadcastFromRank0(tensors, world));
+        TANDEM_RETURN_IF_ERROR(BroadcastFrom(0, tensors, world));
         for (size_t i = 0; i < tensors.size(); ++i) {
           EXPECT_TRUE(tensors[i].cpu().equal(
               Full(static_cast<double>(i), at::kCPU, tensors[i].scalar_type())))

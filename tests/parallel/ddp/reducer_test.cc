@@ -124,7 +124,7 @@ TEST_P(ReducerTest, RebuildsOnceInTheOrderOfRank0) {
     for (int step = 0; step < 3; ++step) {
       rank.ZeroGrad();
       TANDEM_RETURN_IF_ERROR(rank.reducer().PrepareForForward());
-      EXPECT_EQ(rank.reducer().has_rebuilt_buckets(), step > 0);
+      EXPECT_EQ(rank.reducer().buckets().is_rebuilt(), step > 0);
       EXPECT_EQ(rank.Order(), step == 0 ? "cba" : "bca");
       rank.Mark(group.rank() == 0 ? (step == 0 ? "bca" : "abc") : "acb",
                 step + group.rank());
@@ -132,7 +132,9 @@ TEST_P(ReducerTest, RebuildsOnceInTheOrderOfRank0) {
       EXPECT_TRUE(rank.grad(1).cpu().allclose(at::full({16}, step + 1.)));
     }
     EXPECT_EQ(rank.reducer().steps(), 3);
-    EXPECT_EQ(rank.reducer().DescribeBucket(0).buffer.numel(), 16);
+    EXPECT_EQ(
+        rank.reducer().buckets().Describe(0, /*for_hook=*/false).buffer.numel(),
+        16);
     return absl::OkStatus();
   }));
 }

@@ -37,7 +37,7 @@
 #include "gtest/gtest.h"
 #include "models/resnet.h"
 #include "parallel/ddp/distributed_data_parallel.h"
-#include "parallel/optim/sgd.h"
+#include "parallel/optim/optimizer_options.h"
 #include "tests/models/formula_values.h"
 #include "tests/models/rounding.h"
 #include "tests/parallel/ddp/plain_resnet.h"

@@ -16,7 +16,6 @@
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/gradient_clipping.h"
-#include "parallel/optim/grouped_optimizer.h"
 #include "parallel/optim/make_optimizer.h"
 #include "tests/parallel/ddp/fixture.h"
 
@@ -122,10 +121,10 @@ TEST(GradScalerTest, TakesSeveralOptimizers) {
   EXPECT_FALSE(*scaler.Step(*bad.optimizer, 1));
   EXPECT_TRUE(scaler.Update().ok());
   EXPECT_EQ(scaler.loss_scale().scale(), 32768);
-  auto grouped = GroupedOptimizer::Create({SgdOptions()}, good.buffers);
+  auto grouped = MakeGroupedOptimizer({SgdOptions()}, good.buffers);
   ASSERT_TRUE(grouped.ok());
   good.Backward(scaler, 2);
-  EXPECT_TRUE(*scaler.Step(*grouped, 1));
+  EXPECT_TRUE(*scaler.Step(**grouped, 1));
   EXPECT_EQ(good.value(), 1 - 1 - 2);
 }
 

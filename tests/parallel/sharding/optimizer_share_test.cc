@@ -17,8 +17,8 @@
 #include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
-#include "parallel/optim/adam.h"
 #include "parallel/optim/make_optimizer.h"
+#include "parallel/optim/optimizer_rule.h"
 #include "parallel/sharding/optimizer_sharding.h"
 #include "parallel/sharding/share_exchange.h"
 
@@ -71,11 +71,11 @@ TEST(OptimizerShareTest, SharesTogetherStepAsOneOptimizer) {
     };
     std::vector<FlatBuffers> shares;
     for (int rank = 0; rank < ranks; ++rank) shares.push_back(copy_of());
-    const auto optimizer = *MakeAdamW(AdamWOptions(), whole);
+    const auto optimizer = *MakeOptimizer(AdamWOptions(), whole);
     std::vector<std::unique_ptr<Optimizer>> optimizers;
     for (int rank = 0; rank < ranks; ++rank) {
       optimizers.push_back(
-          *MakeAdamW(AdamWOptions(), shares[rank], [&](const FlatBuffer&) {
+          *MakeOptimizer(AdamWOptions(), shares[rank], [&](const FlatBuffer&) {
             return OptimizerShare{rank, ranks};
           }));
     }

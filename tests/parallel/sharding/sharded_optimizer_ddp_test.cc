@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "core/checkpoint/fingerprint.h"
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/ddp/reducer.h"
+#include "parallel/optim/make_optimizer.h"
 #include "parallel/sharding/sharded_optimizer.h"
 #include "tests/parallel/ddp/fixture.h"
 
@@ -48,8 +50,8 @@ absl::Status TrainBoth(Communicator& world, int ranks) {
   TANDEM_ASSIGN_OR_RETURN(auto whole, MakeTwins<TwoLinear>(world, Ddp()));
   TANDEM_ASSIGN_OR_RETURN(auto shared, MakeTwins<TwoLinear>(world, Ddp()));
   TANDEM_ASSIGN_OR_RETURN(
-      GroupedOptimizer of_each,
-      GroupedOptimizer::Create(Groups(), whole.ddp->flat_buffers()));
+      const std::unique_ptr<Optimizer> of_each,
+      MakeGroupedOptimizer(Groups(), whole.ddp->flat_buffers()));
   TANDEM_ASSIGN_OR_RETURN(
       ShardedOptimizer of_all,
       ShardedOptimizer::Create(Groups(), shared.ddp->flat_buffers(), world));
@@ -61,20 +63,20 @@ absl::Status TrainBoth(Communicator& world, int ranks) {
                               twins->ddp->Forward(x, true, step != 1));
       TANDEM_RETURN_IF_ERROR(twins->ddp->Backward(y.square().sum()));
     }
-    of_each.Step(0.01);
+    of_each->Step(0.01);
     TANDEM_RETURN_IF_ERROR(of_all.Step(0.01));
     EXPECT_EQ(Sha(*shared.module), Sha(*whole.module)) << "step " << step;
     if (step != 2) continue;
     // Saved and loaded.
     TANDEM_ASSIGN_OR_RETURN(const NamedTensors gathered, of_all.GatherState());
     if (world.rank() == 0) {
-      EXPECT_EQ(WeightsSha256(gathered), WeightsSha256(of_each.State()));
+      EXPECT_EQ(WeightsSha256(gathered), WeightsSha256(of_each->State()));
     } else {
       EXPECT_EQ(gathered.empty(), ranks > 1);
     }
-    TANDEM_RETURN_IF_ERROR(of_all.LoadState(of_each.State()));
+    TANDEM_RETURN_IF_ERROR(of_all.LoadState(of_each->State()));
   }
-  EXPECT_FALSE(shared.ddp->reducer().has_rebuilt_buckets() && ranks > 1);
+  EXPECT_FALSE(shared.ddp->reducer().buckets().is_rebuilt() && ranks > 1);
   return absl::OkStatus();
 }
 

@@ -16,6 +16,7 @@
 #include "core/base/status_macros.h"
 #include "core/sim/streams/host_waits.h"
 #include "core/sim/testing.h"
+#include "parallel/step/step_score.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 

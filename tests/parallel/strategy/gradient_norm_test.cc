@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/status_macros.h"
+#include "parallel/step/step_score.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 

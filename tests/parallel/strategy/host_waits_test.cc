@@ -15,6 +15,7 @@
 #include "absl/synchronization/barrier.h"
 #include "core/base/status_macros.h"
 #include "parallel/comm_hooks/power_sgd.h"
+#include "parallel/step/step_score.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 

@@ -37,10 +37,11 @@ class Stage {
     }
     flat_ = MakeFlatBuffers(parameters_);
     options.buckets.limits = {64};
-    gradients_ =
-        std::make_unique<StageReducer>(std::vector<FlatBuffer*>{flat_[0].get()},
-                                       group, std::move(options), defers);
-    ExpectOk(gradients_->SetHook(
+    gradients_ = std::make_unique<StageReducer>(
+        std::make_unique<Reducer>(std::vector<FlatBuffer*>{flat_[0].get()},
+                                  group, std::move(options)),
+        defers);
+    const absl::Status set = gradients_->reducer().SetHook(
         [this](const GradBucket& bucket,
                Communicator& its) -> absl::StatusOr<FinishReduction> {
           absl::StrAppend(&log, "+", bucket.names[0]);
@@ -328,9 +329,9 @@ TEST(StageReducerTest, AHookIsGivenOnce) {
     const auto none = [](const GradBucket&, Communicator&) {
       return absl::StatusOr<FinishReduction>([] { return absl::OkStatus(); });
     };
-    EXPECT_EQ(stage.gradients().SetHook(none).code(),
+    EXPECT_EQ(stage.gradients().reducer().SetHook(none).code(),
               absl::StatusCode::kFailedPrecondition);
-    EXPECT_EQ(stage.gradients().SetHook(nullptr).code(),
+    EXPECT_EQ(stage.gradients().reducer().SetHook(nullptr).code(),
               absl::StatusCode::kInvalidArgument);
     return absl::OkStatus();
   }));

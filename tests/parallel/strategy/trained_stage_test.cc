@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/base/status_macros.h"
+#include "core/checkpoint/stored_tensors.h"
 #include "core/instrument/fault_point.h"
 #include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
@@ -112,10 +113,10 @@ TEST(TrainedStageTest, StepsItsParameters) {
   const NamedTensors parameters = Parameters();
   const auto stage = Make(parameters, Options());
   ASSERT_TRUE(Backward(stage.get(), parameters, 2).ok());
-  ASSERT_TRUE(stage->Update(std::nullopt, 0.1).ok());
+  ASSERT_TRUE(stage->update().Step(0.1, std::nullopt).ok());
   for (const auto& each : parameters) ExpectAll(each.second, 0.8);
   ASSERT_TRUE(Backward(stage.get(), parameters, 1).ok());
-  ASSERT_TRUE(stage->Update(std::nullopt, 0.1).ok());
+  ASSERT_TRUE(stage->update().Step(0.1, std::nullopt).ok());
   // Momentum 0.9 * 2 + 1.
   for (const auto& each : parameters) ExpectAll(each.second, 0.8 - 0.28);
 }
@@ -129,7 +130,7 @@ TEST(TrainedStageTest, ANewStepHasNoGradient) {
     EXPECT_FALSE(each.second.grad().defined()) << each.first;
   }
   // Nor an update then.
-  ASSERT_TRUE(stage->Update(std::nullopt, 0.1).ok());
+  ASSERT_TRUE(stage->update().Step(0.1, std::nullopt).ok());
   for (const auto& each : parameters) ExpectAll(each.second, 1);
 }
 
@@ -140,14 +141,16 @@ TEST(TrainedStageTest, ClipsByTheNormThatItIsGivenAndByValue) {
   options.update.clip_value = 3;
   const auto stage = Make(parameters, options);
   ASSERT_TRUE(Backward(stage.get(), parameters, 8).ok());
-  stage->ClipValues();
+  stage->update().ClipValues();
   for (const auto& each : parameters) ExpectAll(each.second.grad(), 3);
   // The whole model's, of which this stage is a part.
-  ASSERT_TRUE(stage->Update(GradientNorms{30, 0}, /*learning_rate=*/1).ok());
+  ASSERT_TRUE(
+      stage->update().Step(/*learning_rate=*/1, GradientNorms{30, 0}).ok());
   for (const auto& each : parameters) ExpectAll(each.second, 1 - 3.0 / 30);
   // A norm below the bound changes nothing.
   ASSERT_TRUE(Backward(stage.get(), parameters, 0.5).ok());
-  ASSERT_TRUE(stage->Update(GradientNorms{0.5, 0}, /*learning_rate=*/1).ok());
+  ASSERT_TRUE(
+      stage->update().Step(/*learning_rate=*/1, GradientNorms{0.5, 0}).ok());
   for (const auto& each : parameters) ExpectAll(each.second, 0.9 - 0.5);
 }
 
@@ -164,7 +167,7 @@ TEST(TrainedStageTest, ACopyIsInTheGroupOfItsFirstMember) {
   };
   const auto stage = Make(parameters, options);
   ASSERT_TRUE(Backward(stage.get(), parameters, 1).ok());
-  ASSERT_TRUE(stage->Update(std::nullopt, 0.1).ok());
+  ASSERT_TRUE(stage->update().Step(0.1, std::nullopt).ok());
   ExpectAll(parameters[0].second, 1 - 0.15);
   ExpectAll(parameters[1].second, 1 - 0.1);
   ExpectAll(parameters[2].second, 1 - 0.15);
@@ -174,7 +177,7 @@ TEST(TrainedStageTest, StateIsThatOfAGroupsFirstMember) {
   const NamedTensors parameters = Parameters();
   const auto stage = Make(parameters, Options());
   ASSERT_TRUE(Backward(stage.get(), parameters, 2).ok());
-  ASSERT_TRUE(stage->Update(std::nullopt, 0.1).ok());
+  ASSERT_TRUE(stage->update().Step(0.1, std::nullopt).ok());
   const NamedTensors state = stage->OptimizerState();
   EXPECT_THAT(NamesIn(state),
               UnorderedElementsAre("w.momentum_buffer", "b.momentum_buffer"));
@@ -189,14 +192,14 @@ TEST(TrainedStageTest, StateIsThatOfAGroupsFirstMember) {
   EXPECT_THAT(names,
               UnorderedElementsAre("w.momentum_buffer", "b.momentum_buffer",
                                    "head.w.momentum_buffer"));
-  ASSERT_TRUE(stage->CheckState(mine).ok());
-  ASSERT_TRUE(stage->LoadState(mine).ok());
+  ASSERT_TRUE(stage->update().optimizer().CheckState(mine).ok());
+  ASSERT_TRUE(stage->update().optimizer().LoadState(mine).ok());
   ASSERT_TRUE(Backward(stage.get(), parameters, 1).ok());
-  ASSERT_TRUE(stage->Update(std::nullopt, 0.1).ok());
+  ASSERT_TRUE(stage->update().Step(0.1, std::nullopt).ok());
   ExpectAll(parameters[0].second, 0.8 - 0.1 * (0.9 * 5 + 1));
   ExpectAll(parameters[2].second, 0.8 - 0.1 * (0.9 * 5 + 1));
   ExpectAll(parameters[1].second, 0.8 - 0.1 * (0.9 * 6 + 1));
-  EXPECT_EQ(stage->CheckState(whole).code(),
+  EXPECT_EQ(stage->update().optimizer().CheckState(whole).code(),
             absl::StatusCode::kInvalidArgument);
 }
 
@@ -204,8 +207,8 @@ TEST(TrainedStageTest, AStageWithoutParametersHasNothingToDo) {
   const auto stage = Make({}, Options());
   EXPECT_TRUE(stage->parameters().all().empty());
   EXPECT_TRUE(Backward(stage.get(), {}, 1).ok());
-  stage->ClipValues();
-  EXPECT_TRUE(stage->Update(GradientNorms{1, 1}, 0.1).ok());
+  stage->update().ClipValues();
+  EXPECT_TRUE(stage->update().Step(0.1, GradientNorms{1, 1}).ok());
   EXPECT_TRUE(stage->ShareBuffers().ok());
   EXPECT_THAT(stage->OptimizerState(), IsEmpty());
 }
@@ -257,23 +260,25 @@ TEST(TrainedStageTest, ReplicasBeginWithTheFirstOnesValues) {
 }
 
 TEST(TrainedStageTest, WhatIsNotReducedIsEachReplicasOwn) {
-  ExpectOk(RunDeviceRanks(2, [](Communicator& replicas) -> absl::Status {
-    const NamedTensors parameters = Parameters();
-    TrainedStageOptions options = Options(/*momentum=*/0);
-    options.traits["b"].reduce_axes.clear();
-    TANDEM_ASSIGN_OR_RETURN(
-        const auto stage,
-        TrainedStage::Create(parameters, {}, Copies(), options, &replicas));
-    const double mine = 2.0 * replicas.rank() + 1;  // 1 and 3
-    TANDEM_RETURN_IF_ERROR(Backward(stage.get(), parameters, mine));
-    ExpectAll(parameters[0].second.grad(), 2);
-    ExpectAll(parameters[1].second.grad(), mine);
-    ExpectAll(parameters[2].second.grad(), 2);
-    TANDEM_RETURN_IF_ERROR(stage->Update(std::nullopt, 0.1));
-    ExpectAll(parameters[0].second, 0.8);
-    ExpectAll(parameters[1].second, 1 - 0.1 * mine);
-    return absl::OkStatus();
-  }));
+  const absl::Status status =
+      RunDeviceRanks(2, [](Communicator& replicas) -> absl::Status {
+        const NamedTensors parameters = Parameters();
+        TrainedStageOptions options = Options(/*momentum=*/0);
+        options.traits["b"].reduce_axes.clear();
+        TANDEM_ASSIGN_OR_RETURN(
+            const auto stage,
+            TrainedStage::Create(parameters, {}, Copies(), options, &replicas));
+        const double mine = 2.0 * replicas.rank() + 1;  // 1 and 3
+        TANDEM_RETURN_IF_ERROR(Backward(stage.get(), parameters, mine));
+        ExpectAll(parameters[0].second.grad(), 2);
+        ExpectAll(parameters[1].second.grad(), mine);
+        ExpectAll(parameters[2].second.grad(), 2);
+        TANDEM_RETURN_IF_ERROR(stage->update().Step(0.1, std::nullopt));
+        ExpectAll(parameters[0].second, 0.8);
+        ExpectAll(parameters[1].second, 1 - 0.1 * mine);
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 // Gradients of an order weigh their share of the whole batch already.
@@ -323,8 +328,9 @@ TEST(TrainedStageTest, AReplacedParameterIsNamed) {
   const auto stage = Make(parameters, Options());
   ASSERT_TRUE(Backward(stage.get(), parameters, 1).ok());
   parameters[1].second.set_data(at::ones({7}));
-  const absl::Status status = stage->Update(std::nullopt, 0.1);
-  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, "b"));
+  const absl::Status status = stage->update().Step(0.1, std::nullopt);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("b"));
 }
 
 TEST(TrainedStageTest, RefusesAnOptimizerGroupThatThereIsNot) {
@@ -341,7 +347,7 @@ TEST(TrainedStageTest, RefusesAnOptimizerGroupThatThereIsNot) {
 TEST(TrainedStageTest, ThereIsAFaultPointBeforeTheOptimizer) {
   const auto stage = Make(Parameters(), Options());
   ArmFaults(*ParseFaults("point=before_optimizer,action=fail"));
-  const absl::Status status = stage->Update(std::nullopt, 0.1);
+  const absl::Status status = stage->update().Step(0.1, std::nullopt);
   ArmFaults({});
   EXPECT_THAT(status, Says("before_optimizer"));
 }

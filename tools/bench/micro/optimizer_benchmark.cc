@@ -23,10 +23,9 @@
 #include "core/model/layer_list.h"
 #include "models/mlp.h"
 #include "models/resnet.h"
-#include "parallel/optim/adam.h"
 #include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/make_optimizer.h"
 #include "parallel/optim/optimizer.h"
-#include "parallel/optim/sgd.h"
 
 namespace tandem {
 namespace {
@@ -85,7 +84,7 @@ void FusedSgdMomentum(benchmark::State& state, Model model) {
   SgdOptions options;
   options.momentum = kMomentum;
   RunFused(state, model, [&](const FlatBuffers& buffers) {
-    return MakeSgd(options, buffers);
+    return MakeOptimizer(options, buffers);
   });
 }
 
@@ -97,7 +96,7 @@ void TorchSgdMomentum(benchmark::State& state, Model model) {
 
 void FusedAdamW(benchmark::State& state, Model model) {
   RunFused(state, model, [](const FlatBuffers& buffers) {
-    return MakeAdamW(AdamWOptions(), buffers);
+    return MakeOptimizer(AdamWOptions(), buffers);
   });
 }
 

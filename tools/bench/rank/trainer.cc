@@ -17,6 +17,8 @@
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/pipeline/model_parallel.h"
 #include "parallel/schedule/schedules.h"
+#include "parallel/step/step_score.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/rank/group.h"
 

@@ -22,6 +22,7 @@
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
 #include "core/sim/streams/limits.h"
+#include "parallel/step/step_score.h"
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/job/model.h"

@@ -1,0 +1,280 @@
+#include "parallel/optim/stepped_buffer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/describe_tensor.h"
+#include "core/base/status_macros.h"
+
+namespace tandem {
+namespace {
+
+constexpr double kMostSteps = int64_t{1} << 53;  // a double counts no further
+
+bool EndsInStep(absl::string_view name) {
+  return absl::EndsWith(name, absl::StrCat(".", kStepState));
+}
+
+absl::StatusOr<int64_t> ReadSteps(const StoredTensor& stored) {
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor tensor, stored.read());
+  const double steps = tensor.item<float>();
+  if (steps >= 0 && steps <= kMostSteps && std::floor(steps) == steps) {
+    return static_cast<int64_t>(steps);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "optimizer state ", stored.info.name, " is ", steps,
+      ", expected a number of steps: whole, from 0 to ", kMostSteps));
+}
+
+std::vector<size_t> IdsWithGradient(const FlatBuffer& buffer) {
+  std::vector<size_t> ids;
+  const std::vector<FlatSlot>& slots = buffer.slots();
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (buffer.has_gradient(i)) ids.push_back(slots[i].id);
+  }
+  return ids;
+}
+
+}  // namespace
+
+SteppedBuffer::SteppedBuffer(FlatBuffer& buffer, const OptimizerRule& rule,
+                             const OptimizerShare& share)
+    : buffer_(buffer),
+      rule_(rule),
+      is_shared_(!share.is_whole()),
+      is_first_(share.rank == 0),
+      span_(SpanOf(buffer, share)),
+      steps_(buffer.slots().size()),
+      lives_(std::make_shared<const bool>(true)) {
+  for (size_t i = 0; i < rule_.traits().buffers.size(); ++i) {
+    state_.push_back(is_shared_ ? buffer_.AddStateOf(span_.begin, span_.end)
+                                : buffer_.AddState());
+  }
+  buffer_.AddKeeper(lives_, [this](FlatBuffer::Exchange exchange) {
+    return TakeState(exchange);
+  });
+}
+
+int64_t SteppedBuffer::Step(double learning_rate,
+                            const std::optional<at::Tensor>& divisor,
+                            const at::Tensor& found_inf) {
+  if (found_inf.defined()) BeginUnsettled();
+  const std::vector<FlatSlot>& slots = buffer_.slots();
+  const bool counts_steps = rule_.traits().counts_steps;
+  int64_t stepped = 0;
+  for (size_t end, begin = 0; begin < slots.size();
+       begin = std::max(end, begin + 1)) {
+    end = EndOfRun(begin);
+    if (end == begin) continue;
+    // Whole slots, padding included: kernels then see whole vectors, and a
+    // value's bits do not depend on the run that it is part of. Of them those
+    // elements that are stepped here.
+    const int64_t from = std::max(slots[begin].offset, span_.begin);
+    const int64_t length = std::min(slots[end - 1].end, span_.end) - from;
+    if (length > 0) {
+      OptimizerRange range = Range(from, length);
+      range.steps = steps(begin);
+      range.divisor = divisor;
+      if (found_inf.defined()) {
+        range.found_inf = found_inf;
+        range.skipped = unsettled_.skipped;
+      }
+      rule_.Step(range, learning_rate);
+    }
+    for (size_t i = begin; i < end; ++i) {
+      buffer_.CountWrite(i);
+      int64_t& steps = steps_[slots[i].id];
+      steps = counts_steps ? steps + 1 : 1;
+    }
+    stepped += static_cast<int64_t>(end - begin);
+  }
+  if (found_inf.defined()) unsettled_.skipped.add_(found_inf);
+  return stepped;
+}
+
+size_t SteppedBuffer::EndOfRun(size_t begin) const {
+  size_t end = begin;
+  while (end < size() && buffer_.has_gradient(end) &&
+         steps(end) == steps(begin)) {
+    ++end;
+  }
+  return end;
+}
+
+OptimizerRange SteppedBuffer::Range(int64_t begin, int64_t length) const {
+  OptimizerRange range{buffer_.values().narrow(0, begin, length),
+                       buffer_.grads().narrow(0, begin, length),
+                       {},
+                       0,
+                       std::nullopt};
+  for (const at::Tensor& state : state_) {
+    range.state.push_back(state.narrow(0, begin - span_.begin, length));
+  }
+  return range;
+}
+
+// Steps of which it is not known whether they were done are of the same
+// parameters, and of none that may have had its first among them where that one
+// is another than those that follow.
+void SteppedBuffer::BeginUnsettled() {
+  std::vector<size_t> ids = IdsWithGradient(buffer_);
+  if (unsettled_.count > 0) {
+    const bool first_counts =
+        !rule_.traits().counts_steps &&
+        std::any_of(ids.begin(), ids.end(),
+                    [&](size_t id) { return unsettled_.before[id] == 0; });
+    if (first_counts || ids != unsettled_.ids) Settle();
+  }
+  if (unsettled_.count++ > 0) return;
+  unsettled_.ids = std::move(ids);
+  unsettled_.before = steps_;
+  if (unsettled_.skipped.defined()) return;
+  unsettled_.skipped =
+      at::zeros({}, buffer_.values().options().dtype(at::kFloat));
+}
+
+void SteppedBuffer::Settle() {
+  if (unsettled_.count == 0) return;
+  const at::NoGradGuard no_grad;
+  const int64_t done =
+      unsettled_.count - static_cast<int64_t>(unsettled_.skipped.item<float>());
+  for (const size_t id : unsettled_.ids) {
+    const int64_t before = unsettled_.before[id];
+    steps_[id] = done == 0                     ? before
+                 : rule_.traits().counts_steps ? before + done
+                                               : 1;
+  }
+  unsettled_.skipped.zero_();
+  unsettled_.count = 0;
+}
+
+NamedTensors SteppedBuffer::SlotState(
+    size_t slot, const std::vector<at::Tensor>& states) const {
+  const FlatSlot& place = buffer_.slots()[slot];
+  NamedTensors state;
+  for (size_t i = 0; i < states.size(); ++i) {
+    state.emplace_back(absl::StrCat(place.name, ".", rule_.traits().buffers[i]),
+                       buffer_.View(states[i], place));
+  }
+  if (rule_.traits().counts_steps) {
+    state.emplace_back(absl::StrCat(place.name, ".", kStepState),
+                       at::scalar_tensor(steps(slot)));
+  }
+  return state;
+}
+
+NamedTensors SteppedBuffer::SlotForm(size_t slot) const {
+  const std::vector<at::Tensor> states(rule_.traits().buffers.size(),
+                                       buffer_.values());
+  return SlotState(slot, states);
+}
+
+// The number of steps is of the rank that has the first element; a parameter
+// without elements is the first rank's.
+void SteppedBuffer::AddShare(size_t slot, StatePart* shared) const {
+  const FlatSlot& place = buffer_.slots()[slot];
+  const int64_t begin = std::max(place.offset, span_.begin);
+  const int64_t end = std::min(place.offset + place.numel, span_.end);
+  const bool is_empty = place.numel == 0;
+  if (is_empty ? !is_first_ : begin >= end) return;
+  for (size_t i = 0; i < state_.size(); ++i) {
+    const std::string name =
+        absl::StrCat(place.name, ".", rule_.traits().buffers[i]);
+    shared->tensors.emplace_back(
+        name, is_empty ? state_[i].narrow(0, 0, 0)
+                       : state_[i].narrow(0, begin - span_.begin, end - begin));
+    shared->slices[name] = {place.parameter.sizes().vec(),
+                            place.parameter.strides().vec(),
+                            is_empty ? 0 : begin - place.offset};
+  }
+  if (rule_.traits().counts_steps && (is_empty || begin == place.offset)) {
+    shared->tensors.emplace_back(absl::StrCat(place.name, ".", kStepState),
+                                 at::scalar_tensor(steps(slot)));
+  }
+}
+
+// What is shared stays: of that each rank has its own part.
+absl::Status SteppedBuffer::TakeState(FlatBuffer::Exchange exchange) {
+  if (is_shared_) return absl::OkStatus();
+  Settle();
+  for (const at::Tensor& state : state_) {
+    TANDEM_RETURN_IF_ERROR(exchange(state));
+  }
+  const at::Tensor steps = at::tensor(steps_, at::kLong);
+  TANDEM_RETURN_IF_ERROR(exchange(steps));
+  const auto* const taken = steps.const_data_ptr<int64_t>();
+  steps_.assign(taken, taken + steps.numel());
+  return absl::OkStatus();
+}
+
+absl::Status SteppedBuffer::CheckSlot(const NamedTensors& wanted,
+                                      const StoredByName& given) const {
+  for (const auto& [name, tensor] : wanted) {
+    const auto found = given.find(name);
+    const StoredTensor* source = found == given.end() ? nullptr : found->second;
+    if (source == nullptr || source->info.sizes != tensor.sizes() ||
+        source->info.dtype != tensor.scalar_type()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "optimizer state ", name, ": expected ", DescribeTensor(tensor),
+          ", got ", Describe(source == nullptr ? TensorInfo() : source->info)));
+    }
+    TANDEM_RETURN_IF_ERROR(Verify(*source));
+    if (rule_.traits().counts_steps && EndsInStep(name)) {
+      TANDEM_RETURN_IF_ERROR(ReadSteps(*source).status());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SteppedBuffer::Load(const StoredByName& given) {
+  for (at::Tensor& tensor : state_) tensor.zero_();
+  for (size_t slot = 0; slot < size(); ++slot) {
+    TANDEM_RETURN_IF_ERROR(LoadSlot(slot, given));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SteppedBuffer::LoadSlot(size_t slot, const StoredByName& given) {
+  int64_t& steps = steps_[buffer_.slots()[slot].id];
+  steps = 0;
+  const NamedTensors wanted = SlotForm(slot);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto source = given.find(wanted[i].first);
+    if (source == given.end()) return absl::OkStatus();
+    if (i == state_.size()) {
+      TANDEM_ASSIGN_OR_RETURN(steps, ReadSteps(*source->second));
+      continue;
+    }
+    TANDEM_RETURN_IF_ERROR(LoadValues(slot, *source->second, state_[i]));
+    steps = 1;
+  }
+  return absl::OkStatus();
+}
+
+// Puts those of a parameter's values where they are kept that are kept here.
+absl::Status SteppedBuffer::LoadValues(size_t slot, const StoredTensor& values,
+                                       const at::Tensor& kept) const {
+  const FlatSlot& place = buffer_.slots()[slot];
+  if (!is_shared_) return ReadInto(values, buffer_.View(kept, place));
+  const int64_t begin = std::max(place.offset, span_.begin);
+  const int64_t end = std::min(place.offset + place.numel, span_.end);
+  if (begin >= end) return absl::OkStatus();
+  const at::Tensor laid_out = at::empty({place.numel}, kept.options());
+  TANDEM_RETURN_IF_ERROR(ReadInto(
+      values,
+      laid_out.as_strided(place.parameter.sizes(), place.parameter.strides())));
+  kept.narrow(0, begin - span_.begin, end - begin)
+      .copy_(laid_out.narrow(0, begin - place.offset, end - begin));
+  return absl::OkStatus();
+}
+
+}  // namespace tandem
