@@ -8,6 +8,7 @@
 #include "core/device/own_stream.h"
 
 namespace tandem {
+
 namespace {
 
 using Clock = DeviceMoment::Clock;

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/base/round_up.h"
-#include "core/device/available_memory.h"
+#include "core/device/host_resources.h"
 
 namespace tandem {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "core/device/control_group.h"
+#include "core/device/host_resources.h"
 #include "core/program/size_classes.h"
 
 namespace tandem {

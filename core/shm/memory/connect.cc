@@ -14,7 +14,7 @@
 #include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/device/cpu_quota.h"
+#include "core/device/host_resources.h"
 #include "core/shm/memory/local_door.h"
 #include "core/shm/memory/local_socket.h"
 #include "core/shm/memory/peer_descriptors.h"

@@ -1,5 +1,3 @@
-#include "core/device/available_memory.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -7,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-#include "core/device/control_group.h"
+#include "core/device/host_resources.h"
 
 namespace tandem::available_memory_test {
 namespace {

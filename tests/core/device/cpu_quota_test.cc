@@ -1,10 +1,10 @@
-#include "core/device/cpu_quota.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "core/device/host_resources.h"
 
 namespace tandem::cpu_quota_test {
 namespace {

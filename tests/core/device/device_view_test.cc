@@ -1,11 +1,10 @@
-#include "core/device/device_view.h"
-
 #include <map>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/device/device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

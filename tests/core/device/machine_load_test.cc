@@ -1,9 +1,9 @@
-#include "core/device/machine_load.h"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <string>
+
+#include "core/device/host_resources.h"
 
 namespace tandem::machine_load_test {
 namespace {

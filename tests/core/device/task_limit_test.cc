@@ -1,12 +1,10 @@
-#include "core/device/task_limit.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 
-#include "core/device/control_group.h"
+#include "core/device/host_resources.h"
 
 namespace tandem::task_limit_test {
 namespace {
