@@ -4,8 +4,11 @@
 #ifndef TANDEM_CORE_BACKEND_LISTENING_SOCKETS_H_
 #define TANDEM_CORE_BACKEND_LISTENING_SOCKETS_H_
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "absl/status/status.h"
 
@@ -33,6 +36,25 @@ std::set<int> WatchedBy(int epoll);
 // nothing reaches this process. Connections that are there notice nothing.
 // NotFound where nobody watches `fd` in that way.
 absl::Status StopAccepting(int fd);
+
+// Moving bytes: whether connections that somebody else's code looks after carry
+// anything.
+
+// Looks at the TCP connections that epoll instances of this process watch. Not
+// thread-safe.
+class MovingBytes {
+ public:
+  explicit MovingBytes(std::set<int> epolls) : epolls_(std::move(epolls)) {}
+
+  // Whether one has carried more than a few kilobytes, to its other end or from
+  // it, since the last call (the first time: since it was connected). What is
+  // sent and not acknowledged does not count.
+  bool HaveMoved();
+
+ private:
+  const std::set<int> epolls_;
+  std::map<int, uint64_t> carried_;  // by descriptor
+};
 
 }  // namespace tandem
 

@@ -1,5 +1,4 @@
-#include "core/agreement/verdict.h"
-
+#include "core/agreement/agreement.h"
 #include "gtest/gtest.h"
 
 namespace tandem::verdict_test {

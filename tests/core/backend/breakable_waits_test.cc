@@ -1,5 +1,3 @@
-#include "core/backend/breakable_waits.h"
-
 #include <c10/util/Exception.h>
 #include <c10/util/intrusive_ptr.h>
 #include <gmock/gmock.h>
@@ -9,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "absl/time/time.h"
+#include "core/backend/breakable_works.h"
 
 namespace tandem::breakable_waits_test {
 namespace {

@@ -1,7 +1,5 @@
 // The order in which phases of chunks are started and waited for.
 
-#include "core/backend/chunked_phases.h"
-
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -17,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/backend/hierarchical_backend.h"
 
 namespace tandem::chunked_phases_test {
 namespace {

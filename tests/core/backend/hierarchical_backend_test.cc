@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/backend/host_layout.h"
 #include "core/backend/issue_mutex.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"

@@ -1,10 +1,10 @@
 // Ranks by host.
 
-#include "core/backend/host_layout.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "core/backend/hierarchical_backend.h"
 
 namespace tandem::host_layout_test {
 namespace {

@@ -1,5 +1,3 @@
-#include "core/backend/moving_bytes.h"
-
 #include <gtest/gtest.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -7,6 +5,7 @@
 #include <chrono>
 #include <string>
 
+#include "core/backend/listening_sockets.h"
 #include "core/base/owned_fd.h"
 #include "core/store/sockets.h"
 #include "tests/core/testing/process_testing.h"
