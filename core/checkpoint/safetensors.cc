@@ -10,7 +10,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/bool_bytes.h"
-#include "core/checkpoint/safetensors_checksums.h"
+#include "core/checkpoint/safetensors_header.h"
 #include "core/digest/crc32.h"
 
 namespace tandem {

@@ -23,7 +23,6 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "core/backend/communicator_options.h"
-#include "core/comm/call_flights.h"
 #include "core/comm/pending_collective.h"
 #include "core/comm/work_timer.h"
 #include "core/device/device_moment.h"

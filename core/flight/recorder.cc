@@ -12,6 +12,21 @@
 namespace tandem {
 namespace {
 
+thread_local FlightPurpose current;
+
+}  // namespace
+
+FlightPurposeScope::FlightPurposeScope(const FlightPurpose& purpose)
+    : before_(current) {
+  current = purpose;
+}
+
+FlightPurposeScope::~FlightPurposeScope() { current = before_; }
+
+const FlightPurpose& FlightPurposeScope::Current() { return current; }
+
+namespace {
+
 // Tags that a group's messages are counted by; further ones have no number.
 constexpr size_t kMostTags = 1 << 16;
 

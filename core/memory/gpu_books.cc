@@ -4,7 +4,7 @@
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 
-#include "core/base/out_of_memory.h"
+#include "core/base/torch_status.h"
 #include "core/memory/allocation_books.h"
 #endif
 

@@ -3,9 +3,9 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/describe_tensor.h"
 #include "core/base/status_macros.h"
 #include "core/base/tensor_tree.h"
+#include "core/base/tensors.h"
 
 namespace tandem {
 namespace {

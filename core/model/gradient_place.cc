@@ -8,7 +8,7 @@
 
 #include <utility>
 
-#include "core/base/viewed_leaf.h"
+#include "core/base/tensors.h"
 
 namespace tandem {
 namespace {

@@ -15,7 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
-#include "core/base/viewed_leaf.h"
+#include "core/base/tensors.h"
 #include "core/device/memory_category.h"
 
 namespace tandem {

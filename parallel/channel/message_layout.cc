@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/describe_tensor.h"
+#include "core/base/tensors.h"
 
 namespace tandem {
 namespace {

@@ -13,8 +13,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/describe_tensor.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "parallel/optim/optimizer.h"
 

@@ -5,7 +5,6 @@
 #include "core/base/torch_status.h"
 #include "core/device/host_numbers.h"
 #include "core/flight/dump_file.h"
-#include "core/flight/purpose.h"
 #include "core/flight/recorder.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/step.h"

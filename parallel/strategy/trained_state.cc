@@ -4,7 +4,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/checkpoint/checkpoint.h"
-#include "core/checkpoint/collected_tensors.h"
+#include "core/checkpoint/tensor_stream.h"
 
 namespace tandem {
 

@@ -11,8 +11,8 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/describe_tensor.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/base/torch_status.h"
 #include "parallel/ddp/model_state.h"
 

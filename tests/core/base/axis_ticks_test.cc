@@ -1,11 +1,11 @@
-#include "core/base/axis_ticks.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <vector>
+
+#include "parallel/schedule/drawing.h"
 
 namespace tandem::axis_ticks_test {
 namespace {

@@ -1,8 +1,8 @@
-#include "core/base/multiply_in_place.h"
-
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
+
+#include "core/base/tensors.h"
 
 namespace tandem::multiply_in_place_test {
 namespace {

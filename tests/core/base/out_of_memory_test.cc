@@ -1,5 +1,3 @@
-#include "core/base/out_of_memory.h"
-
 #include <c10/util/Exception.h>
 
 #include <stdexcept>

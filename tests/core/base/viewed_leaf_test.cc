@@ -1,9 +1,9 @@
-#include "core/base/viewed_leaf.h"
-
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
+
+#include "core/base/tensors.h"
 
 namespace tandem::viewed_leaf_test {
 namespace {

@@ -6,7 +6,6 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/out_of_memory.h"
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
 #include "gmock/gmock.h"

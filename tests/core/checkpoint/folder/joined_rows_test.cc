@@ -1,5 +1,3 @@
-#include "core/checkpoint/folder/joined_rows.h"
-
 #include <ATen/ops/arange.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <gtest/gtest.h>

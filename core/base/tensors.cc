@@ -1,6 +1,15 @@
-#include "core/base/viewed_leaf.h"
+#include "core/base/tensors.h"
+
+#include <sstream>
 
 namespace tandem {
+
+std::string DescribeTensor(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "nothing";
+  std::ostringstream out;
+  out << tensor.scalar_type() << " " << tensor.sizes();
+  return out.str();
+}
 
 at::Tensor ViewedLeaf(const at::Tensor& tensor) {
   if (!tensor.is_view()) return tensor;
