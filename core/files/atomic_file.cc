@@ -10,7 +10,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/files/file_errors.h"
 #include "core/files/file_target.h"
 #include "core/files/temporary_file.h"
 

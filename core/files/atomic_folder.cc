@@ -20,7 +20,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/files/file_errors.h"
 #include "core/files/temporary_file.h"
 
 namespace tandem {

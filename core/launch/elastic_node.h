@@ -9,7 +9,6 @@
 
 #include "absl/status/status.h"
 #include "core/elastic/node_group.h"
-#include "core/elastic/node_rendezvous.h"
 #include "core/launch/resolve_launch.h"
 #include "core/process/signal_pipe.h"
 

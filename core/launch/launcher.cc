@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/call_within.h"
 #include "core/base/status_macros.h"
-#include "core/elastic/rank_count_rule.h"
+#include "core/elastic/rank_counts.h"
 #include "core/launch/attempt.h"
 #include "core/launch/elastic_node.h"
 #include "core/launch/launch.h"

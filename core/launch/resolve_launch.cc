@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
-#include "core/elastic/rank_limits.h"
+#include "core/elastic/rank_counts.h"
 #include "core/launch/claims.h"
 #include "core/launch/dist_url.h"
 #include "core/launch/pod_settings.h"

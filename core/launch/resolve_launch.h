@@ -14,7 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/environment.h"
-#include "core/elastic/rank_limits.h"
+#include "core/elastic/rank_counts.h"
 #include "core/launch/launch.h"
 #include "core/launch/restart_count.h"
 

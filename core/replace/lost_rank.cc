@@ -6,7 +6,6 @@
 #include "absl/algorithm/container.h"
 #include "core/base/call_within.h"
 #include "core/base/status_macros.h"
-#include "core/health/failure_note.h"
 #include "core/health/group_member.h"
 #include "core/health/job_notes.h"
 #include "core/replace/board.h"

@@ -25,7 +25,7 @@
 #include "core/elastic/rank_counts.h"
 #include "core/elastic/store_rendezvous.h"
 #include "core/files/atomic_file.h"
-#include "core/flight/signals.h"
+#include "core/flight/dump_file.h"
 #include "core/instrument/fault_point.h"
 #include "core/launch/flags.h"
 #include "core/launch/launch.h"

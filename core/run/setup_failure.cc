@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "core/health/job_failure.h"
+#include "core/health/job_notes.h"
 
 namespace tandem {
 namespace {

@@ -19,7 +19,7 @@
 #include "absl/time/time.h"
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
-#include "core/health/job_failure.h"
+#include "core/health/job_notes.h"
 #include "core/instrument/fault_point.h"
 #include "core/launch/launch.h"
 #include "core/store/store.h"

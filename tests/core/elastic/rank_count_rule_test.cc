@@ -1,7 +1,6 @@
-#include "core/elastic/rank_count_rule.h"
-
 #include <string>
 
+#include "core/elastic/rank_counts.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

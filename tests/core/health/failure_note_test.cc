@@ -1,10 +1,9 @@
-#include "core/health/failure_note.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/text_fields.h"
+#include "core/health/job_notes.h"
 
 namespace tandem::failure_note_test {
 namespace {

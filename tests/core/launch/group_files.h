@@ -8,7 +8,6 @@
 #include <string>
 
 #include "core/elastic/node_group.h"
-#include "core/elastic/node_rendezvous.h"
 
 namespace tandem {
 
