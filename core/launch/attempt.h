@@ -16,9 +16,9 @@
 #include "core/launch/launcher_messages.h"
 #include "core/launch/launcher_options.h"
 #include "core/launch/rank_process.h"
-#include "core/launch/replacements.h"
 #include "core/launch/resolve_launch.h"
-#include "core/process/signal_pipe.h"
+#include "core/launch/restarts.h"
+#include "core/launch/stop_signals.h"
 
 namespace tandem {
 

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "core/elastic/node_group.h"
 #include "core/launch/resolve_launch.h"
-#include "core/process/signal_pipe.h"
+#include "core/launch/stop_signals.h"
 
 namespace tandem {
 

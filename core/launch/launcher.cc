@@ -27,7 +27,6 @@
 #include "core/launch/restarts.h"
 #include "core/launch/stop_signals.h"
 #include "core/process/process_end.h"
-#include "core/process/signal_pipe.h"
 #include "core/store/sockets.h"
 
 namespace tandem {

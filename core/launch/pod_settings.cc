@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/base/status_macros.h"
-#include "core/launch/variable_claims.h"
+#include "core/launch/claims.h"
 
 namespace tandem {
 namespace {

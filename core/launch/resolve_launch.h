@@ -16,7 +16,7 @@
 #include "core/base/environment.h"
 #include "core/elastic/rank_counts.h"
 #include "core/launch/launch.h"
-#include "core/launch/restart_count.h"
+#include "core/launch/restarts.h"
 
 namespace tandem {
 

@@ -11,8 +11,8 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "core/process/end_by_signal.h"
 #include "core/process/signal_thread.h"
+#include "core/process/signals.h"
 
 namespace tandem {
 namespace {

@@ -32,7 +32,7 @@
 #include "core/launch/launcher.h"
 #include "core/launch/rank_process.h"
 #include "core/launch/resolve_launch.h"
-#include "core/launch/restart_count.h"
+#include "core/launch/restarts.h"
 #include "core/process/signal_thread.h"
 #include "core/program/command_line.h"
 #include "core/program/exit_code.h"

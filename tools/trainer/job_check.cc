@@ -4,7 +4,7 @@
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/launch/flags.h"
-#include "core/launch/restart_count.h"
+#include "core/launch/restarts.h"
 #include "core/mesh/mesh.h"
 #include "core/replace/job_member.h"
 #include "tools/trainer/job/job.h"

@@ -29,7 +29,7 @@
 #include "core/launch/flags.h"
 #include "core/launch/launcher.h"
 #include "core/launch/resolve_launch.h"
-#include "core/launch/restart_count.h"
+#include "core/launch/restarts.h"
 #include "core/process/signal_thread.h"
 #include "core/program/command_line.h"
 #include "tests/core/launch/group_files.h"

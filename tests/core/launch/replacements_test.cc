@@ -1,8 +1,7 @@
-#include "core/launch/replacements.h"
-
 #include <chrono>
 #include <string>
 
+#include "core/launch/restarts.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

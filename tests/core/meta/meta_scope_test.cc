@@ -1,5 +1,3 @@
-#include "core/meta/meta_scope.h"
-
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
@@ -12,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/meta/shapes.h"
 #include "gtest/gtest.h"
 
 namespace tandem::meta_scope_test {

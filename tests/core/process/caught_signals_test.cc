@@ -1,9 +1,8 @@
-#include "core/process/caught_signals.h"
-
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/process/signals.h"
 #include "gtest/gtest.h"
 
 namespace tandem {

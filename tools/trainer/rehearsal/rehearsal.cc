@@ -15,7 +15,7 @@
 #include "core/comm/communicator.h"
 #include "core/device/device.h"
 #include "core/mesh/mesh.h"
-#include "core/meta/meta_scope.h"
+#include "core/meta/shapes.h"
 #include "core/model/layer_maker.h"
 #include "core/sim/imagined/link_meter.h"
 #include "core/sim/imagined/work_meter.h"

@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/device/memory_category.h"
-#include "core/meta/meta_scope.h"
+#include "core/meta/shapes.h"
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
 #include "core/model/move_layers.h"

@@ -1,4 +1,7 @@
-#include "core/process/caught_signals.h"
+#include "core/process/signals.h"
+
+#include <signal.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <fstream>
@@ -22,6 +25,16 @@ bool CatchesSignal(pid_t pid, int signal) {
            ((bits >> (signal - 1)) & 1) != 0;
   }
   return false;
+}
+
+void EndBySignal(int signal_number) {
+  signal(signal_number, SIG_DFL);
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, signal_number);
+  pthread_sigmask(SIG_UNBLOCK, &mask, nullptr);
+  raise(signal_number);
+  _exit(128 + signal_number);
 }
 
 }  // namespace tandem
