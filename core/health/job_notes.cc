@@ -148,8 +148,6 @@ void NoteHeard(c10d::Store& job, int rank, const std::vector<int>& others,
 
 namespace {
 
-using std::chrono::milliseconds;
-
 // Never serves one: who should, and does not yet, finds nobody there.
 absl::StatusOr<StorePtr> Reach(const Launch& launch, milliseconds patience) {
   const Rendezvous& where = launch.rendezvous;

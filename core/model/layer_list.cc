@@ -8,7 +8,11 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "core/model/last_pops.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/device/memory_category.h"
+#include "core/model/layer_links.h"
 
 namespace tandem {
 namespace {
@@ -200,6 +204,17 @@ void SetTraining(const LayerList& layers, bool on) {
   for (const Layer& layer : layers) {
     if (layer.module != nullptr) layer.module->train(on);
   }
+}
+
+absl::Status MoveLayers(const LayerList& layers, c10::Device device) {
+  const MemoryCategoryScope scope(MemoryCategory::kParameters);
+  for (const Layer& layer : layers) {
+    if (layer.module == nullptr) continue;
+    TANDEM_RETURN_IF_ERROR(
+        CatchTorch([&] { layer.module->to(device); },
+                   absl::StrCat("moving layer ", layer.name)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

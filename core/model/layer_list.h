@@ -8,12 +8,14 @@
 #define TANDEM_CORE_MODEL_LAYER_LIST_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "core/base/named_tensors.h"
 #include "core/model/layer.h"
 
@@ -63,6 +65,13 @@ TraitsByName NamedTraits(const LayerList& layers);
 
 // torch::nn::Module::train(on) for every layer.
 void SetTraining(const LayerList& layers, bool on);
+
+// Placement of a list of layers on a device (torch's Module::to).
+
+// Parameters and buffers go to `device`, where they count as parameters' memory
+// (core/device/memory_category.h). An error names the layer; those before it
+// have been moved. LayerList is core/model/layer.h's.
+absl::Status MoveLayers(const LayerList& layers, c10::Device device);
 
 }  // namespace tandem
 

@@ -21,7 +21,6 @@
 #include "core/files/regular_file.h"
 #include "core/pytorch_file/pickle_tree.h"
 #include "core/pytorch_file/state_dict.h"
-#include "core/pytorch_file/storage_view.h"
 #include "core/pytorch_file/zip_directory.h"
 
 namespace tandem {

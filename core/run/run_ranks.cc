@@ -41,7 +41,6 @@
 #include "core/program/openmp_waits.h"
 #include "core/program/process.h"
 #include "core/replace/job_member.h"
-#include "core/replace/lost_rank.h"
 #include "core/run/secret_setup.h"
 #include "core/run/setup_failure.h"
 #include "core/store/store.h"

@@ -13,7 +13,7 @@
 #include <memory>
 #include <string>
 
-#include "core/model/documents.h"
+#include "core/model/batch.h"
 #include "core/model/layer.h"
 #include "models/layers/initialize.h"
 #include "models/layers/module_layer.h"

@@ -18,7 +18,7 @@
 #include "core/comm/communicator.h"
 #include "core/comm/group_buffer.h"
 #include "core/model/microbatch_scope.h"
-#include "core/precision/cast_buffers.h"
+#include "core/precision/mixed_precision.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/ddp/early_end.h"
 #include "parallel/ddp/gradient_streams.h"

@@ -9,7 +9,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/launch/launch.h"
-#include "core/model/move_layers.h"
+#include "core/model/layer_list.h"
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/settings/options.h"
 

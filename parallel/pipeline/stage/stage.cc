@@ -14,7 +14,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
-#include "core/model/last_pops.h"
+#include "core/model/layer_links.h"
 #include "core/model/layer_list.h"
 
 namespace tandem {

@@ -14,7 +14,6 @@
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/comm/pending_collective.h"
-#include "core/precision/device_loss_scale.h"
 #include "core/precision/loss_scale.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"

@@ -1,5 +1,3 @@
-#include "core/model/gathered_statistics.h"
-
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
@@ -7,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/model/shared_statistics.h"
 #include "core/random/random.h"
 #include "gtest/gtest.h"
 

@@ -1,5 +1,3 @@
-#include "core/model/move_layers.h"
-
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/DeviceType.h>
@@ -11,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "core/device/memory_category.h"
+#include "core/model/layer_list.h"
 #include "core/sim/testing.h"
 #include "gtest/gtest.h"
 

@@ -1,5 +1,3 @@
-#include "core/precision/device_loss_scale.h"
-
 #include <ATen/Tensor.h>
 #include <gmock/gmock.h>
 
@@ -7,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/precision/loss_scale.h"
 #include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 

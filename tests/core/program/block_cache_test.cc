@@ -1,5 +1,3 @@
-#include "core/program/block_cache.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/program/size_classes.h"
+#include "core/program/caching_allocator.h"
 
 namespace tandem::block_cache_test {
 namespace {

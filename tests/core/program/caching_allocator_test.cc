@@ -12,7 +12,6 @@
 #include <cstdint>
 
 #include "core/base/torch_status.h"
-#include "core/program/size_classes.h"
 
 namespace tandem::caching_allocator_test {
 namespace {

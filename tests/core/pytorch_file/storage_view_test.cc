@@ -1,7 +1,6 @@
-#include "core/pytorch_file/storage_view.h"
-
 #include <limits>
 
+#include "core/pytorch_file/state_dict.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

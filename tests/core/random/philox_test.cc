@@ -1,8 +1,7 @@
-#include "core/random/philox.h"
-
 #include <cstdint>
 #include <set>
 
+#include "core/random/random.h"
 #include "gtest/gtest.h"
 
 namespace tandem::philox_test {

@@ -1,5 +1,4 @@
-#include "core/replace/generation.h"
-
+#include "core/replace/membership.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

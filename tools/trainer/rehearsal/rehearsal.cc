@@ -16,7 +16,7 @@
 #include "core/device/device.h"
 #include "core/mesh/mesh.h"
 #include "core/meta/shapes.h"
-#include "core/model/layer_maker.h"
+#include "core/model/make_layers.h"
 #include "core/sim/imagined/link_meter.h"
 #include "core/sim/imagined/work_meter.h"
 #include "core/sim/memory/memory.h"

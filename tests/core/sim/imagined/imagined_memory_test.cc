@@ -22,7 +22,6 @@
 #include "core/meta/shapes.h"
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
-#include "core/model/move_layers.h"
 #include "core/sim/imagined/work_meter.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
