@@ -69,7 +69,8 @@ absl::Status CheckView(const StorageView& view) {
   }
   if (!LastIsWithin(view)) return BadView("leaves its storage", view);
   if (CountIsWithin(view.sizes, view.storage_size)) return absl::OkStatus();
-  return BadView("has more elements than its storage (save it contiguous)", view);
+  return BadView("has more elements than its storage (save it contiguous)",
+                 view);
 }
 
 int64_t SpanOf(const StorageView& view) {

@@ -10,7 +10,6 @@
 #include "core/base/status_macros.h"
 #include "core/shm/chunks.h"
 #include "core/shm/collectives.h"
-#include "core/shm/in_place.h"
 
 namespace tandem {
 namespace {

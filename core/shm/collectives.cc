@@ -12,7 +12,6 @@
 #include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/shm/chunks.h"
-#include "core/shm/in_place.h"
 #include "core/shm/memory/operation_names.h"
 
 namespace tandem {

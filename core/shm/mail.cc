@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/shm/memory/spin.h"
+#include "core/shm/memory/segment.h"
 #include "core/shm/memory/states.h"
 
 namespace tandem {

@@ -15,7 +15,6 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/host_resources.h"
-#include "core/shm/memory/local_door.h"
 #include "core/shm/memory/local_socket.h"
 #include "core/shm/memory/peer_descriptors.h"
 #include "core/shm/memory/segment.h"

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/shm/memory/operation_names.h"
-#include "core/shm/memory/spin.h"
+#include "core/shm/memory/segment.h"
 #include "core/shm/memory/states.h"
 
 namespace tandem {

@@ -18,8 +18,7 @@
 #include "core/sim/calls/queued_call.h"
 #include "core/sim/imagined/call_outcome.h"
 #include "core/sim/imagined/imagined_memory.h"
-#include "core/sim/imagined/link_meter.h"
-#include "core/sim/imagined/work_meter.h"
+#include "core/sim/imagined/meters.h"
 
 namespace tandem {
 namespace sim {

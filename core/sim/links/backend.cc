@@ -6,7 +6,7 @@
 
 #include "core/shm/completion_notice.h"
 #include "core/sim/imagined/imagined_memory.h"
-#include "core/sim/imagined/link_meter.h"
+#include "core/sim/imagined/meters.h"
 
 namespace tandem {
 namespace sim {

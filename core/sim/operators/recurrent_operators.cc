@@ -16,7 +16,6 @@
 #include "core/sim/calls/call_aliases.h"
 #include "core/sim/calls/operator_traits.h"
 #include "core/sim/memory/block.h"
-#include "core/sim/operators/libraries.h"
 #include "core/sim/operators/register_operators.h"
 #include "core/sim/streams/generator.h"
 #include "core/sim/streams/streams.h"

@@ -10,17 +10,26 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "core/sim/calls/operator_traits.h"
 #include "core/sim/calls/queued_call.h"
 #include "core/sim/imagined/imagined_call.h"
 #include "core/sim/imagined/imagined_memory.h"
-#include "core/sim/operators/libraries.h"
 #include "core/sim/streams/streams.h"
 
 namespace tandem {
 namespace sim {
+
+torch::Library& NewLibrary(const char* name_space, c10::DispatchKey key) {
+  // Never destroyed: operators are called while static objects are.
+  static auto* kept = new std::vector<std::unique_ptr<torch::Library>>;
+  kept->push_back(std::make_unique<torch::Library>(
+      torch::Library::IMPL, name_space, key, __FILE__, __LINE__));
+  return *kept->back();
+}
+
 namespace {
 
 using c10::DispatchKey;

@@ -3,8 +3,18 @@
 #ifndef TANDEM_CORE_SIM_OPERATORS_REGISTER_OPERATORS_H_
 #define TANDEM_CORE_SIM_OPERATORS_REGISTER_OPERATORS_H_
 
+#include <c10/core/DispatchKey.h>
+#include <torch/library.h>
+
 namespace tandem {
+
+// Kernels registered for as long as the process lives.
+
 namespace sim {
+
+// A registration ends with its library: these are kept. A new one at each call,
+// for the kernels of `name_space` ("_": the fallback of all) at `key`.
+torch::Library& NewLibrary(const char* name_space, c10::DispatchKey key);
 
 // Registers BoxedKernel for every operator of LibTorch's that has a CPU kernel,
 // for c10d's collectives, and for whatever has no other kernel; and what

@@ -13,7 +13,6 @@
 #include <memory>
 
 #include "core/sim/calls/call_aliases.h"
-#include "core/sim/operators/libraries.h"
 #include "core/sim/operators/register_operators.h"
 
 namespace tandem {

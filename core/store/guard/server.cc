@@ -24,7 +24,6 @@
 #include "core/store/guard/handshake.h"
 #include "core/store/guard/key_values.h"
 #include "core/store/guard/session.h"
-#include "core/store/guard/visitors.h"
 
 namespace tandem {
 namespace {

@@ -9,8 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/memory/memory_use.h"
-#include "core/sim/imagined/link_meter.h"
-#include "core/sim/imagined/work_meter.h"
+#include "core/sim/imagined/meters.h"
 
 namespace tandem {
 

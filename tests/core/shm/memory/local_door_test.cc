@@ -1,5 +1,3 @@
-#include "core/shm/memory/local_door.h"
-
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -22,7 +22,7 @@
 #include "core/meta/shapes.h"
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
-#include "core/sim/imagined/work_meter.h"
+#include "core/sim/imagined/meters.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
 #include "models/classification_loss.h"

@@ -1,8 +1,6 @@
-#include "core/sim/imagined/link_meter.h"
-
 #include <gtest/gtest.h>
 
-#include "core/sim/imagined/work_meter.h"
+#include "core/sim/imagined/meters.h"
 
 namespace tandem {
 namespace {

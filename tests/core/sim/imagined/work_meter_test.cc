@@ -1,9 +1,8 @@
-#include "core/sim/imagined/work_meter.h"
-
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
 #include "core/device/memory_category.h"
+#include "core/sim/imagined/meters.h"
 #include "core/sim/sim.h"
 
 namespace tandem {

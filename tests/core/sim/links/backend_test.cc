@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "core/sim/imagined/link_meter.h"
+#include "core/sim/imagined/meters.h"
 #include "core/sim/sim.h"
 
 namespace tandem {

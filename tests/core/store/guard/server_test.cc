@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "core/store/guard/connection.h"
-#include "core/store/guard/visitors.h"
+#include "core/store/guard/session.h"
 #include "core/store/sockets.h"
 
 namespace tandem {

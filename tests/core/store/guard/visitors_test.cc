@@ -1,5 +1,3 @@
-#include "core/store/guard/visitors.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <string>
 
 #include "core/store/guard/handshake.h"
+#include "core/store/guard/session.h"
 
 namespace tandem::visitors_test {
 namespace {
