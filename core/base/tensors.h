@@ -7,17 +7,14 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/scalar_tensor.h>
 
+#include <cstdint>
 #include <string>
 
 namespace tandem {
 
-// Description of a tensor in a few words, for messages.
-
 // "Float [64, 3, 7, 7]": dtype and shape, as PyTorch writes them; "nothing" for
 // an undefined tensor.
 std::string DescribeTensor(const at::Tensor& tensor);
-
-// A tensor's values as bytes of the host's.
 
 // `tensor` where its bytes are its values, row-major: on the CPU, contiguous,
 // and neither a conjugate nor a negative that is yet to be formed (x.conj(),
@@ -26,8 +23,6 @@ inline at::Tensor HostValues(const at::Tensor& tensor) {
   return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous();
 }
 
-// In-place product of a tensor and a number.
-
 // Multiplies a floating-point tensor. In bf16 and fp16 only the product is
 // rounded, as by Python's `tensor *= factor`; C++'s Tensor::mul_ rounds the
 // number first (LibTorch 2.15): a third becomes 0.334.
@@ -35,11 +30,17 @@ inline void MultiplyInPlace(const at::Tensor& tensor, double factor) {
   tensor.mul_(at::scalar_tensor(factor, at::kDouble));
 }
 
-// Viewed leaf: the parameter behind a view of all of it.
-
 // The leaf of which `tensor` is a view that shows all of it as it lies there
 // (view_as); `tensor` itself where it is another view, or none.
 at::Tensor ViewedLeaf(const at::Tensor& tensor);
+
+// Makes each byte but 0 the one of `true`. In C++ a bool of another byte means
+// nothing, and kernels differ in what they make of it; PyTorch takes it for
+// true.
+inline void MakeBools(void* values, uint64_t bytes) {
+  auto* const each = static_cast<uint8_t*>(values);
+  for (uint64_t i = 0; i < bytes; ++i) each[i] = each[i] != 0 ? 1 : 0;
+}
 
 }  // namespace tandem
 

@@ -7,7 +7,13 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/cuda/host_device.h"
+// For functions of the host and of GPUs: what nvcc compiles for both, and any
+// other compiler as it stands.
+#ifdef __CUDACC__
+#define TANDEM_HOST_DEVICE __host__ __device__
+#else
+#define TANDEM_HOST_DEVICE
+#endif
 
 namespace tandem {
 

@@ -5,10 +5,8 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include "core/base/torch_status.h"
-#include "core/memory/allocation_books.h"
-#endif
-
 #include "core/memory/device_memory.h"
+#endif
 
 namespace tandem {
 

@@ -27,7 +27,6 @@
 #include "core/sim/streams/device_guard.h"
 #include "core/sim/streams/generator.h"
 #include "core/sim/streams/host_waits.h"
-#include "core/sim/streams/limits.h"
 #include "core/sim/streams/streams.h"
 
 namespace tandem {

@@ -9,7 +9,7 @@
 #include "core/device/placement.h"
 #include "core/instrument/fault_point.h"
 #include "core/model/batch_inputs.h"
-#include "core/model/layer_border.h"
+#include "core/model/layer_flow.h"
 #include "parallel/pipeline/device_step.h"
 #include "parallel/pipeline/loss_weights.h"
 

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "core/base/torch_status.h"
-#include "core/device/host_numbers.h"
+#include "core/device/host_memory.h"
 #include "core/flight/dump_file.h"
 #include "core/flight/recorder.h"
 #include "parallel/pipeline/executor.h"

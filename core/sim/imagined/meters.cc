@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "core/device/memory_category.h"
-#include "core/sim/streams/limits.h"
+#include "core/sim/streams/streams.h"
 
 namespace tandem {
 namespace sim {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/byte_size.h"
-#include "core/sim/streams/limits.h"
+#include "core/sim/streams/streams.h"
 
 namespace tandem {
 namespace sim {

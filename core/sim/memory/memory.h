@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "core/device/memory_category.h"
-#include "core/memory/memory_use.h"
+#include "core/memory/device_memory.h"
 #include "core/sim/memory/block.h"
 
 namespace tandem {

@@ -8,7 +8,6 @@
 #include <memory>
 #include <utility>
 
-#include "core/sim/streams/limits.h"
 #include "core/sim/streams/streams.h"
 
 namespace tandem {

@@ -9,9 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/sim/streams/limits.h"
-
 namespace tandem {
+
 namespace sim {
 namespace {
 
@@ -202,4 +201,5 @@ void SynchroniseAll() {
 }
 
 }  // namespace sim
+
 }  // namespace tandem

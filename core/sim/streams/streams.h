@@ -12,6 +12,15 @@
 #include "core/sim/streams/stream_queue.h"
 
 namespace tandem {
+
+// Limits of simulation: how many simulated devices there can be.
+
+namespace sim {
+
+constexpr int kMostDevices = 16;
+
+}  // namespace sim
+
 namespace sim {
 
 // Switches asynchronous mode on, with the delays of StreamQueue; each stream
@@ -59,6 +68,7 @@ void SynchroniseAll();
 int HostThreadsWaiting(int8_t device);
 
 }  // namespace sim
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_SIM_STREAMS_STREAMS_H_

@@ -16,7 +16,6 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
-#include "core/model/layer_border.h"
 #include "core/model/layer_flow.h"
 #include "core/model/layer_list.h"
 #include "core/precision/autocast.h"

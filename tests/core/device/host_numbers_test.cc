@@ -1,10 +1,9 @@
-#include "core/device/host_numbers.h"
-
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/device/host_memory.h"
 #include "core/testing/device_types.h"
 
 namespace tandem::host_numbers_test {

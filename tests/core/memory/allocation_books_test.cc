@@ -1,5 +1,3 @@
-#include "core/memory/allocation_books.h"
-
 #include <c10/util/Exception.h>
 
 #include <string>
@@ -8,6 +6,7 @@
 
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
+#include "core/memory/device_memory.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

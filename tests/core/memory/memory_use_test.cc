@@ -1,5 +1,4 @@
-#include "core/memory/memory_use.h"
-
+#include "core/memory/device_memory.h"
 #include "gtest/gtest.h"
 
 namespace tandem::memory_use_test {

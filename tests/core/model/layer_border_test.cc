@@ -1,5 +1,3 @@
-#include "core/model/layer_border.h"
-
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
@@ -9,6 +7,8 @@
 
 #include <cstdint>
 #include <vector>
+
+#include "core/model/layer_flow.h"
 
 namespace tandem::layer_border_test {
 namespace {

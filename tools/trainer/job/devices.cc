@@ -14,7 +14,7 @@
 #include "core/device/device.h"
 #include "core/memory/device_memory.h"
 #include "core/sim/sim.h"
-#include "core/sim/streams/limits.h"
+#include "core/sim/streams/streams.h"
 
 namespace tandem {
 namespace {

@@ -20,7 +20,7 @@
 #include "core/sim/imagined/meters.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
-#include "core/sim/streams/limits.h"
+#include "core/sim/streams/streams.h"
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/evaluation_batch.h"
 #include "tools/trainer/job/job.h"

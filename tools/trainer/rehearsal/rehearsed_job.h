@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/memory/memory_use.h"
+#include "core/memory/device_memory.h"
 #include "core/sim/imagined/meters.h"
 
 namespace tandem {

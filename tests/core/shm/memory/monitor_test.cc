@@ -1,5 +1,3 @@
-#include "core/shm/memory/monitor.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -9,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/shm/group.h"
 #include "core/shm/memory/connect.h"
 #include "core/shm/memory/segment.h"
 
