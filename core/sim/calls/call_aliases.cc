@@ -17,6 +17,11 @@
 
 namespace tandem {
 namespace sim {
+
+bool IsSim(const at::Tensor& tensor) {
+  return tensor.device().type() == c10::DeviceType::PrivateUse1;
+}
+
 namespace {
 
 using c10::DispatchKey;
@@ -24,10 +29,6 @@ using c10::DispatchKeySet;
 
 constexpr DispatchKeySet kBits({DispatchKey::Conjugate, DispatchKey::Negative,
                                 DispatchKey::ZeroTensor});
-
-bool IsSim(const at::Tensor& tensor) {
-  return tensor.device().type() == c10::DeviceType::PrivateUse1;
-}
 
 void DropStorage(void* storage) {
   c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(storage));

@@ -137,10 +137,6 @@ struct Copy {
   bool non_blocking;
 };
 
-bool IsSim(const at::Tensor& tensor) {
-  return tensor.device().type() == c10::DeviceType::PrivateUse1;
-}
-
 // Must the host wait for the copy?
 bool WaitsForCopy(const Copy& copy) {
   const at::Tensor& other = IsSim(copy.to) ? copy.from : copy.to;

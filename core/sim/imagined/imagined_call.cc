@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/memory/result_category.h"
+#include "core/sim/calls/call_aliases.h"
 #include "core/sim/calls/operator_call.h"
 #include "core/sim/calls/queued_call.h"
 #include "core/sim/imagined/call_outcome.h"
@@ -116,10 +117,6 @@ class Replay {
   std::vector<c10::DataPtr> blocks_;
   std::map<int, c10::Storage> storages_;
 };
-
-bool IsSim(const at::Tensor& tensor) {
-  return tensor.device().type() == c10::DeviceType::PrivateUse1;
-}
 
 // What a copy brings to the host are zeros.
 void Copy(const OperatorTraits& traits, const Stack& arguments, Stack* stack) {
