@@ -17,7 +17,7 @@
 namespace tandem {
 namespace {
 
-// Of each kind, a message has so many at most.
+// A message has at most so many of each kind.
 constexpr size_t kMostDifferences = 8;
 constexpr size_t kMostValues = 4;
 constexpr size_t kMostRanks = 8;
@@ -29,7 +29,7 @@ constexpr char kNotGiven[] = "not given";
 
 using Value = std::optional<std::string>;
 
-// Who has it, for each value of one name, in the order of the first rank.
+// The ranks that have each value of one name, in the order of the first rank.
 using RanksOfValues = std::vector<std::pair<Value, std::vector<int>>>;
 
 RanksOfValues GroupByValue(const std::vector<NamedValues>& by_rank,

@@ -48,8 +48,8 @@ absl::Status CompareValues(const std::vector<NamedValues>& by_rank,
 // A status as a text, for an all-gather.
 std::string EncodeStatus(const absl::Status& status);
 
-// That of the first rank that has failed, with "rank R: " before its message
-// where there are several; OK where none has. Internal for a text that
+// The status of the first rank that has failed, with "rank R: " before its
+// message where there are several; OK where none has. Internal for a text that
 // EncodeStatus did not make.
 absl::Status Verdict(const std::vector<std::string>& by_rank);
 

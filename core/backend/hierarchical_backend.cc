@@ -38,8 +38,8 @@ using Tensors = std::vector<at::Tensor>;
 // Chunks begin on lines of the cache.
 constexpr int64_t kLine = 64;
 
-// Of equal sizes, as far as that goes: a rest of a few bytes would cost as much
-// as a small message.
+// Chunks have equal sizes as far as possible: a rest of a few bytes would cost
+// as much as a small message.
 std::vector<Tensors> Cut(const Tensors& tensors, int64_t chunk_bytes) {
   if (tensors.size() != 1 || !tensors[0].is_contiguous()) return {tensors};
   const at::Tensor& tensor = tensors[0];

@@ -69,10 +69,10 @@ void RunInChunks(const std::vector<at::Tensor>& tensors, int64_t chunk_bytes,
 // ranks of a host go through shared memory.
 //
 // Where any host has several ranks, a large tensor goes in chunks, so that what
-// is done inside hosts and between them overlaps
-// (core/backend/chunked_phases.h). Which bits an all-reduce gives depends on
-// the hosts and the tensor's size alone: for three hosts or more, the order in
-// which an element's terms are added depends on its place in its chunk.
+// is done inside hosts and between them overlaps (RunInChunks). Which bits an
+// all-reduce gives depends on the hosts and the tensor's size alone: for three
+// hosts or more, the order in which an element's terms are added depends on its
+// place in its chunk.
 //
 // All else, and messages between hosts, goes over Gloo among all ranks.
 //

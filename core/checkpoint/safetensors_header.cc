@@ -286,7 +286,7 @@ class HeaderCrc {
   uint32_t crc_ = 0;
 };
 
-// Of everything but its own key.
+// The checksum of everything but its own key.
 uint32_t CrcOf(const SafetensorsHeader& header) {
   HeaderCrc crc;
   for (const auto& [key, value] : header.metadata) {

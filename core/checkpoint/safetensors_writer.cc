@@ -67,7 +67,8 @@ std::string Beginning(SafetensorsHeader header,
   return text + json;
 }
 
-// Of floating-point numbers of these bits: whether any has an exponent of ones.
+// Whether any of these floating-point numbers, given by their bits, has an
+// exponent of ones.
 template <typename Bits>
 bool AnyHasExponent(const char* data, uint64_t bytes, Bits exponent) {
   const Bits* const values = reinterpret_cast<const Bits*>(data);

@@ -66,7 +66,7 @@ struct Ending {
 absl::Status NoteEndOnCompletion(const c10::intrusive_ptr<c10d::Work>& work,
                                  const std::shared_ptr<Ending>& ending) {
   if (auto* const notifier = dynamic_cast<NotifiesCompletion*>(work.get())) {
-    // Of a work that nobody waits for, what runs it may outlive it.
+    // The thread that runs a work may outlive one that nobody waits for.
     const c10::weak_intrusive_ptr<c10d::Work> weak(work);
     notifier->OnCompletion([ending, weak] {
       const auto alive = weak.lock();

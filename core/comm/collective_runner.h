@@ -48,7 +48,8 @@ class WorkThread;
 class CollectiveRunner {
  public:
   using Issue = absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()>;
-  // Who runs it: threads of the host's backend, or a stream of a device's.
+  // The place where it runs: threads of the host's backend, or a stream of a
+  // device's.
   struct Place {
     enum Kind { kHost, kStream };
     Kind kind = kHost;

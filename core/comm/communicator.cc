@@ -61,7 +61,7 @@ absl::Status CheckRoot(const Communicator& group, const char* operation,
                    "\": there is no rank ", root, " among ", group.size()));
 }
 
-// As a part of `operation` where the backend can do that.
+// The product is a part of `operation` where the backend can do that.
 void Multiply(const Communicator& group, double factor,
               const at::Tensor& tensor, c10d::ReduceOp* operation) {
   if (factor == 1) return;
@@ -106,7 +106,7 @@ std::vector<at::Tensor> BytesFor(const Communicator& group,
   return {BytesOf(ForBackend(group, message.tensor))};
 }
 
-// Those of streams, at once.
+// Issues messages of streams together.
 c10::intrusive_ptr<c10d::Work> IssueTogether(
     const Communicator& group, absl::Span<const RankMessage* const> messages) {
   if (messages.size() == 1) {

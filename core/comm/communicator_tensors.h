@@ -51,8 +51,8 @@ PendingCollective WithCopyBack(PendingCollective pending,
                                const at::Tensor& given,
                                const at::Tensor& tensor);
 
-// Of a tensor as backends are given it. Not through c10d's dispatcher: it takes
-// longer than a small all-reduce.
+// The backend of a tensor as backends are given it. Not through c10d's
+// dispatcher: it takes longer than a small all-reduce.
 c10d::Backend& BackendOf(const Communicator& group, const at::Tensor& given);
 
 }  // namespace tandem

@@ -53,7 +53,7 @@ void CollectiveRunner::LookAfter(Call call, const WorkPtr& work,
   const auto polled =
       c10::make_intrusive<PolledWork>(work, options_.timeout, at_others);
   auto look = [this, polled, call, end = std::move(end)] {
-    // Who waits next is told.
+    // The next wait is told of an error.
     WaitFor(call, *polled, stream_watch_.get()).IgnoreError();
     end();
     absl::MutexLock lock(&mutex_);

@@ -36,7 +36,7 @@ struct DropoutMask {
   float of[4];
 };
 
-// By Philox4x32-10 (core/random/philox.h), as core/fused/dropout_add.h says.
+// By Philox4x32-10 (core/random/random.h), as core/fused/dropout_add.h says.
 TANDEM_HOST_DEVICE inline DropoutMask DrawDropoutMask(
     const DropoutFactors& factors, uint64_t sample, uint64_t block) {
   uint32_t words[4] = {

@@ -61,7 +61,8 @@ absl::StatusOr<c10::DeviceType> ParseDeviceType(absl::string_view flag);
 // Has --device=NAME mean `type`, whose devices LibTorch counts. Thread-safe.
 void RegisterDeviceType(const std::string& name, c10::DeviceType type);
 
-// Whose devices, by the names of Launch (core/launch/launch.h).
+// The rank whose devices are asked for, by the names of Launch
+// (core/launch/launch.h).
 struct DeviceRequest {
   int local_rank = 0;
   int local_world_size = 1;
@@ -71,10 +72,10 @@ struct DeviceRequest {
   bool shared = false;
 };
 
-// The devices of one rank on its host: ChooseDevices (device_view.h) says
-// which. All CPU devices are the one CPU. FailedPrecondition when LibTorch is
-// built without CUDA or there are fewer devices, with the reason and the
-// remedy; InvalidArgument for numbers that make no sense.
+// The devices of one rank on its host: ChooseDevices says which. All CPU
+// devices are the one CPU. FailedPrecondition when LibTorch is built without
+// CUDA or there are fewer devices, with the reason and the remedy;
+// InvalidArgument for numbers that make no sense.
 absl::StatusOr<std::vector<c10::Device>> DevicesOf(const DeviceRequest& request,
                                                    c10::DeviceType type);
 

@@ -26,8 +26,6 @@ at::Tensor HostView(const at::Tensor& tensor);
 using HostViewFunction = at::Tensor (*)(const at::Tensor&);
 void RegisterHostMemory(c10::DeviceType type, HostViewFunction view);
 
-// Device-to-host copies of small tensors, many at once.
-
 // The elements of all tensors as doubles, one tensor after the other: one copy,
 // and one wait, for each device that they lie on. Whole numbers are exact up to
 // 2^53. Throws LibTorch's exceptions.

@@ -53,7 +53,7 @@ struct NodeGroup {
   std::string Encode() const;
 };
 
-// Of what Encode wrote; nothing for another text.
+// The inverse of Encode; nothing for a text that it did not write.
 std::optional<NodeState> DecodeNodeState(absl::string_view text);
 std::optional<NodeGroup> DecodeNodeGroup(absl::string_view text);
 

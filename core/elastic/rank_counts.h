@@ -91,7 +91,7 @@ class RankCountRule {
         ranks_(counts_.most()),
         progress_(std::move(progress)) {}
 
-  // Of the attempt that comes.
+  // The number of ranks of the attempt that comes.
   int ranks() const { return ranks_; }
 
   // Takes the end of an attempt with ranks() ranks. Why ranks() is another now,

@@ -33,7 +33,7 @@ bool IsOpenFile(const std::string& link) {
   return absl::StartsWith(RealPath(DirectoryOf(link)), "/proc/");
 }
 
-// Of one of this process's own, else -1.
+// The descriptor behind a link of this process's own, else -1.
 int DescriptorOf(const std::string& link) {
   int descriptor = -1;
   if (RealPath(DirectoryOf(link)) != absl::StrCat("/proc/", getpid(), "/fd") ||

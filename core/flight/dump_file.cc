@@ -122,7 +122,8 @@ absl::StatusOr<std::string> Write(const FlightJob& job, FlightTrigger trigger,
 
 void Log(FlightTrigger trigger, const absl::StatusOr<std::string>& written,
          const std::string& folder) {
-  // Who fails by itself says what is wrong, and needs no look at its dump.
+  // A rank that fails by itself says what is wrong, and needs no look at its
+  // dump.
   const auto severity =
       trigger == FlightTrigger::kGaveUp ? google::INFO : google::ERROR;
   if (written.ok()) {

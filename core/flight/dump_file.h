@@ -43,7 +43,7 @@ void DumpFlightOfFailure(FlightTrigger trigger, const std::string& reason);
 
 // Flight dumps on signals: on SIGUSR2, and at a death by a fatal signal.
 
-// From now on SIGUSR2 has this process write a flight dump (dump_file.h) and go
+// From now on SIGUSR2 has this process write a flight dump and go
 // on; SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT (a failed CHECK) have it
 // write one, within 3 seconds, and die as they would. A thread of its own
 // writes: a handler may do next to nothing. SIGUSR2 that the process was

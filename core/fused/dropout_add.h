@@ -33,7 +33,7 @@ inline void CheckDropout(const at::Tensor& x,
 
 // Which numbers decide on what is dropped: element e of row r takes word e % 4
 // of block (first_sample + r, e / 4) of Philox4x32-10 under `key`
-// (core/random/philox.h), and is dropped if that is less than p 2^32.
+// (core/random/random.h), and is dropped if that is less than p 2^32.
 struct DropoutDraws {
   uint64_t key = 0;
   int64_t first_sample = 0;

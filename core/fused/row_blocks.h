@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// Of a tensor [..., columns], seen as a matrix.
+// The shape of a tensor [..., columns] that is seen as a matrix.
 struct RowShape {
   int64_t rows;
   int64_t columns;

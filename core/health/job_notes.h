@@ -44,8 +44,8 @@ struct FailureNote {
   std::string Encode() const;
 };
 
-// Those of a list, in its order; what stands behind something that is no note
-// is left out.
+// The notes of a list, in its order; what stands behind something that is no
+// note is left out.
 std::vector<FailureNote> DecodeFailureNotes(absl::string_view list);
 
 // `job` is GroupMember::job. All of these throw what the store throws, and make
@@ -71,7 +71,7 @@ std::map<int, FailureNote> ReadNotesInJob(c10d::Store& job);
 void NoteHeard(c10d::Store& job, int rank, const std::vector<int>& others,
                std::chrono::milliseconds patience);
 
-// Of any list of notes: adds one; reads the first of each rank.
+// Adds a note to any list of them, and reads the first one of each rank.
 void AppendNote(c10d::Store& store, const std::string& list,
                 const FailureNote& note);
 std::map<int, FailureNote> ReadNotes(c10d::Store& store,

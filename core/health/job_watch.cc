@@ -111,7 +111,7 @@ std::string JobWatch::Judge(const std::optional<Answer>& answer) {
 
 std::string JobWatch::JudgeInterrupt() {
   if (!IsInterruptPressing()) return "";
-  // Of the clock that nobody sets: a grace time lasts as long as it says.
+  // The steady clock, which nobody sets: a grace time lasts as long as it says.
   const auto now = std::chrono::steady_clock::now();
   if (!interrupted_at_.has_value()) interrupted_at_ = now;
   // Meanwhile ranks may agree on where to stop, and save.

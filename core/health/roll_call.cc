@@ -23,8 +23,8 @@ using Kind = FailureNote::Kind;
 constexpr milliseconds kNoteTime = std::chrono::seconds(2);
 constexpr milliseconds kReadTime = std::chrono::seconds(2);
 
-// Of a group: the first reason for giving up, as text; a key for each rank that
-// failed, to wait for; and their notes, a list.
+// Keys of a group: the first reason for giving up, as text; a key for each rank
+// that failed, to wait for; and their notes, a list.
 constexpr char kGaveUp[] = "gave up";
 constexpr char kFailed[] = "failed";
 constexpr char kFailures[] = "failures";
@@ -47,8 +47,7 @@ class Telling {
   std::atomic<bool> ended_{false};
 };
 
-// Of those that are `silent` nobody waits to hear that they have read the
-// notes.
+// Nobody waits to hear that the ranks that are `silent` have read the notes.
 void ExcuseSilent(const GroupMember& member, const std::vector<int>& silent) {
   if (member.NameOf(member.rank) != 0) return;
   for (const int each : silent) {

@@ -30,7 +30,7 @@ class ElasticNode {
   // and node 0 ends a job for which too few nodes come.
   absl::Status AwaitTurn(SignalPipe& signals, LaunchPlan* plan,
                          std::string* said, int* stop_signal);
-  // Of the attempt that this node runs: kRun, kStopAtStep or kStop.
+  // The group of the attempt that this node runs: kRun, kStopAtStep or kStop.
   NodeGroup Group() const;
   // Whether nodes take part in this attempt that did not in this node's last.
   bool HasNewcomers() const;

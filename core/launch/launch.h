@@ -47,7 +47,7 @@ struct Launch {
   Rendezvous rendezvous;
   // The launcher that started this rank: "none", "tandem", "torchrun",
   // "environment" (RANK and WORLD_SIZE set by hand), "flags", or whose task
-  // it is: "slurm", "openmpi" and others (core/launch/task_variables.h).
+  // it is: "slurm", "openmpi" and others (core/launch/sources.h).
   std::string launcher = "none";
 };
 

@@ -38,13 +38,13 @@ class LauncherMessages {
   void StoppedByItself(const RankProcess& rank, int signal);
   void IsKilled(const RankProcess& rank);
 
-  // That there are no more restarts, and what ended each attempt.
+  // Says that there are no more restarts, and what ended each attempt.
   void GivesUp(const Restarts& restarts);
 
   // In a line: "rank 1 of 2 (pid 4711) died: exit code 3: " and the last line
   // that it wrote.
   std::string CauseOf(RankProcess& dead) const;
-  // That line; "" where there is none.
+  // The last line of a dead rank; "" where there is none.
   std::string LastLineOf(RankProcess& dead) const;
 
  private:

@@ -251,7 +251,7 @@ bool IsElastic(const LaunchSettings& flags) {
   return flags.min_ranks.has_value() || flags.max_ranks.has_value();
 }
 
-// Of an elastic job's rank the launcher alone knows how many there are now.
+// The launcher alone knows how many ranks an elastic job has now.
 LaunchSettings ForProcess(LaunchSettings flags, const LaunchClaims& from_env) {
   if (!IsElastic(flags) || from_env.launcher != "tandem") return flags;
   flags.nnodes.reset();

@@ -43,7 +43,7 @@ struct LaunchPlan {
   // launch.node_rank 0 serves the store.
   bool is_launcher = false;
   Launch launch;
-  // Of a launcher's ranks.
+  // Restarts by the launcher that started this rank, if any did.
   RestartCount restarts;
   // Between which the number of ranks may change; `launch` is of the most.
   RankLimits limits;

@@ -82,8 +82,8 @@ class Replacements {
   // How many processes of this node's rank `local_rank` have died.
   int LifeOf(int local_rank) const;
 
-  // That rank died at `now`, because of `cause`, and is due again when this
-  // returns. Requires Allows().
+  // Notes that the rank died at `now`, because of `cause`; it is due again when
+  // this returns. Requires Allows().
   std::chrono::milliseconds NoteDeath(int local_rank, Clock::time_point now,
                                       const std::string& cause);
   // How many deaths were noted.

@@ -227,8 +227,9 @@ absl::StatusOr<LaunchClaims> ClaimsOfTorchrun(const Environment& env) {
   TANDEM_ASSIGN_OR_RETURN(claims.nnodes, IntClaim(env, "GROUP_WORLD_SIZE"));
   TANDEM_ASSIGN_OR_RETURN(claims.master_port, IntClaim(env, "MASTER_PORT"));
   claims.master_addr = HostClaim(env, "MASTER_ADDR");
-  // As torch/distributed/rendezvous.py: the agent (the launcher) holds the
-  // store. Its own keys and those of an earlier attempt are in it too.
+  // torch/distributed/rendezvous.py does the same: the agent (the launcher)
+  // holds the store. Its own keys and those of an earlier attempt are in it
+  // too.
   claims.served_by_launcher =
       FirstOf(env, {"TORCHELASTIC_USE_AGENT_STORE"}) == "True";
   if (claims.served_by_launcher) {

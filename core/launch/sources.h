@@ -44,7 +44,7 @@ absl::StatusOr<LaunchClaims> ClaimsOfTask(const TaskVariables& names,
 
 // What the environment as a whole claims. Of several launchers around each
 // other the innermost speaks: torchrun (or tandem's own), then an MPI, then
-// Slurm (core/launch/task_variables.h has all that start tasks). RANK,
+// Slurm (TaskVariables has all that start tasks). RANK,
 // WORLD_SIZE, MASTER_ADDR and MASTER_PORT set by hand are heard beside those of
 // a task and must agree with them.
 absl::StatusOr<LaunchClaims> ClaimsOfEnvironment(const Environment& env);

@@ -63,7 +63,7 @@ class IgnoreSigpipe {
 
 // Whether a signal asks ranks to end.
 bool StopsRanks(int signal);
-// Those of them that a second of ends ranks at once.
+// Whether a second such signal ends ranks at once.
 bool KillsRanks(int signal);
 
 // Waits, between attempts, until one comes that stops, which is returned, or

@@ -75,10 +75,10 @@ class LossFunction {
   using Loss = std::function<LossResult(const at::Tensor& outputs,
                                         const at::Tensor& targets)>;
   using NamedLoss = std::function<LossResult(const LossArguments& arguments)>;
-  // Of the targets, given as LossTargets or as a tensor, which lie where the
-  // batch has them (each microbatch's on a device is waited for, before the
-  // step: leave them on the host): finite, not negative. Of weight 0 the loss
-  // has no part in the gradient, and may be NaN.
+  // The weight of the targets, given as LossTargets or as a tensor, which lie
+  // where the batch has them (each microbatch's on a device is waited for,
+  // before the step: leave them on the host): finite, not negative. A loss of
+  // weight 0 has no part in the gradient, and may be NaN.
   using Weight = std::function<double(const LossTargets& targets)>;
 
   LossFunction() = default;

@@ -21,8 +21,6 @@
 
 namespace tandem {
 
-// Memory use of a device, by category.
-
 // Bytes in use, by category (index: MemoryCategory) and together.
 struct MemoryUse {
   int64_t total = 0;
@@ -64,7 +62,7 @@ class AllocationBooks {
   // told of are not missed.
   void Note(const Entry& entry);
 
-  // Of a device that it has been told nothing of: nothing.
+  // The statistics of a device; zeros for one that it has been told nothing of.
   MemoryBooks Of(int device) const;
 
   // What a device held when an allocation last failed, and what to do:
@@ -102,7 +100,7 @@ struct DeviceMemory {
   // most, in bytes: at least what is in use of it. 0: there is none.
   int64_t reserved = 0;
   int64_t peak_reserved = 0;
-  // Of the whole device, whoever uses it; 0: not known.
+  // Memory of the whole device, whoever uses it; 0: not known.
   int64_t free = 0;
   int64_t total = 0;
 };

@@ -48,7 +48,7 @@ struct TensorShape {
   c10::ScalarType dtype = c10::ScalarType::Float;
   size_t layer = 0;  // index into the specs
   bool is_buffer = false;
-  // Of a parameter that an earlier layer has, too: its name there.
+  // The name, in an earlier layer, of a parameter that this one is tied to.
   std::string tied_to = {};
 
   int64_t numel() const;
@@ -59,7 +59,7 @@ struct TensorShape {
 // names the model's part (core/model/make_layers.h). Thread-safe.
 absl::StatusOr<std::vector<TensorShape>> ShapesOf(const LayerSpecs& specs);
 
-// Of all parameters, those that are tied to others counted once.
+// The number of all parameters; those that are tied to others count once.
 int64_t CountParameters(const std::vector<TensorShape>& shapes);
 
 }  // namespace tandem

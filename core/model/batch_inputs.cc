@@ -21,7 +21,7 @@ std::vector<std::string> NamesOf(const Skips& tensors) {
   return names;
 }
 
-// Who reads what, in messages.
+// A reader and what it reads, for messages.
 struct Reading {
   const char* who;         // "the model"
   const char* what;        // "input"

@@ -54,8 +54,6 @@ std::vector<std::string> SkipsBefore(
 // The further inputs that these layers read, in alphabetic order.
 std::vector<std::string> FurtherInputs(const std::vector<LayerLinks>& layers);
 
-// Last use of skip connections: what need not be kept behind a layer.
-
 // By layer: the skips that it takes and no layer after it does. Those of
 // `outgoing` are needed behind all of them. Requires CheckSkips of the model
 // that the layers are of.

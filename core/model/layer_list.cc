@@ -22,8 +22,8 @@ void Append(const std::string& layer, const NamedTensors::value_type& tensor,
   all.emplace_back(layer + "." + tensor.first, tensor.second);
 }
 
-// Of the parameters that the spec's layer is tied to, those that there are, by
-// their names in that layer.
+// The parameters that the spec's layer is tied to and that are there, by their
+// names in that layer.
 NamedTensors SharedWith(const LayerSpec& spec, const LayerList& layers) {
   const NamedTensors all = NamedParameters(layers);
   NamedTensors shared;

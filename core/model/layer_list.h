@@ -34,7 +34,7 @@ LayerSpecs SpecsOf(const LayerList& layers);
 
 // Sends `input` through one layer, which leaves its skips in `skips`. Those
 // that it takes are there afterwards, too: who runs the layers drops them
-// behind the last that does (core/model/last_pops.h). Throws c10::Error for a
+// behind the last that does (core/model/layer_links.h). Throws c10::Error for a
 // skip or a further input that is not there, for a layer that does not do what
 // its links say, and for one that gives or leaves an undefined tensor.
 at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips);
@@ -60,13 +60,11 @@ std::vector<LayerLinks> LinksOf(const LayerSpecs& specs);
 // named_parameters(). They alias the live tensors.
 NamedTensors NamedParameters(const LayerList& layers);
 NamedTensors NamedBuffers(const LayerList& layers);
-// Of those parameters that have unusual ones, by full name.
+// Traits of the parameters that have unusual ones, by full name.
 TraitsByName NamedTraits(const LayerList& layers);
 
 // torch::nn::Module::train(on) for every layer.
 void SetTraining(const LayerList& layers, bool on);
-
-// Placement of a list of layers on a device (torch's Module::to).
 
 // Parameters and buffers go to `device`, where they count as parameters' memory
 // (core/device/memory_category.h). An error names the layer; those before it

@@ -45,16 +45,16 @@ struct SharedStatistics {
 
 class SharesStatistics;
 
-// Whose samples are normalised together. Both calls are collective, the second
-// one in its backward; errors are LibTorch's, as a layer's are
+// The ranks whose samples are normalised together. Both calls are collective,
+// the second one in its backward; errors are LibTorch's, as a layer's are
 // (parallel/sync_batch_norm/synchronised_statistics.h).
 class StatisticsGroup {
  public:
   virtual ~StatisticsGroup() = default;
 
-  // Of x [n, channels, ...] and what the others have for the same layer; n may
-  // be 0. Where it is computed again (core/model/kept_statistics.h), those of
-  // the first time.
+  // Statistics of x [n, channels, ...] and of what the others have for the same
+  // layer; n may be 0. Where it is computed again
+  // (core/model/kept_statistics.h), those of the first time.
   virtual SharedStatistics Share(const at::Tensor& x,
                                  const SharesStatistics& layer) = 0;
 
@@ -81,7 +81,8 @@ class SharesStatistics {
   virtual at::Tensor NoSamples() const = 0;
 };
 
-// gathered_statistics.h's. Where there was nothing, nothing changes.
+// The same with statistics of all ranks. Where there was nothing, nothing
+// changes.
 void UpdateRunningStatistics(const SharedStatistics& now,
                              std::optional<double> momentum,
                              at::Tensor& running_mean, at::Tensor& running_var,

@@ -63,7 +63,7 @@ class LossScale {
   // kLeastLossScale (PyTorch goes on, and skips all steps).
   absl::Status Update(bool found_inf);
 
-  // Of Updates that this object was told of: skipped ones, and whether the last
+  // Updates that this object was told of: skipped ones, and whether the last
   // one was.
   int64_t skipped_steps() const { return skipped_steps_; }
   bool last_was_skipped() const { return skipped_in_a_row_ > 0; }
@@ -111,7 +111,7 @@ class DeviceLossScale {
   DeviceLossScale(const LossScale& scale,
                   const std::vector<c10::Device>& devices);
 
-  // As of the last verdict that Learn was told of. What is changed here (a
+  // The scale as of the last verdict that was noted. What is changed here (a
   // state loaded) holds from the next Begin on, if no verdict is unread.
   LossScale& known() { return known_; }
 
@@ -128,7 +128,7 @@ class DeviceLossScale {
   // LossScale::Update, on the devices. Returns the verdict, a tensor on one of
   // them that is not written again.
   at::Tensor Update(size_t reads_from);
-  // Of Update's verdicts the next, read: LossScale::Update's.
+  // Notes the next of Update's verdicts, once it is read: LossScale::Update's.
   absl::Status Learn(bool found_inf);
 
  private:

@@ -77,8 +77,8 @@ bool IsKept(const at::Tensor& parameter) {
          !parameter.is_inference() && parameter.layout() == at::kStrided;
 }
 
-// Whose accumulator it has: what a node of a checkpointed function unpacks is
-// another tensor each time, of the same values.
+// The parameter whose accumulator the tensor has: what a node of a checkpointed
+// function unpacks is another tensor each time, of the same values.
 at::Tensor ParameterOf(const at::Tensor& tensor) {
   const auto accumulator =
       torch::autograd::impl::try_get_grad_accumulator(tensor);

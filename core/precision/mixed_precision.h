@@ -43,8 +43,6 @@ std::string Describe(const MixedPrecision& precision);
 // it has instructions for it.
 std::string WhySlowOnThisProcessor(c10::ScalarType dtype);
 
-// Buffers in a lower precision.
-
 // Gives a module's buffers, where they lie in the module, values of `dtype`:
 // those that are floating-point, but for BatchNorm's running statistics
 // ("...running_mean", "...running_var"), whose means of many batches bf16

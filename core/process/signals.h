@@ -8,17 +8,13 @@
 
 namespace tandem {
 
-// Caught signals: which ones a process has a handler for.
-
 // Whether it does something of its own on that signal, by /proc: false where
 // the process has gone, or /proc does not tell.
 bool CatchesSignal(pid_t pid, int signal);
 
-// Ends this process by a signal that it handles.
-
-// As if it were not handled: whoever waits for the process sees the signal.
-// Process 1 of a container, which no signal of its own ends, exits with 128 +
-// its number. May be called in a signal handler.
+// Ends the process as if the signal were not handled: whoever waits for the
+// process sees the signal. Process 1 of a container, which no signal of its own
+// ends, exits with 128 + its number. May be called in a signal handler.
 [[noreturn]] void EndBySignal(int signal_number);
 
 }  // namespace tandem

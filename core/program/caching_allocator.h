@@ -43,7 +43,7 @@ struct BlockCacheOptions {
   size_t max_cached_bytes = size_t{4} << 30;
   // Ask for huge pages (MADV_HUGEPAGE) under blocks that can use them.
   bool huge_pages = true;
-  // Where the control groups are (core/device/available_memory.h). Where there
+  // Where the control groups are (core/device/host_resources.h). Where there
   // is a limit, all free blocks are given back when less than a 32nd of it is
   // left: other processes of the group, that keep theirs, too, share it.
   ControlGroups control_groups;

@@ -75,7 +75,7 @@ class PickleMachine {
   void Push(PickleNode node);
   void Push(PickleNode::Kind kind, int64_t number = 0,
             absl::string_view text = {});
-  // Of the last `count` values.
+  // Pushes a tuple of the last `count` values.
   void PushTuple(size_t count);
   void Drop() { Pop(1); }
 
@@ -95,7 +95,7 @@ class PickleMachine {
   // The value below is a dict, whose attributes are not kept.
   void DropAttributes();
 
-  // Of the value on top. Empty where something was wrong.
+  // The tree of the value on top. Empty where something was wrong.
   PickleTree TakeTree();
 
  private:

@@ -19,7 +19,7 @@
 namespace tandem {
 namespace {
 
-// Of sizes but those of 0, in an empty view.
+// The sizes of an empty view, but those of 0, come to so many elements at most.
 constexpr int64_t kMostEmpty = int64_t{1} << 31;
 
 // Whether sizes but those of 0 come to `most` elements at most.
@@ -110,7 +110,7 @@ const Dtypes& StorageDtypes() {
   return dtypes;
 }
 
-// Of tensors that PyTorch has no class of storages for.
+// Dtypes of tensors that PyTorch has no class of storages for.
 const Dtypes& NamedDtypes() {
   static const auto& dtypes =
       *new Dtypes{{"torch.float8_e4m3fn", c10::ScalarType::Float8_e4m3fn},

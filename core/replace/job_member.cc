@@ -82,7 +82,7 @@ std::string NamesOf(const std::vector<Member>& members) {
   });
 }
 
-// Of `before`'s members.
+// The members of `before` that were lost.
 std::vector<std::string> Lost(const Generation& before,
                               const Notices& notices) {
   std::vector<std::string> lost;

@@ -27,7 +27,7 @@ namespace tandem {
 // Notes that life `life` of `rank` has ended, and how; what other ranks wait
 // for with it ends within a second. Returns whether the job goes on without it:
 // it has begun to train and not ended, and a member of its latest generation
-// lives (core/replace/job_member.h). Takes seconds at most; an error where the
+// lives (JobMember). Takes seconds at most; an error where the
 // store does not answer.
 absl::StatusOr<bool> NoteLostRank(const Launch& rank, int life,
                                   const std::string& how);
@@ -73,8 +73,8 @@ class JobMember {
   const Generation& generation() const { return generation_; }
   // This rank's place in the generation: numbers and keys of its own.
   Launch LaunchNow() const;
-  // Who died since the generation before, and how: "rank 1 (killed by signal 9
-  // (SIGKILL))".
+  // The ranks that died since the generation before, and how: "rank 1 (killed
+  // by signal 9 (SIGKILL))".
   const std::vector<std::string>& lost() const { return lost_; }
 
  private:

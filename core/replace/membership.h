@@ -1,5 +1,5 @@
-// Generations of a job whose lost ranks are replaced: who takes part in one,
-// and who in the next. What torchft calls a quorum, as arithmetic.
+// Membership of a job whose lost ranks are replaced: generations of ranks, and
+// the keys of the store by which they are agreed.
 
 #ifndef TANDEM_CORE_REPLACE_MEMBERSHIP_H_
 #define TANDEM_CORE_REPLACE_MEMBERSHIP_H_
@@ -17,7 +17,7 @@ namespace tandem {
 // Generations of a job whose lost ranks are replaced: who takes part in one,
 // and who in the next. What torchft calls a quorum, as arithmetic.
 
-// Of a process that has no state of the job yet.
+// The step of a process that has no state of the job yet.
 inline constexpr int64_t kNoState = -1;
 
 // A process of a job.
@@ -38,8 +38,8 @@ struct Generation {
 
   // None: it is no member.
   std::optional<int> PlaceOf(const Member& process) const;
-  // Who has the state that all go on from: the first of those that have done
-  // the most steps. None: nobody has any.
+  // The place of the member whose state all go on from: the first of those that
+  // have done the most steps. None: nobody has any.
   std::optional<int> Source() const;
   std::vector<int> Ranks() const;
 };
@@ -62,14 +62,14 @@ struct Notices {
 bool IsDead(const Member& process, const Notices& notices);
 // Members of `now` that are neither ready nor dead.
 std::vector<Member> Missing(const Generation& now, const Notices& notices);
-// Those of `notices.waiting` that live and are no members of `now`.
+// The members of `notices.waiting` that live and are no members of `now`.
 std::vector<Member> Newcomers(const Generation& now, const Notices& notices);
-// Those that are ready and live, and the newcomers. Requires that nobody is
-// missing.
+// The members that are ready and live, and the newcomers. Requires that nobody
+// is missing.
 Generation NextGeneration(const Generation& now, const Notices& notices);
 
-// As they stand on a store: members and deaths one after the other, as a list
-// that grows. What stands behind something else is left out.
+// The form in which they stand on a store: members and deaths one after the
+// other, as a list that grows. What stands behind something else is left out.
 std::string Encode(const Member& member);
 std::string Encode(const Death& death);
 std::string Encode(const Generation& generation);

@@ -151,8 +151,8 @@ absl::Status ReadCommandLine(int argc, char** argv,
                    "' is no flag: options look like --nproc_per_node=2"));
 }
 
-// Those of a rank that replaces one: of its first, second, ... life after that
-// one, with '|' between them.
+// Arms the faults of a rank that replaces one: of its first, second, ... life
+// after that one, with '|' between them.
 absl::Status ArmFaultsOfLife(const Environment& env, int life) {
   constexpr char kVariable[] = "TANDEM_REPLACEMENT_FAULT";
   const std::vector<std::string> lives =

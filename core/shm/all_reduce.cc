@@ -25,7 +25,7 @@ constexpr size_t kMostRead = size_t{1} << 20;
 //   small: every rank copies its tensor into its slot and sums all slots, so
 //     that all ranks together read the square of their number.
 //   in place: all tensors lie in arenas, and are not tiny. In blocks, the sum
-//     of all ranks' tensors is written into all of them (core/shm/in_place.h).
+//     of all ranks' tensors is written into all of them (core/shm/chunks.h).
 //   staged: in chunks through the slots. Up to three ranks each sum all of a
 //     chunk; more divide it and exchange the sums in a second round.
 class ShmAllReduce : public ShmCollective {

@@ -33,7 +33,7 @@ const T& SingleOf(const std::vector<T>& list) {
   return list[0];
 }
 
-// Of a dense contiguous tensor on the CPU.
+// Bytes of a dense contiguous tensor on the CPU.
 ConstBytes InputBytes(const at::Tensor& tensor);
 MutableBytes OutputBytes(const at::Tensor& tensor);
 
@@ -50,7 +50,7 @@ std::vector<Bytes> BytesOfEach(const std::vector<at::Tensor>& tensors,
 
 void CheckDtypes(c10::ScalarType one, c10::ScalarType other);
 
-// That all have the size of `like`, and its dtype: nothing is converted.
+// Checks that all have the size of `like`, and its dtype: nothing is converted.
 template <typename Bytes, typename Like>
 void CheckAlike(const std::vector<Bytes>& each, const Like& like) {
   for (const Bytes& one : each) {

@@ -22,8 +22,6 @@
 
 namespace tandem {
 
-// Notices at once when a peer's process ends.
-
 // A thread that sleeps until a peer's socket is closed or its process has
 // ended. If that rank had not left, it is marked as dead in the shared memory,
 // and all who wait there wake up.

@@ -47,7 +47,8 @@ std::shared_ptr<ShmTask> ShmQueue::Issue(ShmCollectivePtr collective,
     task->begun_ = true;
   }
   tasks_.push_back(task);
-  // Who waits for this rank and has asked its worker before does not ask again.
+  // A thread that waits for this rank and has asked its worker before does not
+  // ask again.
   const bool asked = !task->begun_ && segment_->shared().impatient.load() != 0;
   if (task->collective_->is_long() || asked) Hurry();
   return task;
@@ -96,7 +97,7 @@ void ShmQueue::OnDone(ShmTask& task, std::function<void()> callback) {
 void ShmQueue::GiveUp(const std::string& reason) {
   segment_->SetState(rank_, ShmRankState::kGaveUp, reason);
   absl::MutexLock lock(&mutex_);
-  // Who runs a collective notices by itself.
+  // The thread that runs a collective notices by itself.
   if (!running_) {
     Fail(absl::UnavailableError("this rank gave up: " + reason));
   }

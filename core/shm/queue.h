@@ -29,7 +29,7 @@ class ShmTask {
   // Is its end known? Who waits for it is let go a little later, when all
   // callbacks have been called.
   bool done() const { return done_.load(std::memory_order_acquire); }
-  // Of one that is done.
+  // The status of a task that is done.
   const absl::Status& status() const { return status_; }
 
  private:

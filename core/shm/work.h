@@ -63,7 +63,7 @@ class ShmMailWork : public c10d::Work {
   // aborted.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void synchronize() override { wait(); }
-  // As with Gloo: ends the wait() that is under way, or else the next one. The
+  // Ends the wait() that is under way, or else the next one, as Gloo does. The
   // message goes on.
   void abort() override { mail_->CancelWait(*message_); }
 

@@ -149,7 +149,7 @@ absl::Status Check(const SimOptions& options) {
   return absl::OkStatus();
 }
 
-// Of a device that is imagined: shapes alone.
+// The view of a tensor of an imagined device: shapes alone.
 at::Tensor ViewFromHost(const at::Tensor& tensor) {
   if (sim::MemoryIsImagined()) {
     return at::empty_strided(tensor.sizes(), tensor.strides(),

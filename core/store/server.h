@@ -20,12 +20,12 @@ enum class StoreServer { kRankZero, kLauncher };
 class KnownStore {
  public:
   virtual ~KnownStore() = default;
-  // Who serves it; none: not known.
+  // The server of the store; none: not known.
   virtual std::optional<StoreServer> server() const = 0;
   // "HOST:PORT", as this client was given them.
   virtual std::string address() const = 0;
-  // Who was turned away, in words that end a sentence; empty for nobody. Asks
-  // the server, and throws as the store does.
+  // Describes who was turned away, in words that end a sentence; empty for
+  // nobody. Asks the server, and throws as the store does.
   virtual std::string DescribeStrangers() { return ""; }
 };
 

@@ -147,8 +147,8 @@ absl::StatusOr<StorePtr> ConnectUnguarded(const std::string& host, int port,
   });
 }
 
-// Who is cut off in the middle of a handshake tries again: strangers may have
-// beset the server.
+// A process that is cut off in the middle of a handshake tries again: strangers
+// may have beset the server.
 absl::StatusOr<StorePtr> ConnectGuarded(const std::string& host, int port,
                                         milliseconds timeout,
                                         std::optional<StoreServer> server,

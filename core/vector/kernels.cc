@@ -153,7 +153,7 @@ CombineLoop LoopOf(ReduceKind kind, Scaling scaling) {
   }
 }
 
-// As bits that are 0 or 1.
+// Reduces bools as bits that are 0 or 1.
 CombineLoop BoolLoop(ReduceKind kind, Scaling scaling) {
   switch (kind) {
     case ReduceKind::kSum:

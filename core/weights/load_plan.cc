@@ -123,7 +123,8 @@ StoredTensor Renamed(const StoredTensor& tensor, const std::string& name) {
   return renamed;
 }
 
-// As other makers' linear layers have them.
+// Whether the shape is the transposed one that other makers' linear layers
+// have.
 bool AreTransposed(const std::vector<int64_t>& one,
                    const std::vector<int64_t>& other) {
   return one.size() == 2 &&

@@ -12,7 +12,7 @@
 namespace tandem {
 
 // CausalAttentionFunction of qkv [n, tokens, 3 * width], where token i of a
-// sample sees no token before begins[sample, i] (core/model/documents.h): int64
+// sample sees no token before begins[sample, i] (core/model/batch.h): int64
 // [n, tokens] on the device of qkv. Undefined: documents are whole samples.
 //
 // On the CPU it is CausalAttentionFunction of each document alone, which costs

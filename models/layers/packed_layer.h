@@ -1,5 +1,5 @@
 // Packed layer: a module layer that tells packed documents apart, where its
-// model is made for them (core/model/documents.h).
+// model is made for them (core/model/batch.h).
 
 #ifndef TANDEM_MODELS_LAYERS_PACKED_LAYER_H_
 #define TANDEM_MODELS_LAYERS_PACKED_LAYER_H_

@@ -72,7 +72,7 @@ struct FolderSave {
   std::map<std::string, int64_t> mesh;
   SafetensorsMetadata metadata;
   // Slices that are called otherwise than the tensor that they belong to, since
-  // a rank has several of it: by name, the tensor's (joined_rows.h).
+  // a rank has several of it: by name, the tensor's (JoinRows).
   std::map<std::string, std::string> tensor_of_slice = {};
   // Tensors of this rank's part that may have infinite and NaN values: buffers
   // (a mask, say), and what is not trained. In all others such a value has

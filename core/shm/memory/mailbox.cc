@@ -134,7 +134,7 @@ bool ShmInbox::Pull(ShmMailRing& ring) {
     }
     const size_t before = read_;
     const bool whole = ReadBody(ring);
-    // Of a sender that is slow, or dead, nothing may have come.
+    // Nothing may have come of a sender that is slow, or dead.
     moved |= read_ > before;
     if (!whole) return moved;
     EndCurrent();

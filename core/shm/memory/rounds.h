@@ -52,7 +52,7 @@ class ShmRounds {
   absl::Status Await(ShmDeadline deadline);
   // The names of those that have not.
   std::vector<int> Missing() const;
-  // Of the round that was last waited for.
+  // The slot of `rank` in the round that was last waited for.
   const std::byte* Slot(int rank) const {
     return segment_->slot(rank, round_ % 2);
   }

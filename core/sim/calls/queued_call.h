@@ -14,12 +14,12 @@
 #include "core/sim/calls/operator_traits.h"
 
 namespace tandem {
+namespace sim {
 
 // Call results: an operator's results, made before their values are there.
 
-namespace sim {
-
-// Of the results of a call that has run; nothing if they cannot be foretold.
+// Geometries of the results of a call that has run; nothing if they cannot be
+// foretold.
 std::optional<Geometries> GeometriesOf(const torch::jit::Stack& arguments,
                                        const torch::jit::Stack& results);
 

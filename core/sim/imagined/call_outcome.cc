@@ -194,7 +194,7 @@ CallOutcome Run(const c10::OperatorHandle& op, const OperatorTraits& traits,
   return outcome;
 }
 
-// Of one that only writes to arguments: they themselves.
+// The outcome of a call that only writes to arguments: they themselves.
 std::optional<CallOutcome> WritesAlone(const c10::OperatorHandle& op,
                                        const Stack& arguments) {
   CallOutcome outcome;

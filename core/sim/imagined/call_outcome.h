@@ -20,11 +20,10 @@
 #include "core/sim/imagined/imagined_memory.h"
 
 namespace tandem {
+namespace sim {
 
 // Stand-ins of a call's arguments: tensors of the same shapes elsewhere, to
 // call a kernel on.
-
-namespace sim {
 
 // On the CPU, zeros; or on the meta device. What is on the CPU already (a
 // number) stays, but for tensors with dimensions that stand beside meta ones.
@@ -49,7 +48,8 @@ struct StandIns {
 // A tensor that the call gives, or an argument as it is afterwards.
 struct OutcomeTensor {
   bool defined = false;
-  // Of the call's tensors (TensorsOf): is it that one, or a view of it?
+  // Numbers among the call's tensors (TensorsOf): of the one that it is, and of
+  // the one that it is a view of; -1: none.
   int argument = -1;
   int viewed = -1;
   int block = -1;  // of the events; -1: it lies elsewhere, or has no elements

@@ -92,7 +92,7 @@ void GiveBackMeta(void* mark) {
   delete static_cast<char*>(mark);
 }
 
-// As LibTorch's own, but for a mark on each allocation that is recorded.
+// LibTorch's own allocator, but for a mark on each allocation that is recorded.
 class RecordedMetaAllocator : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {

@@ -15,10 +15,9 @@
 #include "core/device/memory_category.h"
 
 namespace tandem {
+namespace sim {
 
 // Allocation recording: what memory a call takes and gives back, in order.
-
-namespace sim {
 
 struct AllocationEvent {
   int block = 0;       // which one of the recording's, from 0
@@ -43,7 +42,7 @@ class AllocationRecording {
   // One that was taken before it is no affair of the recording's.
   void NoteGivenBack(const void* block);
 
-  // Of one that has not been given back.
+  // The number of a block that has not been given back.
   std::optional<int> Find(const void* block) const;
   const std::vector<AllocationEvent>& events() const { return events_; }
 
@@ -54,7 +53,7 @@ class AllocationRecording {
 };
 
 // Makes imagined memory that of all simulated devices, and has the host's and
-// the meta device's allocations recorded (recording.h). Instead of
+// the meta device's allocations recorded. Instead of
 // InstallAllocators (core/sim/memory/allocators.h); once.
 void InstallImaginedAllocators();
 // Was it called?
@@ -65,7 +64,7 @@ bool MemoryIsImagined();
 // nobody may look. c10::OutOfMemoryError beyond the device's cap.
 c10::DataPtr ImagineMemory(size_t bytes, int8_t device, MemoryCategory category,
                            const char* made_by);
-// Of one of those that is not null.
+// Changes the category of imagined memory that is not null.
 void RecategoriseImagined(const c10::DataPtr& memory, MemoryCategory category);
 
 }  // namespace sim

@@ -1,6 +1,5 @@
-// Work meter of imagined devices: what their operators would have to do, and
-// how long that takes by the roofline model (Williams et al., 2009): the longer
-// of computing and of moving bytes.
+// Meters of imagined devices: work and traffic that they would have, and the
+// time that these would take.
 
 #ifndef TANDEM_CORE_SIM_IMAGINED_METERS_H_
 #define TANDEM_CORE_SIM_IMAGINED_METERS_H_
@@ -32,8 +31,8 @@ struct CountedWork {
   int64_t calls = 0;
 };
 
-// Of one device so far, by what it was for: autograd's backward, what is
-// computed as activations (core/device/memory_category.h) outside of it, and
+// The work of one device so far, by what it was for: autograd's backward, what
+// is computed as activations (core/device/memory_category.h) outside of it, and
 // the rest: the optimizer's step, losses, copies.
 struct DeviceWork {
   CountedWork forward;
@@ -43,10 +42,11 @@ struct DeviceWork {
 
 double SecondsOf(const OperatorWork& work, const DeviceSpeed& speed);
 
-// Of all devices. To be set before the first call.
+// The speed of all devices. To be set before the first call.
 void SetDeviceSpeed(const DeviceSpeed& speed);
 
-// Of the calling thread, for the device. Thread-safe, as what follows.
+// Counts work that the calling thread gives the device. Thread-safe, as what
+// follows.
 void CountWork(int device, const OperatorWork& work);
 DeviceWork WorkOf(int device);
 void ResetWork(int device);
@@ -66,8 +66,8 @@ struct CountedTraffic {
   int64_t calls = 0;
 };
 
-// Of one device so far: what has come to it from other devices of its rank and
-// from other ranks, and what went over its link in collectives.
+// The traffic of one device so far: what has come to it from other devices of
+// its rank and from other ranks, and what went over its link in collectives.
 struct DeviceTraffic {
   CountedTraffic copies;
   CountedTraffic messages;
@@ -76,7 +76,7 @@ struct DeviceTraffic {
   double waited = 0;
 };
 
-// Of all devices. To be set before the first call.
+// The speed of all links. To be set before the first call.
 void SetLinkSpeed(const LinkSpeed& speed);
 
 // All that follows is thread-safe.
@@ -85,7 +85,7 @@ void CountMessage(int device, double bytes);
 
 // A device's collectives run one after the other, beside what it computes, from
 // the moment at which they are started: by its own clock, which goes on with
-// its work (work_meter.h) and its waits. Returns when it ends, by that clock.
+// its work and its waits. Returns when it ends, by that clock.
 double StartCollective(int device, double bytes);
 // What the device does next comes after that.
 void AwaitCollective(int device, double end);

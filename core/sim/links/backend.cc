@@ -109,7 +109,7 @@ LinksBackend::WorkPtr LinksBackend::send(Tensors& /*tensors*/, int /*to*/,
   return MessageWork(OpType::SEND);
 }
 
-// Who receives counts.
+// The side that receives counts a message.
 LinksBackend::WorkPtr LinksBackend::recv(Tensors& tensors, int /*from*/,
                                          int /*tag*/) {
   CountMessage(tensors.at(0).device().index(), BytesOf(tensors));

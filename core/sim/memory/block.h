@@ -26,7 +26,7 @@ struct alignas(64) Block {
   MemoryCategory category = MemoryCategory::kOther;
   size_t bytes = 0;
   const char* made_by = "";  // an operator's name; lives as long as the process
-  // Of the device's list, which its memory's lock guards.
+  // The next in the device's list, which its memory's lock guards.
   Block* next = nullptr;
   Block* previous = nullptr;
 

@@ -30,7 +30,7 @@ void SetCap(int device, int64_t bytes);
 // message names device, request, cap, use by category and the largest holders.
 void CheckFits(int8_t device, size_t bytes);
 
-// Whose memory holds the address; kHost if no device's does.
+// The device whose memory holds the address; kHost if no device's does.
 int DeviceHolding(const void* address);
 
 // Books a block, checking again; takes it off the books; moves it to another

@@ -53,7 +53,7 @@ class NcclWire {
 
   // False: it was left.
   bool Await(c10d::Work& work);
-  // As long as nobody leaves.
+  // Waits until somebody leaves.
   void AwaitLeaving();
 
   void Leave() { is_left_ = true; }

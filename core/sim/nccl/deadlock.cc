@@ -118,7 +118,7 @@ class WaitGraph {
     }
   }
 
-  // Whom `node`, which waits, waits for.
+  // The nodes that `node`, which waits, waits for.
   std::vector<Node> NextOf(const Node& node) const {
     std::vector<Node> next;
     const CommunicatorWait& wait = *waits_.at(node);

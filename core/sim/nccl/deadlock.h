@@ -12,11 +12,10 @@
 #include <vector>
 
 namespace tandem {
+namespace sim {
 
 // Wait-for reports of simulated NCCL communicators: what each of them is at,
 // and for whom it waits.
-
-namespace sim {
 
 // One communicator of one rank. Ranks have their numbers in the job.
 struct CommunicatorWait {

@@ -7,10 +7,9 @@
 #include <torch/library.h>
 
 namespace tandem {
+namespace sim {
 
 // Kernels registered for as long as the process lives.
-
-namespace sim {
 
 // A registration ends with its library: these are kept. A new one at each call,
 // for the kernels of `name_space` ("_": the fallback of all) at `key`.
@@ -21,10 +20,10 @@ torch::Library& NewLibrary(const char* name_space, c10::DispatchKey key);
 // differs (special_operators.cc). Once; stays until the process ends.
 void RegisterOperators();
 
-// Those that BoxedKernel would get wrong; recurrent networks, whose gradients
-// LibTorch takes apart differently for devices that it does not know; and which
-// operators autocast casts (CUDA's lists); and what there is none of: sparse,
-// quantized and nested tensors.
+// Operators that BoxedKernel would get wrong; recurrent networks, whose
+// gradients LibTorch takes apart differently for devices that it does not know;
+// and which operators autocast casts (CUDA's lists); and what there is none of:
+// sparse, quantized and nested tensors.
 void RegisterSpecialOperators();
 void RegisterRecurrentOperators();
 void RegisterAutocast();

@@ -14,8 +14,8 @@ namespace tandem {
 namespace sim {
 namespace {
 
-// Of a device: the default one, a pool, and one of high priority, which shares
-// none with it, as on CUDA.
+// Streams of a device: the default one, a pool, and one of high priority, which
+// shares none with it, as on CUDA.
 constexpr int kPooled = 7;
 constexpr int kPrioritised = 4;
 constexpr int kStreams = 1 + kPooled + kPrioritised;
@@ -32,8 +32,8 @@ struct QueueSettings {
 // Written once, before any work.
 QueueSettings settings;
 
-// Of the device, by a stream's id: those of the pool, started at first use, run
-// until the process ends; behind them those that are somebody's own.
+// Queues of the device, by a stream's id: those of the pool, started at first
+// use, run until the process ends; behind them those that are somebody's own.
 struct Queues {
   std::mutex mutex;
   std::array<std::vector<QueuePtr>, kMostDevices> of;
@@ -70,7 +70,7 @@ QueuePtr QueueOf(c10::Stream stream) {
   return queue;
 }
 
-// Those of the device's first ones that have been used.
+// The queues that have been used, of the device's first ones.
 std::vector<QueuePtr> QueuesOf(int8_t device, size_t first = SIZE_MAX) {
   std::vector<QueuePtr> queues;
   std::lock_guard<std::mutex> lock(AllQueues().mutex);

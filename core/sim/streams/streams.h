@@ -12,9 +12,6 @@
 #include "core/sim/streams/stream_queue.h"
 
 namespace tandem {
-
-// Limits of simulation: how many simulated devices there can be.
-
 namespace sim {
 
 constexpr int kMostDevices = 16;

@@ -85,7 +85,7 @@ class Visitors {
   // One who is unknown and has said something, or has let `kManners` pass, was
   // a stranger.
   void Remove(int fd);
-  // Those whose time is over.
+  // Removes the connections whose time is over.
   void RemoveSlow(Clock::time_point now);
   // False: nobody is unknown.
   bool RemoveOldestUnknown();
