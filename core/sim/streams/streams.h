@@ -14,11 +14,8 @@
 namespace tandem {
 namespace sim {
 
+// How many simulated devices there can be.
 constexpr int kMostDevices = 16;
-
-}  // namespace sim
-
-namespace sim {
 
 // Switches asynchronous mode on, with the delays of StreamQueue; each stream
 // has its own sequence of them. Once, before any work.
