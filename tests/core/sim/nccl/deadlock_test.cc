@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
-namespace sim {
+namespace tandem::sim::deadlock_test {
 namespace {
 
 using State = CommunicatorWait::State;
@@ -150,5 +149,4 @@ TEST(RankWaits, OfNonsenseAreNone) {
 }
 
 }  // namespace
-}  // namespace sim
-}  // namespace tandem
+}  // namespace tandem::sim::deadlock_test

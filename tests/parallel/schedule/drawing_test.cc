@@ -7,7 +7,7 @@
 
 #include "parallel/schedule/drawing.h"
 
-namespace tandem::axis_ticks_test {
+namespace tandem::drawing_test {
 namespace {
 
 using ::testing::DoubleEq;
@@ -45,4 +45,4 @@ TEST(AxisTicksTest, NothingAboveZero) {
 }
 
 }  // namespace
-}  // namespace tandem::axis_ticks_test
+}  // namespace tandem::drawing_test

@@ -1,3 +1,5 @@
+#include "core/model/shared_statistics.h"
+
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
@@ -5,11 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "core/model/shared_statistics.h"
 #include "core/random/random.h"
 #include "gtest/gtest.h"
 
-namespace tandem::gathered_statistics_test {
+namespace tandem::shared_statistics_test {
 namespace {
 
 // Of values [n, channels], which may be none.
@@ -60,4 +61,4 @@ TEST(GatheredStatisticsTest, RunningStatisticsMoveByMomentumOrAreMeans) {
 }
 
 }  // namespace
-}  // namespace tandem::gathered_statistics_test
+}  // namespace tandem::shared_statistics_test

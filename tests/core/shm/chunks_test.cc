@@ -1,13 +1,15 @@
-// Reduce and broadcast of tensors that lie in common memory: on all ranks, or
-// on some. (The all-reduce's: shm_all_reduce_test.)
+#include "core/shm/chunks.h"
 
 #include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
 
 #include "tests/core/shm/ranks.h"
 
-namespace tandem::in_place_test {
+namespace tandem::chunks_test {
 namespace {
+
+// Reduce and broadcast of tensors that lie in common memory: on all ranks, or
+// on some. (The all-reduce's: shm_all_reduce_test.)
 
 // Too small for it, several blocks, and many.
 constexpr int64_t kInPlaceSizes[] = {13, 10007, 150001};
@@ -53,4 +55,4 @@ TEST(ShmInPlaceTest, SomeTensorsInCommonMemory) {
 }
 
 }  // namespace
-}  // namespace tandem::in_place_test
+}  // namespace tandem::chunks_test

@@ -1,3 +1,5 @@
+#include "core/model/layer_flow.h"
+
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
@@ -8,9 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/model/layer_flow.h"
-
-namespace tandem::layer_border_test {
+namespace tandem::layer_flow_test {
 namespace {
 
 bool IsAligned(const at::Tensor& tensor) {
@@ -100,4 +100,4 @@ TEST(LayerBorderTest, ALayersOwnSkipsCrossWithItsValues) {
 }
 
 }  // namespace
-}  // namespace tandem::layer_border_test
+}  // namespace tandem::layer_flow_test

@@ -1,11 +1,12 @@
+#include "core/health/job_notes.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/text_fields.h"
-#include "core/health/job_notes.h"
 
-namespace tandem::failure_note_test {
+namespace tandem::job_notes_test {
 namespace {
 
 using ::testing::IsEmpty;
@@ -65,4 +66,4 @@ TEST(FailureNoteTest, WhatIsNoNoteIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace tandem::failure_note_test
+}  // namespace tandem::job_notes_test

@@ -1,8 +1,9 @@
 #include "core/replace/membership.h"
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem::generation_test {
+namespace tandem::membership_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -84,4 +85,4 @@ TEST(GenerationTest, TextsAreReadBack) {
 }
 
 }  // namespace
-}  // namespace tandem::generation_test
+}  // namespace tandem::membership_test
