@@ -143,7 +143,7 @@ absl::Status StartLogging(const TrainOptions& settings, const Launch& launch) {
 }
 
 absl::StatusOr<RestartCount> RestartsOfProcess() {
-  return RestartCountOf(Environment::OfProcess());
+  return ReadRestartCount(Environment::OfProcess());
 }
 
 absl::Status RunJob(Job& job, Replacement* replacement) {

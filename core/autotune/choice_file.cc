@@ -29,7 +29,7 @@ absl::Status ErrorOf(const char* what, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path));
 }
 
-absl::Status MakeFolderOf(const std::string& path) {
+absl::Status MakeParentFolder(const std::string& path) {
   const std::filesystem::path folder =
       std::filesystem::path(path).parent_path();
   if (folder.empty()) return absl::OkStatus();
@@ -74,7 +74,7 @@ ChoiceFile::ChoiceFile(std::string path, OwnedFd fd)
 
 absl::StatusOr<std::unique_ptr<ChoiceFile>> ChoiceFile::Open(
     const std::string& path) {
-  TANDEM_RETURN_IF_ERROR(MakeFolderOf(path));
+  TANDEM_RETURN_IF_ERROR(MakeParentFolder(path));
   OwnedFd fd(open(path.c_str(),
                   O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
   if (!fd) return ErrorOf("open", path);

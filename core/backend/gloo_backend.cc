@@ -276,7 +276,7 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGlooBackend(
     TANDEM_RETURN_IF_ERROR(CatchTorch(
         [&] {
           made =
-              AcceptorsOf([&] { gloo->devices.push_back(MakeDevice(place)); });
+              NewAcceptors([&] { gloo->devices.push_back(MakeDevice(place)); });
         },
         absl::StrCat("cannot bind the network interface or address \"", place,
                      "\"")));

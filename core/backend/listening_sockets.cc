@@ -95,7 +95,7 @@ std::set<int> ListeningDescriptors() {
   return listening;
 }
 
-Acceptors AcceptorsOf(const std::function<void()>& make) {
+Acceptors NewAcceptors(const std::function<void()>& make) {
   static absl::Mutex* const mutex = new absl::Mutex;
   absl::MutexLock lock(mutex);
   const std::set<std::string> listening_before = ListeningNames();

@@ -26,7 +26,7 @@ struct Acceptors {
 // The acceptors that `make` has made. Callers have turns: each sees its own.
 // What other threads make meanwhile is not taken for it, unless they, too, make
 // an epoll instance that watches a new socket; they may close what they have.
-Acceptors AcceptorsOf(const std::function<void()>& make);
+Acceptors NewAcceptors(const std::function<void()>& make);
 
 // Descriptors that an epoll instance watches.
 std::set<int> WatchedBy(int epoll);

@@ -158,7 +158,7 @@ std::string Quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', false, kReplace);
 }
 
-int64_t BitsOf(const SafetensorsEntry& entry) {
+int64_t ElementBits(const SafetensorsEntry& entry) {
   return entry.unread_dtype.empty()
              ? 8 * static_cast<int64_t>(c10::elementSize(entry.dtype))
              : BitsOfUnreadDtype(entry.unread_dtype);
@@ -168,7 +168,7 @@ int64_t BitsOf(const SafetensorsEntry& entry) {
 // an empty tensor of that shape, overflow an int64. Elements of less than a
 // byte share one, and what is left of the last is nobody's.
 absl::optional<uint64_t> ExpectedBytes(const SafetensorsEntry& entry) {
-  const int64_t bits = BitsOf(entry);
+  const int64_t bits = ElementBits(entry);
   // Bytes, or what makes whole bytes only all together.
   int64_t units = bits % 8 == 0 ? bits / 8 : bits;
   bool empty = false;

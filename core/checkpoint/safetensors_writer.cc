@@ -98,7 +98,7 @@ bool AnyIsNotFinite(at::ScalarType dtype, const char* data, uint64_t bytes) {
 }
 
 // 0 for a dtype that cannot be stored, which Begin refuses.
-size_t WidthOf(const TensorInfo& info) {
+size_t ElementWidth(const TensorInfo& info) {
   return DtypeName(info.dtype).empty() ? 0 : c10::elementSize(info.dtype);
 }
 
@@ -112,8 +112,8 @@ SafetensorsWriter::SafetensorsWriter(std::string path,
 
 bool SafetensorsWriter::ComesBefore(const TensorInfo& a,
                                     const TensorInfo& b) const {
-  return std::forward_as_tuple(WidthOf(b), a.name) <
-         std::forward_as_tuple(WidthOf(a), b.name);
+  return std::forward_as_tuple(ElementWidth(b), a.name) <
+         std::forward_as_tuple(ElementWidth(a), b.name);
 }
 
 absl::Status SafetensorsWriter::Begin(std::vector<TensorInfo> infos) {

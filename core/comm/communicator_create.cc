@@ -40,7 +40,7 @@ std::unique_ptr<CollectiveRunner> NewRunner(
   return std::make_unique<CollectiveRunner>(std::move(member), options);
 }
 
-size_t CommunicatorsOf(const CommunicatorOptions& options) {
+size_t CommunicatorCount(const CommunicatorOptions& options) {
   return options.device.has_value() ? 1 + options.further_devices.size() : 0;
 }
 
@@ -122,7 +122,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::ForLaunch(
       checks ? "set" : "not set";
   // Their communicators are made one after the other, by all.
   options.settings["devices of a rank with communicators"] =
-      absl::StrCat(CommunicatorsOf(options));
+      absl::StrCat(CommunicatorCount(options));
   TANDEM_ASSIGN_OR_RETURN(StorePtr store, OpenStore(launch, options.timeout));
   store = InGroup(kWorldName, store);
   auto runner =

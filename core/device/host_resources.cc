@@ -18,8 +18,8 @@ namespace {
 
 // The path of the group, by a line "4:cpu,cpuacct:/PATH"; of version 2
 // "0::/PATH". Nothing: no such hierarchy is said.
-std::optional<std::string> PathOf(const std::string& membership,
-                                  absl::string_view controller) {
+std::optional<std::string> GroupPath(const std::string& membership,
+                                     absl::string_view controller) {
   std::ifstream file(membership);
   for (std::string line; std::getline(file, line);) {
     const std::vector<std::string> fields =
@@ -49,13 +49,14 @@ std::vector<std::string> FoldersUpTo(const std::string& root,
 }  // namespace
 
 std::vector<std::string> FoldersOfVersion2(const ControlGroups& groups) {
-  return FoldersUpTo(groups.root, PathOf(groups.membership, "").value_or(""));
+  return FoldersUpTo(groups.root,
+                     GroupPath(groups.membership, "").value_or(""));
 }
 
 std::vector<std::string> FoldersOfVersion1(const ControlGroups& groups,
                                            const std::string& controller) {
   return FoldersUpTo(absl::StrCat(groups.root, "/", controller),
-                     PathOf(groups.membership, controller).value_or(""));
+                     GroupPath(groups.membership, controller).value_or(""));
 }
 
 namespace {
@@ -91,12 +92,12 @@ uint64_t SumOf(const std::string& path, const std::string& one,
   return sum;
 }
 
-uint64_t LimitOf(const std::string& folder, const MemoryFiles& files) {
+uint64_t GroupLimit(const std::string& folder, const MemoryFiles& files) {
   return NumberIn(folder + files.limit);
 }
 
 uint64_t LeftIn(const std::string& folder, const MemoryFiles& files) {
-  const uint64_t limit = LimitOf(folder, files);
+  const uint64_t limit = GroupLimit(folder, files);
   if (limit == kNoMemoryLimit) return kNoMemoryLimit;
   const uint64_t used = NumberIn(folder + files.used);
   if (used == kNoMemoryLimit) return limit;
@@ -135,7 +136,7 @@ uint64_t Least(const ControlGroups& groups,
 }  // namespace
 
 uint64_t MemoryLimit(const ControlGroups& groups) {
-  return Least(groups, &LimitOf);
+  return Least(groups, &GroupLimit);
 }
 
 uint64_t AvailableMemory(const ControlGroups& groups,

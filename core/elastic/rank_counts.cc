@@ -37,7 +37,7 @@ absl::Status CheckGiven(const RankRequest& request) {
 
 }  // namespace
 
-absl::StatusOr<RankLimits> RankLimitsOf(const RankRequest& request) {
+absl::StatusOr<RankLimits> ResolveRankLimits(const RankRequest& request) {
   if (!request.min_ranks.has_value() && !request.max_ranks.has_value()) {
     return RankLimits();
   }

@@ -39,7 +39,7 @@ struct RankRequest {
 // Without min_ranks: not elastic. Without max_ranks: as many as all nodes can
 // start, of whole nodes where they are several. InvalidArgument, naming the
 // flags, for limits that contradict each other or what else was given.
-absl::StatusOr<RankLimits> RankLimitsOf(const RankRequest& request);
+absl::StatusOr<RankLimits> ResolveRankLimits(const RankRequest& request);
 
 // A value; at least one count.
 class RankCounts {

@@ -23,7 +23,7 @@
 namespace tandem {
 namespace {
 
-absl::StatusCode CodeOf(int error) {
+absl::StatusCode ErrnoCode(int error) {
   switch (error) {
     case ENOENT:
     case ENOTDIR:
@@ -45,7 +45,7 @@ absl::StatusCode CodeOf(int error) {
 
 absl::Status WriteError(const std::string& path, absl::string_view action) {
   const int error = errno;
-  return absl::Status(CodeOf(error),
+  return absl::Status(ErrnoCode(error),
                       absl::StrCat("cannot write ", path, ": ", action, ": ",
                                    std::strerror(error)));
 }
@@ -68,7 +68,7 @@ absl::Status SyncFolder(const std::string& folder, const std::string& path) {
 
 void SyncNewName(const std::string& path) {
   absl::Status synced = FaultPoint("sync_new_name");
-  if (synced.ok()) synced = SyncFolder(DirectoryOf(path), path);
+  if (synced.ok()) synced = SyncFolder(ParentDirectory(path), path);
   LOG_IF(WARNING, !synced.ok())
       << path << " is complete, but may not outlive a crash of the machine: "
       << synced.message();
@@ -103,7 +103,7 @@ bool IsLinked(int descriptor) {
 }
 
 // "model.bin" of "model.bin.tmp.a1B2c3"; empty for any other name.
-absl::string_view DestinationOf(absl::string_view name) {
+absl::string_view DestinationName(absl::string_view name) {
   if (name.size() <= kEndLength) return {};
   const absl::string_view end = name.substr(name.size() - kEndLength);
   const absl::string_view random = end.substr(sizeof(kMark) - 1);
@@ -162,7 +162,7 @@ std::vector<std::string> TemporariesIn(
   for (std::filesystem::directory_iterator it(folder, error), end;
        !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename();
-    const absl::string_view destination = DestinationOf(name);
+    const absl::string_view destination = DestinationName(name);
     if (!destination.empty() && is_mine(destination)) found.push_back(name);
   }
   return found;

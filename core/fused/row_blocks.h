@@ -16,7 +16,7 @@ struct RowShape {
   int64_t rows;
   int64_t columns;
 };
-RowShape RowShapeOf(const at::Tensor& x);
+RowShape AsRows(const at::Tensor& x);
 
 // Calls body(begin, end) for parts of [0, rows), on LibTorch's threads.
 void ForRowBlocks(const RowShape& shape,

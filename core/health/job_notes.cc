@@ -81,8 +81,8 @@ constexpr char kAll[] = "failures in the job";
 constexpr char kFailed[] = "failed in the job";  // of each rank, to wait for
 constexpr char kHeard[] = "heard";               // the same
 
-std::vector<std::string> KeysOf(absl::string_view what,
-                                const std::vector<int>& ranks) {
+std::vector<std::string> RankKeys(absl::string_view what,
+                                  const std::vector<int>& ranks) {
   std::vector<std::string> keys;
   for (const int rank : ranks) keys.push_back(KeyOf(what, rank));
   return keys;
@@ -133,7 +133,7 @@ std::string FailureInJob(const GroupMember& member) {
 void AwaitNotesInJob(c10d::Store& job, int size, milliseconds patience) {
   std::vector<int> ranks;
   for (int rank = 0; rank < size; ++rank) ranks.push_back(rank);
-  AwaitKeys(job, KeysOf(kFailed, ranks), patience);
+  AwaitKeys(job, RankKeys(kFailed, ranks), patience);
 }
 
 std::map<int, FailureNote> ReadNotesInJob(c10d::Store& job) {
@@ -143,7 +143,7 @@ std::map<int, FailureNote> ReadNotesInJob(c10d::Store& job) {
 void NoteHeard(c10d::Store& job, int rank, const std::vector<int>& others,
                milliseconds patience) {
   job.set(KeyOf(kHeard, rank), std::string("1"));
-  AwaitKeys(job, KeysOf(kHeard, others), patience);
+  AwaitKeys(job, RankKeys(kHeard, others), patience);
 }
 
 namespace {

@@ -250,7 +250,7 @@ bool Attempt::GoesOnWithout(const RankProcess& dead) const {
 bool Attempt::Replaces(RankProcess& dead) {
   if (Stops() || replacements_.most() == 0) return false;
   if (ShellExitCode(*dead.end) == options_.refusal_code) return false;
-  const std::string cause = messages_->CauseOf(dead);
+  const std::string cause = messages_->DeathCause(dead);
   const auto launch = LaunchOfRank(plan_, dead.local_rank, port_);
   if (!launch.ok()) return false;
   if (!replacements_.Allows()) {
@@ -330,8 +330,8 @@ bool Attempt::HasStopped(const RankProcess& rank) const {
 void Attempt::NoteEnd(RankProcess& rank, bool died) {
   end_.exit_code = ShellExitCode(*rank.end);
   end_.first_dead = rank.rank;
-  if (died || end_.cause.empty()) end_.cause = messages_->CauseOf(rank);
-  end_.error = WIFEXITED(*rank.end) ? messages_->LastLineOf(rank) : "";
+  if (died || end_.cause.empty()) end_.cause = messages_->DeathCause(rank);
+  end_.error = WIFEXITED(*rank.end) ? messages_->LastLine(rank) : "";
 }
 
 // Others that were to stop after a step would wait for it.

@@ -235,8 +235,8 @@ std::optional<Claim<std::string>> HostClaim(const Environment& env,
                             absl::StrCat(name, "=", *value)};
 }
 
-std::string FirstOf(const Environment& env,
-                    const std::vector<std::string>& names) {
+std::string FirstSet(const Environment& env,
+                     const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (const auto value = env.Get(name); value.has_value()) return *value;
   }

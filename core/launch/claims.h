@@ -73,8 +73,8 @@ std::optional<Claim<std::string>> HostClaim(const Environment& env,
                                             const std::string& name);
 
 // The value of the first of `names` that is set; "" where none is.
-std::string FirstOf(const Environment& env,
-                    const std::vector<std::string>& names);
+std::string FirstSet(const Environment& env,
+                     const std::vector<std::string>& names);
 
 // A port that all ranks of one job compute alike, from what they all know of
 // it: 20000 + FNV-1a(job) mod 10000, below Linux's ephemeral ports.

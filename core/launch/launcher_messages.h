@@ -43,9 +43,9 @@ class LauncherMessages {
 
   // In a line: "rank 1 of 2 (pid 4711) died: exit code 3: " and the last line
   // that it wrote.
-  std::string CauseOf(RankProcess& dead) const;
+  std::string DeathCause(RankProcess& dead) const;
   // The last line of a dead rank; "" where there is none.
-  std::string LastLineOf(RankProcess& dead) const;
+  std::string LastLine(RankProcess& dead) const;
 
  private:
   void LastLines(RankProcess& dead);

@@ -194,8 +194,8 @@ absl::StatusOr<LaunchPlan> PlanLauncher(const LaunchClaims& claims,
   TANDEM_RETURN_IF_ERROR(CheckSizes(claims, nnodes, nproc));
   LaunchPlan plan;
   TANDEM_ASSIGN_OR_RETURN(
-      plan.limits, RankLimitsOf({flags.min_ranks, flags.max_ranks, nnodes,
-                                 nproc, max_restarts}));
+      plan.limits, ResolveRankLimits({flags.min_ranks, flags.max_ranks, nnodes,
+                                      nproc, max_restarts}));
   if (nnodes == 1 && nproc == 1 && max_restarts == 0) return plan;
   plan.is_launcher = true;
   plan.restarts.most = max_restarts;
@@ -291,7 +291,7 @@ absl::StatusOr<LaunchPlan> PlanOf(const LaunchSettings& flags,
                           ClaimsOfFlags(ForProcess(flags, from_env)));
   TANDEM_ASSIGN_OR_RETURN(const int max_restarts, MaxRestarts(flags, from_env));
   if (IsElastic(flags) && max_restarts == 0 && from_env.launcher != "tandem") {
-    return RankLimitsOf({flags.min_ranks, flags.max_ranks}).status();
+    return ResolveRankLimits({flags.min_ranks, flags.max_ranks}).status();
   }
   const bool asks_for_ranks =
       flags.nproc_per_node.has_value() || max_restarts > 0 ||

@@ -21,7 +21,7 @@ absl::StatusOr<int> CountIn(const Environment& env, const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<RestartCount> RestartCountOf(const Environment& env) {
+absl::StatusOr<RestartCount> ReadRestartCount(const Environment& env) {
   RestartCount count;
   TANDEM_ASSIGN_OR_RETURN(count.done,
                           CountIn(env, "TORCHELASTIC_RESTART_COUNT"));

@@ -27,7 +27,7 @@ struct RestartCount {
 
 // A rank's, from what its launcher set; nothing there: none, and none to come.
 // InvalidArgument for what is no number from 0.
-absl::StatusOr<RestartCount> RestartCountOf(const Environment& env);
+absl::StatusOr<RestartCount> ReadRestartCount(const Environment& env);
 
 // Pure. Not thread-safe.
 class Restarts {

@@ -118,7 +118,7 @@ const std::vector<TaskVariables>& LaunchersLikeSlurm() {
 absl::StatusOr<LaunchClaims> ClaimsOfTask(const TaskVariables& names,
                                           const Environment& env) {
   LaunchClaims claims;
-  if (FirstOf(env, names.mark).empty() || FirstOf(env, names.rank).empty()) {
+  if (FirstSet(env, names.mark).empty() || FirstSet(env, names.rank).empty()) {
     return claims;
   }
   claims.launcher = names.launcher;
@@ -136,7 +136,7 @@ absl::StatusOr<LaunchClaims> ClaimsOfTask(const TaskVariables& names,
       !claims.local_world_size.has_value() && !claims.nnodes.has_value();
   // Which host rank 0 has is told by none of them.
   if (IsOnOneNode(claims)) claims.default_master_addr = "127.0.0.1";
-  const std::string job = FirstOf(env, names.job);
+  const std::string job = FirstSet(env, names.job);
   claims.default_master_port =
       job.empty() ? kDefaultMasterPort : PortOfJob(job);
   return claims;
@@ -231,17 +231,17 @@ absl::StatusOr<LaunchClaims> ClaimsOfTorchrun(const Environment& env) {
   // holds the store. Its own keys and those of an earlier attempt are in it
   // too.
   claims.served_by_launcher =
-      FirstOf(env, {"TORCHELASTIC_USE_AGENT_STORE"}) == "True";
+      FirstSet(env, {"TORCHELASTIC_USE_AGENT_STORE"}) == "True";
   if (claims.served_by_launcher) {
     claims.key_prefix = absl::StrCat(
-        "tandem/attempt_", FirstOf(env, {"TORCHELASTIC_RESTART_COUNT"}), "/");
+        "tandem/attempt_", FirstSet(env, {"TORCHELASTIC_RESTART_COUNT"}), "/");
   }
   return claims;
 }
 
 absl::StatusOr<LaunchClaims> ClaimsOfSlurm(const Environment& env) {
   LaunchClaims claims;
-  const std::string step = FirstOf(env, {"SLURM_STEP_ID", "SLURM_STEPID"});
+  const std::string step = FirstSet(env, {"SLURM_STEP_ID", "SLURM_STEPID"});
   if (step.empty() || !env.Get("SLURM_PROCID").has_value()) return claims;
   claims.launcher = "slurm";
   TANDEM_RETURN_IF_ERROR(CheckOneComponent(env));
@@ -261,9 +261,9 @@ absl::StatusOr<LaunchClaims> ClaimsOfSlurm(const Environment& env) {
   const bool one_node = claims.nnodes.has_value() && claims.nnodes->value == 1;
   claims.default_master_addr =
       one_node ? kLoopback
-               : FirstHost(FirstOf(
+               : FirstHost(FirstSet(
                      env, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}));
-  const std::string job = FirstOf(env, {"SLURM_JOB_ID", "SLURM_JOBID"});
+  const std::string job = FirstSet(env, {"SLURM_JOB_ID", "SLURM_JOBID"});
   if (!job.empty()) {
     claims.default_master_port = PortOfJob(absl::StrCat(job, ".", step));
   }

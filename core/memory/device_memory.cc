@@ -96,7 +96,7 @@ std::atomic<BooksFunction>& BooksBy(c10::DeviceType type) {
 }
 
 // Null before the device is used, and where its allocator keeps no statistics.
-c10::DeviceAllocator* AllocatorOf(c10::DeviceType type) {
+c10::DeviceAllocator* FindAllocator(c10::DeviceType type) {
   auto* const allocator =
       dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(type));
   return allocator != nullptr && allocator->initialized() ? allocator : nullptr;
@@ -131,7 +131,7 @@ void RegisterMemoryBooks(c10::DeviceType type, BooksFunction books) {
 std::optional<DeviceMemory> MemoryOf(c10::Device device) {
   if (device.is_cpu()) return std::nullopt;
   const BooksFunction books = BooksBy(device.type()).load();
-  c10::DeviceAllocator* const allocator = AllocatorOf(device.type());
+  c10::DeviceAllocator* const allocator = FindAllocator(device.type());
   if (books == nullptr && allocator == nullptr) return std::nullopt;
   DeviceMemory memory;
   memory.has_categories = books != nullptr;

@@ -20,8 +20,8 @@ namespace tandem {
 // as many.
 //
 // `input_shape` is a sample's, without the batch dimension. The model is run
-// once on the meta device: nothing is allocated. Errors as ShapesOf, and what
-// the layers throw, some of which may need real values (Unimplemented or
+// once on the meta device: nothing is allocated. Errors as ModelShapes, and
+// what the layers throw, some of which may need real values (Unimplemented or
 // InvalidArgument). Thread-safe.
 absl::StatusOr<double> ForwardFlops(const LayerSpecs& specs,
                                     const std::vector<int64_t>& input_shape,

@@ -73,7 +73,7 @@ std::string TiedTo(const LayerLinks& links, const std::string& name) {
 
 int64_t TensorShape::numel() const { return c10::multiply_integers(sizes); }
 
-absl::StatusOr<std::vector<TensorShape>> ShapesOf(const LayerSpecs& specs) {
+absl::StatusOr<std::vector<TensorShape>> ModelShapes(const LayerSpecs& specs) {
   const MetaScope no_storage;
   TANDEM_ASSIGN_OR_RETURN(const LayerList layers,
                           MakeModelLayers(specs, /*seed=*/0));

@@ -57,7 +57,7 @@ struct TensorShape {
 // The layers' parameters and, behind each layer's, its buffers. Takes no memory
 // for values and draws none. What a layer's `make` throws is an error that
 // names the model's part (core/model/make_layers.h). Thread-safe.
-absl::StatusOr<std::vector<TensorShape>> ShapesOf(const LayerSpecs& specs);
+absl::StatusOr<std::vector<TensorShape>> ModelShapes(const LayerSpecs& specs);
 
 // The number of all parameters; those that are tied to others count once.
 int64_t CountParameters(const std::vector<TensorShape>& shapes);

@@ -51,8 +51,8 @@ absl::StatusOr<double> NumberOf(const std::map<std::string, double>& state,
       state.empty() ? ": it is empty, as that of one that is off" : ""));
 }
 
-absl::StatusOr<int64_t> CountOf(const std::map<std::string, double>& state,
-                                const char* key) {
+absl::StatusOr<int64_t> WholeNumber(const std::map<std::string, double>& state,
+                                    const char* key) {
   TANDEM_ASSIGN_OR_RETURN(const double count, NumberOf(state, key));
   TANDEM_RETURN_IF_ERROR(
       CheckThat(IsCount(count), key, count, "a whole number, 0 or more"));
@@ -133,9 +133,9 @@ absl::Status LossScale::LoadState(const std::map<std::string, double>& state) {
   TANDEM_ASSIGN_OR_RETURN(options.backoff_factor,
                           NumberOf(state, kBackoffFactor));
   TANDEM_ASSIGN_OR_RETURN(options.growth_interval,
-                          CountOf(state, kGrowthInterval));
+                          WholeNumber(state, kGrowthInterval));
   TANDEM_ASSIGN_OR_RETURN(const int64_t tracker,
-                          CountOf(state, kGrowthTracker));
+                          WholeNumber(state, kGrowthTracker));
   for (const auto& each : state) {
     if (State().count(each.first) > 0) continue;
     return absl::InvalidArgumentError(absl::StrCat(

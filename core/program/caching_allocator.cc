@@ -24,7 +24,7 @@ int BitsOf(size_t value) { return 64 - __builtin_clzll(value); }
 
 }  // namespace
 
-size_t SizeClassOf(size_t bytes) {
+size_t SizeClass(size_t bytes) {
   if (bytes <= kLinear) return bytes == 0 ? 0 : (bytes - 1) / kUnit;
   // `last` is in [2^bits, 2^(bits + 1)), and so are all sizes of these eight.
   const size_t last = bytes - 1;
@@ -122,7 +122,7 @@ BlockCache::~BlockCache() {
 }
 
 void* BlockCache::Allocate(size_t bytes) {
-  const size_t size_class = SizeClassOf(bytes);
+  const size_t size_class = SizeClass(bytes);
   if (size_class >= kSizeClasses) return nullptr;
   allocations_.fetch_add(1, std::memory_order_relaxed);
   Block* block = TakeFree(size_class);

@@ -22,7 +22,7 @@ namespace tandem {
 // is lost. Zero counts as 1.
 //
 // The class of a size: 0 for 1 .. 64, 1 for 65 .. 128, and so on.
-size_t SizeClassOf(size_t bytes);
+size_t SizeClass(size_t bytes);
 
 // The greatest size of a class, which is what a block of it holds.
 size_t SizeOfClass(size_t size_class);

@@ -204,10 +204,11 @@ class Archive {
     }
     if (part.scalar_type() == at::kBool)
       MakeBools(part.mutable_data_ptr(), part.nbytes());
-    return ValuesOf(tensor, part.as_strided(view.sizes, view.strides));
+    return StoredValues(tensor, part.as_strided(view.sizes, view.strides));
   }
 
-  static at::Tensor ValuesOf(const PickledTensor& tensor, at::Tensor stored) {
+  static at::Tensor StoredValues(const PickledTensor& tensor,
+                                 at::Tensor stored) {
     if (tensor.is_conjugate) stored = stored.conj().resolve_conj();
     if (tensor.is_negative) stored = stored.neg();
     return stored.contiguous();

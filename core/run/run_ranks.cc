@@ -167,7 +167,7 @@ absl::Status ArmFaultsOfLife(const Environment& env, int life) {
 // A rehearsed failure comes once: ranks that were started again have none.
 absl::Status ArmFaultsOfFirstAttempt() {
   const Environment env = Environment::OfProcess();
-  TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts, RestartCountOf(env));
+  TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts, ReadRestartCount(env));
   TANDEM_ASSIGN_OR_RETURN(const int life, LifeOf(env));
   if (restarts.done > 0) return absl::OkStatus();
   return life == 0 ? ArmFaultsFromEnvironment() : ArmFaultsOfLife(env, life);
@@ -179,7 +179,7 @@ bool Lose(const Launch& rank, int life, const std::string& how) {
 }
 
 // With how many ranks an elastic job may run, which its check knows.
-absl::StatusOr<std::optional<RankCounts>> RankCountsOf(
+absl::StatusOr<std::optional<RankCounts>> ElasticRankCounts(
     const LaunchPlan& plan, const RanksProgram& program) {
   if (!plan.limits.elastic()) return std::optional<RankCounts>();
   const auto fits = [&](int ranks) {
@@ -193,8 +193,8 @@ absl::StatusOr<std::optional<RankCounts>> RankCountsOf(
   return std::optional<RankCounts>(std::move(counts));
 }
 
-StoreRendezvousOptions RendezvousOf(const Launch& node, int port,
-                                    absl::Duration join_timeout) {
+StoreRendezvousOptions NodeRendezvousOptions(const Launch& node, int port,
+                                             absl::Duration join_timeout) {
   StoreRendezvousOptions options;
   options.host = node.rendezvous.host;
   options.port = port;
@@ -218,7 +218,7 @@ void StartLauncherLogs(const RanksProgram& program) {
 int StartRanks(const LaunchPlan& plan, int argc, char** argv,
                const RanksProgram& program, const GraceSettings& grace) {
   StartLauncherLogs(program);
-  auto rank_counts = RankCountsOf(plan, program);
+  auto rank_counts = ElasticRankCounts(plan, program);
   if (!rank_counts.ok()) return Refuse(program, rank_counts.status());
   // For what this process itself asks of the store, which is to be connected.
   static constexpr std::chrono::minutes kTimeout(1);
@@ -247,7 +247,7 @@ int StartRanks(const LaunchPlan& plan, int argc, char** argv,
   launcher.progress = program.progress;
   launcher.meet_nodes = [&](const Launch& node, int port) {
     return MeetAtStore(*launcher.rank_counts,
-                       RendezvousOf(node, port, grace.join_timeout));
+                       NodeRendezvousOptions(node, port, grace.join_timeout));
   };
   launcher.refusal_code = kExitRefused;
   launcher.restart_delay = absl::ToChronoMilliseconds(grace.restart_delay);

@@ -27,7 +27,7 @@ namespace tandem {
 
 // For operations that c10d declares for several devices' tensors.
 template <typename T>
-const T& SingleOf(const std::vector<T>& list) {
+const T& SingleTensor(const std::vector<T>& list) {
   TORCH_CHECK(list.size() == 1, "shm takes one tensor a collective, not ",
               list.size());
   return list[0];

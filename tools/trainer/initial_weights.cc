@@ -33,7 +33,7 @@ NamedTensors OwnModel(const Strategy& strategy) {
 }
 
 // A line a tensor: name, sizes.
-std::string ShapesOf(const NamedTensors& tensors) {
+std::string ModelShapes(const NamedTensors& tensors) {
   return absl::StrJoin(tensors, "\n", [](std::string* out, const auto& each) {
     absl::StrAppend(out, each.first, "\t",
                     absl::StrJoin(each.second.sizes(), ","));
@@ -57,7 +57,7 @@ absl::StatusOr<std::vector<TensorInfo>> WholeModel(const NamedTensors& own,
                                                    const RowParts& parts,
                                                    Communicator& world) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                          world.AllGatherString(ShapesOf(own), [] {
+                          world.AllGatherString(ModelShapes(own), [] {
                             return "the model's tensors";
                           }));
   const std::set<std::string> different(all.begin(), all.end());

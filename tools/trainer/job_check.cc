@@ -36,7 +36,7 @@ absl::Status CheckJob(const Launch& first) {
   const Environment environment = Environment::OfProcess();
   TANDEM_ASSIGN_OR_RETURN(const TrainOptions settings, TrainOptionsFromFlags());
   TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts,
-                          RestartCountOf(environment));
+                          ReadRestartCount(environment));
   TANDEM_ASSIGN_OR_RETURN(const int life, LifeOf(environment));
   // A rank that is started again finds the job's own checkpoints.
   const RehearsalSettings rehearsal = RehearsalSettingsFromFlags();

@@ -30,8 +30,8 @@ namespace tandem {
 namespace {
 
 // The slice of the weight that a part's tensor is, or its slice `of_part`.
-TensorSlice SliceOf(const TensorInfo& info, const PartName& name,
-                    const TensorSlice& of_part) {
+TensorSlice PartSlice(const TensorInfo& info, const PartName& name,
+                      const TensorSlice& of_part) {
   CHECK(of_part.strides == RowMajorStrides(info.sizes)) << info.name;
   TensorSlice slice;
   slice.sizes = WholeOf(info, name).sizes;
@@ -62,7 +62,7 @@ JoinedState JoinRows(const StatePart& part, const RowParts& parts) {
     const auto slice = part.slices.find(name);
     if (slice != part.slices.end()) of_part = slice->second;
     info.sizes = of_part.sizes;
-    joined.part.slices[name] = SliceOf(info, *found, of_part);
+    joined.part.slices[name] = PartSlice(info, *found, of_part);
     joined.part.tensors.emplace_back(name, tensor.detach().view({-1}));
     joined.tensor_of_slice[name] = found->whole;
   }
@@ -73,7 +73,7 @@ namespace {
 
 constexpr char kSlicePrefix[] = "tandem.slice.";
 
-SafetensorsMetadata MetadataOf(
+SafetensorsMetadata ShardMetadata(
     const StatePart& part,
     const std::map<std::string, std::string>& tensor_of_slice) {
   SafetensorsMetadata metadata = {{"format", "pt"}};
@@ -115,14 +115,14 @@ absl::Status Bad(const std::string& path, const SafetensorsEntry& entry,
       absl::StrCat(path, ": tensor ", entry.name, " ", why));
 }
 
-int64_t ElementsOf(const SafetensorsEntry& entry) {
+int64_t ElementCount(const SafetensorsEntry& entry) {
   return static_cast<int64_t>(entry.bytes() / c10::elementSize(entry.dtype));
 }
 
 // One piece of the whole tensor that it belongs to.
-absl::StatusOr<ManifestTensor> TensorOf(const SafetensorsReader& reader,
-                                        const std::string& path,
-                                        const SafetensorsEntry& entry) {
+absl::StatusOr<ManifestTensor> ShardTensor(const SafetensorsReader& reader,
+                                           const std::string& path,
+                                           const SafetensorsEntry& entry) {
   if (entry.dtype == c10::ScalarType::Undefined) {
     return Bad(path, entry,
                absl::StrCat("is of dtype ", entry.unread_dtype,
@@ -141,7 +141,7 @@ absl::StatusOr<ManifestTensor> TensorOf(const SafetensorsReader& reader,
     tensor.strides = slice.strides;
     begin = slice.begin;
   }
-  tensor.pieces = {{0, begin, begin + ElementsOf(entry),
+  tensor.pieces = {{0, begin, begin + ElementCount(entry),
                     *reader.StatedChecksum(entry),
                     tensor.info.name == entry.name ? "" : entry.name}};
   return tensor;
@@ -173,7 +173,7 @@ absl::Status AddShard(const std::string& folder, const std::string& name,
   }
   for (const SafetensorsEntry& entry : reader->entries()) {
     TANDEM_ASSIGN_OR_RETURN(ManifestTensor tensor,
-                            TensorOf(*reader, path, entry));
+                            ShardTensor(*reader, path, entry));
     TANDEM_RETURN_IF_ERROR(AddPiece(path, entry, std::move(tensor),
                                     manifest->files.size(), tensors));
   }
@@ -192,7 +192,7 @@ absl::Status WriteShard(
     const std::string& path, const StatePart& part,
     const std::map<std::string, std::string>& tensor_of_slice,
     const std::set<std::string>& may_be_infinite) {
-  SafetensorsWriter writer(path, MetadataOf(part, tensor_of_slice));
+  SafetensorsWriter writer(path, ShardMetadata(part, tensor_of_slice));
   writer.Require([&](const std::string& name) {
     return may_be_infinite.count(name) == 0;
   });

@@ -41,7 +41,7 @@ struct Address {
   socklen_t length = 0;
 };
 
-absl::StatusOr<Address> AddressOf(const std::string& name) {
+absl::StatusOr<Address> SocketAddress(const std::string& name) {
   Address result;
   result.address.sun_family = AF_UNIX;
   // A zero first makes the name abstract: it is not in the file system.
@@ -100,7 +100,7 @@ absl::Status AwaitInput(int fd, SocketDeadline deadline) {
   }
 }
 
-std::vector<OwnedFd> FdsOf(msghdr* message) {
+std::vector<OwnedFd> ReceivedFds(msghdr* message) {
   std::vector<OwnedFd> fds;
   for (cmsghdr* part = CMSG_FIRSTHDR(message); part != nullptr;
        part = CMSG_NXTHDR(message, part)) {
@@ -129,7 +129,7 @@ absl::StatusOr<LocalListener> ListenLocal(int backlog) {
   TANDEM_ASSIGN_OR_RETURN(listener.fd, NewSocket());
   TANDEM_ASSIGN_OR_RETURN(const std::string random, RandomCharacters());
   listener.name = absl::StrCat("tandem-", random);
-  TANDEM_ASSIGN_OR_RETURN(const Address at, AddressOf(listener.name));
+  TANDEM_ASSIGN_OR_RETURN(const Address at, SocketAddress(listener.name));
   const auto* address = reinterpret_cast<const sockaddr*>(&at.address);
   if (bind(listener.fd.get(), address, at.length) != 0) return Failed("bind");
   if (listen(listener.fd.get(), backlog) != 0) return Failed("listen");
@@ -150,7 +150,7 @@ absl::StatusOr<LocalPeer> AcceptLocal(int listener, SocketDeadline deadline) {
 absl::StatusOr<LocalPeer> ConnectLocal(const std::string& name,
                                        SocketDeadline deadline) {
   TANDEM_ASSIGN_OR_RETURN(OwnedFd fd, NewSocket());
-  TANDEM_ASSIGN_OR_RETURN(const Address at, AddressOf(name));
+  TANDEM_ASSIGN_OR_RETURN(const Address at, SocketAddress(name));
   const auto* address = reinterpret_cast<const sockaddr*>(&at.address);
   TANDEM_RETURN_IF_ERROR(LimitWait(fd.get(), deadline));
   if (connect(fd.get(), address, at.length) != 0) {
@@ -199,7 +199,7 @@ absl::StatusOr<std::vector<OwnedFd>> ReceiveWithFds(int socket, void* data,
   if (got == 0) {
     return absl::UnavailableError("local socket: the other end has closed");
   }
-  std::vector<OwnedFd> received = FdsOf(&message);
+  std::vector<OwnedFd> received = ReceivedFds(&message);
   if (got == static_cast<ssize_t>(bytes) &&
       received.size() == static_cast<size_t>(fds)) {
     return received;

@@ -21,8 +21,8 @@ namespace sim {
 // The operator, its arguments' shapes, strides and dtypes, and all plain values
 // but real numbers that change no shape, as bytes; nothing if there is an
 // argument of another kind.
-std::optional<std::string> SignatureOf(const OperatorTraits& traits,
-                                       const torch::jit::Stack& arguments);
+std::optional<std::string> CallSignature(const OperatorTraits& traits,
+                                         const torch::jit::Stack& arguments);
 
 // Geometry of one result.
 struct Geometry {

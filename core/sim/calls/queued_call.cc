@@ -55,8 +55,8 @@ bool SharesMemory(const at::Tensor& result, const Stack& arguments) {
 
 }  // namespace
 
-std::optional<Geometries> GeometriesOf(const Stack& arguments,
-                                       const Stack& results) {
+std::optional<Geometries> ResultGeometries(const Stack& arguments,
+                                           const Stack& results) {
   const auto tensors = TensorsOf(results);
   if (!tensors.has_value()) return std::nullopt;
   Geometries geometries;
@@ -144,7 +144,7 @@ bool WaitsForCopy(const Copy& copy) {
   return !copy.non_blocking || !other.is_pinned();
 }
 
-c10::Stream StreamOf(const at::Tensor& tensor) {
+c10::Stream TensorStream(const at::Tensor& tensor) {
   return CurrentStream(tensor.device().index());
 }
 
@@ -153,7 +153,8 @@ void QueueCopy(const c10::OperatorHandle& op, const OperatorTraits& traits,
   const Stack arguments = Top(*stack, traits.argument_count);
   const Copy copy = {arguments[0].toTensor(), arguments[1].toTensor(),
                      arguments[2].toBool()};
-  const c10::Stream runs_on = StreamOf(IsSim(copy.from) ? copy.from : copy.to);
+  const c10::Stream runs_on =
+      TensorStream(IsSim(copy.from) ? copy.from : copy.to);
   const bool between = IsSim(copy.from) && IsSim(copy.to);
   auto call = std::make_shared<OperatorCall>(op, traits);
   call->TakeArguments(*stack);
@@ -161,14 +162,14 @@ void QueueCopy(const c10::OperatorHandle& op, const OperatorTraits& traits,
       QueuedWork{&traits, call, Top(*stack, traits.argument_count), {}});
   Event may_write;
   if (between) {
-    RecordEvent(may_write, StreamOf(copy.to));
+    RecordEvent(may_write, TensorStream(copy.to));
     HoldStream(may_write, runs_on);
   }
   Push(runs_on, [work] { work->Run(); });
   if (between) {
     Event written;
     RecordEvent(written, runs_on);
-    HoldStream(written, StreamOf(copy.to));
+    HoldStream(written, TensorStream(copy.to));
   }
   if (WaitsForCopy(copy)) {
     CountHostWait(IsSim(copy.from) ? "copy to the host" : "copy from the host");
@@ -222,7 +223,7 @@ void CallQueued(const c10::OperatorHandle& op, const OperatorTraits& traits,
   call->TakeArguments(*stack);
   if (traits.depends_on_data) CountHostWait(traits.name);
   if (MustRunNow(traits)) return RunDrained(*call, stack);
-  const auto signature = SignatureOf(traits, arguments);
+  const auto signature = CallSignature(traits, arguments);
   if (!signature.has_value()) return RunDrained(*call, stack);
   const Geometries* known = Remembered(*signature);
   if (known != nullptr) {
@@ -230,8 +231,8 @@ void CallQueued(const c10::OperatorHandle& op, const OperatorTraits& traits,
   }
   RunDrained(*call, stack);
   // An argument that has another shape now is the host's work each time.
-  if (SignatureOf(traits, arguments) != signature) return;
-  auto found = GeometriesOf(arguments, Top(*stack, traits.return_count));
+  if (CallSignature(traits, arguments) != signature) return;
+  auto found = ResultGeometries(arguments, Top(*stack, traits.return_count));
   if (!found.has_value()) return;
   Remember(*signature, *std::move(found));
   EndQueuesBeforeStaticObjects();

@@ -20,8 +20,8 @@ namespace sim {
 
 // Geometries of the results of a call that has run; nothing if they cannot be
 // foretold.
-std::optional<Geometries> GeometriesOf(const torch::jit::Stack& arguments,
-                                       const torch::jit::Stack& results);
+std::optional<Geometries> ResultGeometries(const torch::jit::Stack& arguments,
+                                           const torch::jit::Stack& results);
 
 // Tensors on the device, whose values come later.
 torch::jit::Stack MakeResults(const Geometries& geometries,

@@ -123,7 +123,8 @@ void FindArgument(const at::Tensor& tensor, const StandIns& call,
 }
 
 // The block that a tensor's storage lies in, of this recording.
-int BlockOf(const at::Tensor& tensor, const AllocationRecording& recording) {
+int BlockNumber(const at::Tensor& tensor,
+                const AllocationRecording& recording) {
   return recording.Find(tensor.storage().data_ptr().get_context()).value_or(-1);
 }
 
@@ -133,7 +134,7 @@ OutcomeTensor OutcomeOf(const at::Tensor& tensor, const StandIns& call,
   outcome.defined = tensor.defined();
   if (!outcome.defined) return outcome;
   FindArgument(tensor, call, &outcome);
-  outcome.block = BlockOf(tensor, recording);
+  outcome.block = BlockNumber(tensor, recording);
   outcome.storage_bytes = tensor.storage().nbytes();
   outcome.offset = tensor.storage_offset();
   outcome.sizes = tensor.sizes().vec();
@@ -159,8 +160,8 @@ OutcomeResult OutcomeOf(const c10::IValue& result, const StandIns& call,
 }
 
 // Arguments that the kernel has resized.
-std::vector<OutcomeTensor> ChangesOf(const StandIns& call,
-                                     const AllocationRecording& recording) {
+std::vector<OutcomeTensor> ArgumentChanges(
+    const StandIns& call, const AllocationRecording& recording) {
   std::vector<OutcomeTensor> changed;
   for (size_t i = 0; i < call.tensors.size(); ++i) {
     const at::Tensor& each = call.tensors[i];
@@ -190,7 +191,7 @@ CallOutcome Run(const c10::OperatorHandle& op, const OperatorTraits& traits,
   for (const c10::IValue& each : stack) {
     outcome.results.push_back(OutcomeOf(each, call, recording));
   }
-  outcome.changed = ChangesOf(call, recording);
+  outcome.changed = ArgumentChanges(call, recording);
   return outcome;
 }
 
@@ -304,7 +305,7 @@ std::vector<at::Tensor> TensorsOf(const Stack& arguments) {
 
 OutcomePtr OutcomeOf(const c10::OperatorHandle& op,
                      const OperatorTraits& traits, const Stack& arguments) {
-  const std::optional<std::string> signature = SignatureOf(traits, arguments);
+  const std::optional<std::string> signature = CallSignature(traits, arguments);
   if (!signature.has_value()) {
     return std::make_shared<CallOutcome>(Find(op, traits, arguments));
   }

@@ -56,7 +56,7 @@ class Replay {
   void Change(const OutcomeTensor& after) {
     const at::Tensor& tensor = tensors_[static_cast<size_t>(after.argument)];
     c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-    if (after.block >= 0) impl.set_storage_keep_dtype(StorageOf(after));
+    if (after.block >= 0) impl.set_storage_keep_dtype(ResultStorage(after));
     impl.set_sizes_and_strides(after.sizes, after.strides, after.offset);
   }
 
@@ -77,14 +77,15 @@ class Replay {
       return tensors_[static_cast<size_t>(result.argument)];
     }
     at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(
-        StorageOf(result), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+        ResultStorage(result),
+        c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
         c10::scalarTypeToTypeMeta(result.dtype));
     made.unsafeGetTensorImpl()->set_sizes_and_strides(
         result.sizes, result.strides, result.offset);
     return made;
   }
 
-  c10::Storage StorageOf(const OutcomeTensor& result) {
+  c10::Storage ResultStorage(const OutcomeTensor& result) {
     if (result.viewed >= 0 && result.block < 0) {
       return tensors_[static_cast<size_t>(result.viewed)].storage();
     }

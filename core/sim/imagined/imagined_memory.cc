@@ -118,7 +118,7 @@ void Install(c10::DeviceType type) {
 
 void InstallImaginedAllocators() {
   host = c10::GetCPUAllocator();
-  UseBlocksOf(host);  // pinned memory's
+  TakeBlocksFrom(host);  // pinned memory's
   Install<RecordedHostAllocator>(c10::DeviceType::CPU);
   Install<RecordedMetaAllocator>(c10::DeviceType::Meta);
   Install<ImaginedAllocator>(c10::DeviceType::PrivateUse1);

@@ -34,7 +34,7 @@ CountedWork& Part(DeviceWork& work) {
 
 }  // namespace
 
-double SecondsOf(const OperatorWork& work, const DeviceSpeed& speed) {
+double RooflineSeconds(const OperatorWork& work, const DeviceSpeed& speed) {
   const auto time = [](double amount, double per_s) {
     return per_s > 0 ? amount / per_s : 0;
   };
@@ -52,7 +52,7 @@ void CountWork(int device, const OperatorWork& work) {
   CountedWork& part = Part(TheWorkMeter().work[static_cast<size_t>(device)]);
   part.flops += work.flops;
   part.bytes += work.bytes;
-  part.seconds += SecondsOf(work, TheWorkMeter().speed);
+  part.seconds += RooflineSeconds(work, TheWorkMeter().speed);
   ++part.calls;
 }
 
@@ -93,7 +93,7 @@ void Add(double bytes, double bytes_per_s, CountedTraffic* traffic) {
 }
 
 // Under the meter's lock.
-double ClockOf(int device) {
+double DeviceTime(int device) {
   const DeviceWork work = WorkOf(device);
   return work.forward.seconds + work.backward.seconds + work.rest.seconds +
          TheLinkMeter().Of(device).traffic.waited;
@@ -125,15 +125,15 @@ double StartCollective(int device, double bytes) {
   CountedTraffic& collectives = links.traffic.collectives;
   const double before = collectives.seconds;
   Add(bytes, meter.speed.ranks, &collectives);
-  links.free_at =
-      std::max(links.free_at, ClockOf(device)) + (collectives.seconds - before);
+  links.free_at = std::max(links.free_at, DeviceTime(device)) +
+                  (collectives.seconds - before);
   return links.free_at;
 }
 
 void AwaitCollective(int device, double end) {
   LinkMeter& meter = TheLinkMeter();
   const std::lock_guard<std::mutex> lock(meter.mutex);
-  meter.Of(device).traffic.waited += std::max(0.0, end - ClockOf(device));
+  meter.Of(device).traffic.waited += std::max(0.0, end - DeviceTime(device));
 }
 
 DeviceTraffic TrafficOf(int device) {

@@ -40,7 +40,7 @@ struct DeviceWork {
   CountedWork rest;
 };
 
-double SecondsOf(const OperatorWork& work, const DeviceSpeed& speed);
+double RooflineSeconds(const OperatorWork& work, const DeviceSpeed& speed);
 
 // The speed of all devices. To be set before the first call.
 void SetDeviceSpeed(const DeviceSpeed& speed);

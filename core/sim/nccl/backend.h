@@ -97,7 +97,7 @@ class NcclBackend : public c10d::Backend {
   };
 
   absl::Status Connect(c10::Device device);
-  NcclCommunicator& CommunicatorOf(c10::Device device);
+  NcclCommunicator& DeviceCommunicator(c10::Device device);
   // At once, or with the rest of a group: then there is no work.
   WorkPtr Launch(c10d::OpType type, NcclPart part, const Tensors& tensors);
   WorkPtr Message(bool sends, Tensors& tensors, int peer);

@@ -260,7 +260,7 @@ bool NcclCommunicator::Meet(Unit* unit) {
     const Kind hears = !is_message  ? Kind::kCollective
                        : part.sends ? Kind::kReceives
                                     : Kind::kSends;
-    for (const int peer : PeersOf(part)) {
+    for (const int peer : PartPeers(part)) {
       unit->given.push_back({mine, wire_.Send(mine, peer, says)});
       const at::Tensor theirs = NewAnnouncement("");
       unit->announcements.push_back(
@@ -317,7 +317,7 @@ bool NcclCommunicator::Move(Unit* unit) {
                      [this](const auto& each) { return wire_.Await(*each); });
 }
 
-std::vector<int> NcclCommunicator::PeersOf(const NcclPart& part) const {
+std::vector<int> NcclCommunicator::PartPeers(const NcclPart& part) const {
   if (part.collective.empty()) return {part.peer};
   std::vector<int> peers;
   for (int rank = 0; rank < wire_.backend().getSize(); ++rank) {

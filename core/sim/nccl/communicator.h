@@ -170,7 +170,7 @@ class NcclCommunicator {
                          const std::string& theirs);
   std::string TextOf(const NcclPart& part) const;
   std::string TextOf(const std::vector<NcclPart>& parts) const;
-  std::vector<int> PeersOf(const NcclPart& part) const;
+  std::vector<int> PartPeers(const NcclPart& part) const;
   std::exception_ptr error() const;
 
   const Options options_;

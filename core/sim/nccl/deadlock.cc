@@ -108,7 +108,7 @@ class WaitGraph {
   // Another communicator of the rank, which waits for other ranks, may be what
   // `node` waits behind: streams are worked off in order, so that at the end of
   // those that wait for each other on one rank stands one that does not.
-  void AddOthersOf(const Node& node, std::vector<Node>* next) const {
+  void AddPeers(const Node& node, std::vector<Node>* next) const {
     if (certain_alone_) return;
     for (const auto& [other, wait] : waits_) {
       if (other.first == node.first && other != node &&
@@ -119,11 +119,11 @@ class WaitGraph {
   }
 
   // The nodes that `node`, which waits, waits for.
-  std::vector<Node> NextOf(const Node& node) const {
+  std::vector<Node> Successors(const Node& node) const {
     std::vector<Node> next;
     const CommunicatorWait& wait = *waits_.at(node);
     if (wait.state == State::kInputs) {
-      AddOthersOf(node, &next);
+      AddPeers(node, &next);
       return next;
     }
     for (const int peer : wait.peers) {
@@ -131,7 +131,7 @@ class WaitGraph {
       if (waits_.count(there) > 0) {
         next.push_back(there);
       } else if (host_waits_.count(peer) > 0) {
-        AddOthersOf(there, &next);
+        AddPeers(there, &next);
       }
     }
     return next;
@@ -147,7 +147,7 @@ class WaitGraph {
     }
     if (!done->insert(node).second) return false;
     path->push_back(node);
-    for (const Node& each : NextOf(node)) {
+    for (const Node& each : Successors(node)) {
       if (Follow(each, path, done)) return true;
     }
     path->pop_back();

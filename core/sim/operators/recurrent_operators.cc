@@ -136,7 +136,7 @@ class RecurrentFunction : public torch::autograd::Function<RecurrentFunction> {
           c10::impl::LocalDispatchKeySet(c10::impl::PODLocalDispatchKeySet{}));
       // Within: it is a dispatch key of the thread's.
       const GeneratorScope generator(
-          HostGeneratorOf(GeneratorOn(call->device), call->device));
+          HostGenerator(GeneratorOn(call->device), call->device));
       call->op.callBoxed(stack);
     }
     call->arguments.clear();

@@ -47,7 +47,7 @@ bool Session::TakeProof(absl::string_view* bytes) {
 
 void Session::Join() {
   const Nonces nonces = {nonce_, proof_.substr(0, kNonceBytes)};
-  const SessionKeys keys = KeysOf(secret_, nonces);
+  const SessionKeys keys = DeriveKeys(secret_, nonces);
   output_.append(ServerProof(secret_, nonces));
   opener_.emplace(keys.client);
   sealer_.emplace(keys.server);

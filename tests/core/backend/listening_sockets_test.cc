@@ -45,9 +45,9 @@ Acceptor MakeAcceptor() {
 
 TEST(ListeningSocketsTest, AcceptorsAreOfWhatWasMade) {
   const Acceptor before = MakeAcceptor();
-  EXPECT_THAT(AcceptorsOf([] {}).sockets, IsEmpty());
+  EXPECT_THAT(NewAcceptors([] {}).sockets, IsEmpty());
   Acceptor made;
-  const Acceptors seen = AcceptorsOf([&] { made = MakeAcceptor(); });
+  const Acceptors seen = NewAcceptors([&] { made = MakeAcceptor(); });
   EXPECT_THAT(seen.sockets, ElementsAre(made.socket.get()));
   EXPECT_THAT(seen.epolls, ElementsAre(made.epoll.get()));
   EXPECT_THAT(WatchedBy(made.epoll.get()), ElementsAre(made.socket.get()));
@@ -59,7 +59,7 @@ TEST(ListeningSocketsTest, WhatElseIsOpenedMeanwhileIsNotTakenForIt) {
   Acceptor made;
   OwnedFd bare;
   OwnedFd watched;
-  const Acceptors seen = AcceptorsOf([&] {
+  const Acceptors seen = NewAcceptors([&] {
     bare = OwnedFd(ListenOn("127.0.0.1", 0).value().fd);
     watched = OwnedFd(ListenOn("127.0.0.1", 0).value().fd);
     epoll_event in{};
@@ -77,7 +77,7 @@ TEST(ListeningSocketsTest, WhatIsClosedMeanwhileDoesNotHideWhatIsMade) {
     Acceptor before = MakeAcceptor();
     const int number = before.socket.get();
     Acceptor made;
-    const Acceptors seen = AcceptorsOf([&] {
+    const Acceptors seen = NewAcceptors([&] {
       before.socket = OwnedFd();
       if (with_epoll) before.epoll = OwnedFd();
       made = MakeAcceptor();

@@ -22,28 +22,28 @@ RankRequest Request(int nnodes, int nproc) {
 }
 
 std::string ErrorOf(const RankRequest& request) {
-  return std::string(RankLimitsOf(request).status().message());
+  return std::string(ResolveRankLimits(request).status().message());
 }
 
 TEST(RankLimitsTest, WithoutFlagsNothingChanges) {
-  EXPECT_FALSE(RankLimitsOf(Request(3, 2))->elastic());
+  EXPECT_FALSE(ResolveRankLimits(Request(3, 2))->elastic());
 }
 
 TEST(RankLimitsTest, TheMostIsWhatAllNodesCanStart) {
   RankRequest request = Request(3, 2);
   request.min_ranks = 1;
-  EXPECT_EQ(RankLimitsOf(request)->least, 1);
-  EXPECT_EQ(RankLimitsOf(request)->most, 6);
+  EXPECT_EQ(ResolveRankLimits(request)->least, 1);
+  EXPECT_EQ(ResolveRankLimits(request)->most, 6);
   request.max_ranks = 5;  // whole nodes
-  EXPECT_EQ(RankLimitsOf(request)->most, 4);
+  EXPECT_EQ(ResolveRankLimits(request)->most, 4);
 }
 
 TEST(RankLimitsTest, OneNodeTakesAnyNumber) {
   RankRequest request = Request(1, 7);
   request.min_ranks = 5;
   request.max_ranks = 5;
-  EXPECT_EQ(RankLimitsOf(request)->least, 5);
-  EXPECT_EQ(RankLimitsOf(request)->most, 5);
+  EXPECT_EQ(ResolveRankLimits(request)->least, 5);
+  EXPECT_EQ(ResolveRankLimits(request)->most, 5);
 }
 
 TEST(RankLimitsTest, WhatContradictsIsRefused) {

@@ -73,7 +73,7 @@ void NoteSignal(int signal) { last_signal = signal; }
 void SleepLong() { std::this_thread::sleep_for(std::chrono::minutes(10)); }
 
 RestartCount OwnRestarts() {
-  return RestartCountOf(Environment::OfProcess()).value();
+  return ReadRestartCount(Environment::OfProcess()).value();
 }
 
 nlohmann::json ToJson(const Launch& launch) {

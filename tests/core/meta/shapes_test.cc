@@ -100,7 +100,7 @@ TEST(ShapesTest, AreThoseOfTheModelThatIsMade) {
        {"cnn", "resnet18", "resnet50", "unet_tiny", "mlp_dropout", "gpt_tiny",
         "gpt_tiny_tied", "llama_tiny", "llama_tiny_tied"}) {
     const LayerSpecs specs = Specs(name, TakesTokens(name));
-    const absl::StatusOr<std::vector<TensorShape>> found = ShapesOf(specs);
+    const absl::StatusOr<std::vector<TensorShape>> found = ModelShapes(specs);
     ASSERT_TRUE(found.ok()) << name << ": " << found.status();
     const std::vector<TensorShape>& shapes = *found;
     const LayerList layers = MakeLayers(specs, 1);
@@ -122,10 +122,10 @@ TEST(ShapesTest, AreThoseOfTheModelThatIsMade) {
 
 TEST(ShapesTest, ATiedParameterIsCountedOnce) {
   const std::vector<TensorShape> shapes =
-      *ShapesOf(Specs("gpt_tiny_tied", true));
+      *ModelShapes(Specs("gpt_tiny_tied", true));
   EXPECT_EQ(shapes.back().name, "lm_head.weight");
   EXPECT_EQ(shapes.back().tied_to, "transformer.wte.weight");
-  EXPECT_EQ(CountParameters(*ShapesOf(Specs("gpt_tiny", true))) -
+  EXPECT_EQ(CountParameters(*ModelShapes(Specs("gpt_tiny", true))) -
                 CountParameters(shapes),
             256 * 128);
 }
@@ -134,8 +134,9 @@ TEST(ShapesTest, ATiedParameterIsCountedOnce) {
 TEST(ShapesTest, LargeModelsAreCountedAtOnceAndWithoutMemory) {
   const double before = RssMib();
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(CountParameters(*ShapesOf(*Gpt(*GptSize("gpt2-xl")))), 1557611200);
-  EXPECT_EQ(CountParameters(*ShapesOf(*Llama(*LlamaSize("llama-3-70b")))),
+  EXPECT_EQ(CountParameters(*ModelShapes(*Gpt(*GptSize("gpt2-xl")))),
+            1557611200);
+  EXPECT_EQ(CountParameters(*ModelShapes(*Llama(*LlamaSize("llama-3-70b")))),
             70553706496);
   const std::chrono::duration<double> took =
       std::chrono::steady_clock::now() - start;
@@ -147,7 +148,7 @@ TEST(ShapesTest, LargeModelsAreCountedAtOnceAndWithoutMemory) {
 TEST(ShapesTest, WhatAModelCannotBeIsSaid) {
   LayerSpecs twice = Specs("gpt_tiny", true);
   twice[1].name = twice[0].name;
-  EXPECT_EQ(ShapesOf(twice).status().code(),
+  EXPECT_EQ(ModelShapes(twice).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 

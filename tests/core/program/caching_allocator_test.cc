@@ -29,23 +29,23 @@ constexpr size_t kMiB = size_t{1} << 20;
 TEST(SizeClasses, AClassHoldsTheSizesUpToItsOwn) {
   for (size_t size_class = 0; size_class + 1 < kSizeClasses; ++size_class) {
     const size_t size = SizeOfClass(size_class);
-    EXPECT_EQ(SizeClassOf(size), size_class);
-    EXPECT_EQ(SizeClassOf(size + 1), size_class + 1);
+    EXPECT_EQ(SizeClass(size), size_class);
+    EXPECT_EQ(SizeClass(size + 1), size_class + 1);
     EXPECT_EQ(size % 64, 0u);
   }
-  EXPECT_EQ(SizeClassOf(0), 0u);
-  EXPECT_EQ(SizeClassOf(1), 0u);
+  EXPECT_EQ(SizeClass(0), 0u);
+  EXPECT_EQ(SizeClass(1), 0u);
   EXPECT_EQ(SizeOfClass(0), 64u);
 }
 
 TEST(SizeClasses, LoseAtMostAnEighth) {
   for (size_t bytes : {size_t{513}, size_t{577}, size_t{4097}, size_t{65537},
                        3 * kMiB + 1, 1000003 * kMiB}) {
-    const size_t size = SizeOfClass(SizeClassOf(bytes));
+    const size_t size = SizeOfClass(SizeClass(bytes));
     EXPECT_GE(size, bytes);
     EXPECT_LE(size, bytes + bytes / 8 + 64) << bytes;
   }
-  EXPECT_EQ(SizeOfClass(SizeClassOf(8 * kMiB)), 8 * kMiB);
+  EXPECT_EQ(SizeOfClass(SizeClass(8 * kMiB)), 8 * kMiB);
 }
 
 class BlockCacheTest : public testing::TestWithParam<size_t> {};
@@ -85,7 +85,7 @@ TEST_P(BlockCacheTest, AFreedBlockServesTheNextOfItsSize) {
 
 TEST_P(BlockCacheTest, StatisticsCountUsedAndCachedBytes) {
   BlockCache cache;
-  const size_t size = SizeOfClass(SizeClassOf(GetParam()));
+  const size_t size = SizeOfClass(SizeClass(GetParam()));
   void* const a = cache.Allocate(GetParam());
   void* const b = cache.Allocate(GetParam());
   EXPECT_EQ(cache.stats().used_bytes, 2 * size);
@@ -239,7 +239,7 @@ TEST_F(CachingAllocatorTest, TensorsComeFromTheCache) {
   const size_t before = cache_.stats().used_bytes;
   at::Tensor tensor = at::empty({1000, 1000});
   EXPECT_EQ(cache_.stats().used_bytes,
-            before + SizeOfClass(SizeClassOf(4000000)));
+            before + SizeOfClass(SizeClass(4000000)));
   EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data_ptr()) % 64, 0u);
   tensor.reset();
   EXPECT_EQ(cache_.stats().used_bytes, before);

@@ -10,10 +10,10 @@ namespace tandem::meters_test {
 namespace {
 
 TEST(SecondsOfTest, TheSlowerOfComputingAndMovingBytesTells) {
-  EXPECT_DOUBLE_EQ(sim::SecondsOf({600, 100}, {100, 50}), 6);
-  EXPECT_DOUBLE_EQ(sim::SecondsOf({100, 600}, {100, 50}), 12);
-  EXPECT_DOUBLE_EQ(sim::SecondsOf({100, 600}, {100, 0}), 1);
-  EXPECT_DOUBLE_EQ(sim::SecondsOf({100, 600}, {0, 0}), 0);
+  EXPECT_DOUBLE_EQ(sim::RooflineSeconds({600, 100}, {100, 50}), 6);
+  EXPECT_DOUBLE_EQ(sim::RooflineSeconds({100, 600}, {100, 50}), 12);
+  EXPECT_DOUBLE_EQ(sim::RooflineSeconds({100, 600}, {100, 0}), 1);
+  EXPECT_DOUBLE_EQ(sim::RooflineSeconds({100, 600}, {0, 0}), 0);
 }
 
 // [m, k] x [k, n] by hand: forward 2 m k n, backward twice that.

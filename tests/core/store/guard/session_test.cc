@@ -22,7 +22,7 @@ TEST(SessionTest, AMemberIsServed) {
   session.output().clear();
   EXPECT_FALSE(session.has_spoken());
   // The proof, and a request right behind it, byte by byte.
-  const SessionKeys keys = KeysOf("secret", kNonces);
+  const SessionKeys keys = DeriveKeys("secret", kNonces);
   FrameSealer sealer(keys.client);
   const std::string sent = ClientProof("secret", kNonces) +
                            sealer.Seal(EncodeRequest({"add", "n", "2"}));
@@ -67,7 +67,7 @@ TEST(SessionTest, AnswersAreKeptUpToALimitAndTheRestFollows) {
   const std::string value(size_t{33} << 20, 'v');
   KeyValues table = {{"a", value}};
   Session session("secret", kNonces.server);
-  const SessionKeys keys = KeysOf("secret", kNonces);
+  const SessionKeys keys = DeriveKeys("secret", kNonces);
   FrameSealer sealer(keys.client);
   std::string sent = ClientProof("secret", kNonces);
   for (int i = 0; i < kValues; ++i) {
