@@ -127,7 +127,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::ForLaunch(
   store = InGroup(kWorldName, store);
   auto runner =
       NewRunner(store, launch.rank, launch.world_size, kWorldName, options);
-  if (runner != nullptr) runner->ShareFate();
+  if (runner != nullptr) runner->WatchJob();
   TANDEM_RETURN_IF_ERROR(Connect(kWorldName, runner.get()));
   return absl::WrapUnique(
       new Communicator(std::move(store), launch.rank, launch.world_size,
@@ -169,7 +169,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(
   for (int each : ranks) options.rank_names.push_back(NameOf(each));
   StorePtr store = InGroup(key, store_);
   auto runner = NewRunner(store, rank, size, name, options);
-  if (runner != nullptr && !own.has_own_fate) runner->BelongTo(*runner_);
+  if (runner != nullptr && !own.has_own_fate) runner->WatchJobWith(*runner_);
   TANDEM_RETURN_IF_ERROR(Connect(key, runner.get()));
   return absl::WrapUnique(new Communicator(std::move(store), rank, size, name,
                                            std::move(options),

@@ -17,7 +17,7 @@
 #include "core/base/torch_status.h"
 #include "core/comm/collective_runner.h"
 #include "core/device/device.h"
-#include "core/health/roll_call.h"
+#include "core/health/group_failures.h"
 #include "core/shm/completion_notice.h"
 
 namespace tandem {
@@ -30,8 +30,8 @@ c10::intrusive_ptr<FunctionWork> NewWork(std::function<void()> function) {
 
 }  // namespace
 
-void CollectiveRunner::LookAfter(Call call, const WorkPtr& work,
-                                 std::function<void()> end) {
+void CollectiveRunner::Monitor(Call call, const WorkPtr& work,
+                               std::function<void()> end) {
   // Whoever started it goes on before it has ended: to the next step, or to the
   // end of what the purpose is about.
   if (call.purpose) {

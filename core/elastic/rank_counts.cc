@@ -102,7 +102,7 @@ std::string RankCounts::ToString() const {
 }
 
 // With `most` at most.
-std::string RankCountRule::GoOnWith(int most, const std::string& why) {
+std::string RankCountRule::SetRanks(int most, const std::string& why) {
   last_dead_.reset();  // fewer ranks have other numbers
   const std::optional<int> ranks = counts_.AtMost(most);
   if (!ranks.has_value()) {
@@ -117,17 +117,17 @@ std::string RankCountRule::GoOnWith(int most, const std::string& why) {
 
 std::string RankCountRule::NoteEnd(const FailedAttempt& attempt) {
   if (attempt.started < ranks_) {
-    return GoOnWith(
+    return SetRanks(
         attempt.started,
         absl::StrCat("no more than ", attempt.started, " could be started"));
   }
   const bool progressed = attempt.progress != progress_;
   progress_ = attempt.progress;
   if (progressed && ranks_ < counts_.most()) {
-    return GoOnWith(counts_.most(), "a checkpoint has come since");
+    return SetRanks(counts_.most(), "a checkpoint has come since");
   }
   if (!progressed && attempt.first_dead && attempt.first_dead == last_dead_) {
-    return GoOnWith(
+    return SetRanks(
         ranks_ - 1,
         absl::StrCat("rank ", *attempt.first_dead,
                      " was the first to die in two attempts in a row, without "

@@ -99,7 +99,7 @@ class RankCountRule {
   std::string NoteEnd(const FailedAttempt& attempt);
 
  private:
-  std::string GoOnWith(int most, const std::string& why);
+  std::string SetRanks(int most, const std::string& why);
 
   const RankCounts counts_;
   int ranks_;

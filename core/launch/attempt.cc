@@ -232,7 +232,7 @@ void Attempt::KillWhenOverdue() {
 }
 
 // Where nodes are several, another one may have ranks of that kind.
-bool Attempt::GoesOnWithout(const RankProcess& dead) const {
+bool Attempt::ToleratesLoss(const RankProcess& dead) const {
   const auto& can_be_lost = options_.can_be_lost;
   if (Stops() || agreed_ != 0 || can_be_lost == nullptr ||
       !can_be_lost(dead.rank)) {
@@ -298,7 +298,7 @@ void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
         signal != 0 && !Stops() && agreed_ == 0) {
       FollowStop(*rank, signal);
     }
-    if (GoesOnWithout(*rank)) {
+    if (ToleratesLoss(*rank)) {
       messages_->Lost(*rank);
       continue;
     }
@@ -312,7 +312,7 @@ void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
     } else if (died) {
       HandleFirstDeath(*rank);
     } else if (*rank->end != SIGTERM && *rank->end != SIGKILL) {
-      messages_->EndedToo(*rank);
+      messages_->EndedAfterwards(*rank);
     }
   }
 }

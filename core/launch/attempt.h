@@ -78,7 +78,7 @@ class Attempt {
   std::chrono::milliseconds GraceAfter(int signal) const;
   void KillAfter(std::chrono::milliseconds grace);
   void Suspend();
-  bool GoesOnWithout(const RankProcess& dead) const;
+  bool ToleratesLoss(const RankProcess& dead) const;
   bool Replaces(RankProcess& dead);
   void StartDue();
   void HandleEnds(const std::vector<RankProcess*>& ended);

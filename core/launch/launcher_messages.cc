@@ -56,7 +56,7 @@ void LauncherMessages::History(const std::string& head,
   }
 }
 
-void LauncherMessages::EndedToo(const RankProcess& rank) {
+void LauncherMessages::EndedAfterwards(const RankProcess& rank) {
   Say(absl::StrCat(Name(rank), " then ended too: ", DescribeEnd(*rank.end)));
 }
 

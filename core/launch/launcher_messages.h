@@ -31,7 +31,7 @@ class LauncherMessages {
   // A line, and below it what ended each.
   void History(const std::string& head, const std::vector<std::string>& causes);
   // After another died, by an end of its own.
-  void EndedToo(const RankProcess& rank);
+  void EndedAfterwards(const RankProcess& rank);
   // Ranks were asked to stop by a signal: only another end than that is news.
   void Stopped(const RankProcess& rank, int stop_signal);
   // One was sent that signal, and has stopped the others with it.

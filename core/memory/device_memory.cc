@@ -34,7 +34,7 @@ std::string DescribeUse(const MemoryUse& use) {
   });
 }
 
-void AllocationBooks::Note(const Entry& entry) {
+void AllocationStatistics::Note(const Entry& entry) {
   absl::MutexLock lock(&mutex_);
   Device& device = devices_[entry.device_];
   switch (entry.action_) {
@@ -46,35 +46,37 @@ void AllocationBooks::Note(const Entry& entry) {
       break;
     case Entry::OOM:
       failed_ = entry.device_;
-      at_failure_ = device.books.now;
+      at_failure_ = device.statistics.now;
       break;
     default:  // of segments, which hold what these tell of
       break;
   }
 }
 
-void AllocationBooks::Allocate(Device& device, size_t address, int64_t bytes) {
+void AllocationStatistics::Allocate(Device& device, size_t address,
+                                    int64_t bytes) {
   Free(device, address);  // if its end was not told
   const MemoryCategory category = CategoryOfResults();
   device.held[address] = {bytes, category};
-  device.books.now.Add(category, bytes);
-  device.books.NotePeak();
+  device.statistics.now.Add(category, bytes);
+  device.statistics.NotePeak();
 }
 
-void AllocationBooks::Free(Device& device, size_t address) {
+void AllocationStatistics::Free(Device& device, size_t address) {
   const auto found = device.held.find(address);
-  if (found == device.held.end()) return;  // from before the books
-  device.books.now.Add(found->second.category, -found->second.bytes);
+  if (found == device.held.end()) return;  // from before the statistics
+  device.statistics.now.Add(found->second.category, -found->second.bytes);
   device.held.erase(found);
 }
 
-MemoryBooks AllocationBooks::Of(int device) const {
+MemoryStatistics AllocationStatistics::Of(int device) const {
   absl::MutexLock lock(&mutex_);
   const auto found = devices_.find(device);
-  return found == devices_.end() ? MemoryBooks() : found->second.books;
+  return found == devices_.end() ? MemoryStatistics()
+                                 : found->second.statistics;
 }
 
-std::string AllocationBooks::TakeFailure(const std::string& type) {
+std::string AllocationStatistics::TakeFailure(const std::string& type) {
   absl::MutexLock lock(&mutex_);
   const int device = std::exchange(failed_, -1);
   if (device < 0) return "";
@@ -88,11 +90,11 @@ std::string AllocationBooks::TakeFailure(const std::string& type) {
 namespace {
 
 // By device type.
-std::atomic<BooksFunction>& BooksBy(c10::DeviceType type) {
-  static std::array<std::atomic<BooksFunction>,
+std::atomic<StatisticsFunction>& StatisticsBy(c10::DeviceType type) {
+  static std::array<std::atomic<StatisticsFunction>,
                     c10::COMPILE_TIME_MAX_DEVICE_TYPES>
-      books = {};
-  return books[static_cast<size_t>(type)];
+      statistics = {};
+  return statistics[static_cast<size_t>(type)];
 }
 
 // Null before the device is used, and where its allocator keeps no statistics.
@@ -110,10 +112,10 @@ void ReadAllocator(c10::DeviceAllocator& allocator, c10::DeviceIndex device,
   memory->reserved = stats.reserved_bytes[kAll].current;
   memory->peak_reserved = stats.reserved_bytes[kAll].peak;
   if (!memory->has_categories) {
-    memory->books.now.Add(MemoryCategory::kOther,
-                          stats.allocated_bytes[kAll].current);
-    memory->books.peak.Add(MemoryCategory::kOther,
-                           stats.allocated_bytes[kAll].peak);
+    memory->statistics.now.Add(MemoryCategory::kOther,
+                               stats.allocated_bytes[kAll].current);
+    memory->statistics.peak.Add(MemoryCategory::kOther,
+                                stats.allocated_bytes[kAll].peak);
   }
   const auto of_device =
       CatchTorchOr([&] { return allocator.getMemoryInfo(device); });
@@ -124,24 +126,25 @@ void ReadAllocator(c10::DeviceAllocator& allocator, c10::DeviceIndex device,
 
 }  // namespace
 
-void RegisterMemoryBooks(c10::DeviceType type, BooksFunction books) {
-  BooksBy(type).store(books);
+void RegisterMemoryStatistics(c10::DeviceType type,
+                              StatisticsFunction statistics) {
+  StatisticsBy(type).store(statistics);
 }
 
 std::optional<DeviceMemory> MemoryOf(c10::Device device) {
   if (device.is_cpu()) return std::nullopt;
-  const BooksFunction books = BooksBy(device.type()).load();
+  const StatisticsFunction statistics = StatisticsBy(device.type()).load();
   c10::DeviceAllocator* const allocator = FindAllocator(device.type());
-  if (books == nullptr && allocator == nullptr) return std::nullopt;
+  if (statistics == nullptr && allocator == nullptr) return std::nullopt;
   DeviceMemory memory;
-  memory.has_categories = books != nullptr;
-  if (books != nullptr) memory.books = books(device.index());
+  memory.has_categories = statistics != nullptr;
+  if (statistics != nullptr) memory.statistics = statistics(device.index());
   if (allocator != nullptr) ReadAllocator(*allocator, device.index(), &memory);
   return memory;
 }
 
 std::string DescribePeak(const DeviceMemory& memory) {
-  const MemoryUse& peak = memory.books.peak;
+  const MemoryUse& peak = memory.statistics.peak;
   std::string text =
       absl::StrCat(FormatBytes(peak.total), ": ", DescribeUse(peak));
   if (memory.peak_reserved == 0) return text;

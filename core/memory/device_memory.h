@@ -33,7 +33,7 @@ struct MemoryUse {
   }
 };
 
-struct MemoryBooks {
+struct MemoryStatistics {
   MemoryUse now;
   // When the most was in use, and what it was for then.
   MemoryUse peak;
@@ -47,13 +47,14 @@ struct MemoryBooks {
 // "parameters 40 MiB, activations 3.5 MiB": what there is, most first.
 std::string DescribeUse(const MemoryUse& use);
 
-// Allocation books: memory by category of a caching allocator of LibTorch's,
-// from the entries of its trace (torch.cuda.memory._record_memory_history).
+// Allocation statistics: memory by category of a caching allocator of
+// LibTorch's, from the entries of its trace
+// (torch.cuda.memory._record_memory_history).
 
 // Thread-safe. Bytes are those that were asked for, without what the allocator
 // rounds up; in use until the allocator may give them to somebody else, which
 // is later than their tensor's end where another stream uses them.
-class AllocationBooks {
+class AllocationStatistics {
  public:
   using Entry = c10::CachingDeviceAllocator::TraceEntry;
 
@@ -63,7 +64,7 @@ class AllocationBooks {
   void Note(const Entry& entry);
 
   // The statistics of a device; zeros for one that it has been told nothing of.
-  MemoryBooks Of(int device) const;
+  MemoryStatistics Of(int device) const;
 
   // What a device held when an allocation last failed, and what to do:
   // "cuda:0 held 70 GiB then (parameters 40 GiB, ...): take ..." where `type`
@@ -77,7 +78,7 @@ class AllocationBooks {
     MemoryCategory category = MemoryCategory::kOther;
   };
   struct Device {
-    MemoryBooks books;
+    MemoryStatistics statistics;
     std::unordered_map<size_t, Held> held;  // by address
   };
 
@@ -93,7 +94,7 @@ class AllocationBooks {
 };
 
 struct DeviceMemory {
-  MemoryBooks books;
+  MemoryStatistics statistics;
   // By whom: categories are known.
   bool has_categories = false;
   // What LibTorch's caching allocator has taken from the device, now and at
@@ -105,24 +106,25 @@ struct DeviceMemory {
   int64_t total = 0;
 };
 
-// Books by category of devices of a kind, which `books` gives by index. For
-// the code that keeps them; once. Thread-safe.
-using BooksFunction = MemoryBooks (*)(int device);
-void RegisterMemoryBooks(c10::DeviceType type, BooksFunction books);
+// Registers statistics by category of devices of a kind, which `statistics`
+// gives by index. For the code that keeps them; once. Thread-safe.
+using StatisticsFunction = MemoryStatistics (*)(int device);
+void RegisterMemoryStatistics(c10::DeviceType type,
+                              StatisticsFunction statistics);
 
-// What is known of a device's memory: by its registered books; without them by
-// LibTorch's caching allocator (c10::DeviceAllocator), all of it `other`.
-// Nothing for the CPU and where there is neither. Thread-safe.
+// What is known of a device's memory: by its registered statistics; without
+// them by LibTorch's caching allocator (c10::DeviceAllocator), all of it
+// `other`. Nothing for the CPU and where there is neither. Thread-safe.
 std::optional<DeviceMemory> MemoryOf(c10::Device device);
 
 // "12 MiB: parameters 8 MiB, other 4 MiB; 20 MiB of 80 GiB reserved".
 std::string DescribePeak(const DeviceMemory& memory);
 
-// Keeps books of all GPUs' memory, from here on, which MemoryOf then gives, and
-// has out-of-memory errors tell by category what was held. For programs, when
-// CUDA is in use and before tensors are made; nothing in builds without CUDA.
-// Costs a lock and an entry of a table for each allocation.
-void KeepBooksOfGpus();
+// Records all GPUs' memory by category, from here on: MemoryOf then gives it,
+// and has out-of-memory errors tell by category what was held. For programs,
+// when CUDA is in use and before tensors are made; nothing in builds without
+// CUDA. Costs a lock and an entry of a table for each allocation.
+void RecordGpuMemory();
 
 }  // namespace tandem
 

@@ -211,7 +211,7 @@ at::Tensor DeviceLossScale::Update(size_t reads_from) {
   return on_[reads_from].found.clone();
 }
 
-absl::Status DeviceLossScale::Learn(bool found_inf) {
+absl::Status DeviceLossScale::NoteVerdict(bool found_inf) {
   CHECK_GT(unread_, 0);
   const absl::Status updated = known_.Update(found_inf);
   if (--unread_ == 0) {

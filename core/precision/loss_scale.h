@@ -99,8 +99,8 @@ class LossScale {
 // the step: Begin; backward from losses times scale(d); gradients times
 // inverse(d), which leave in found_inf(d) whether one was not finite; Agree;
 // then either optimizers take found_inf(d), and Update, whose verdict the host
-// reads when it likes and gives to Learn; or the host reads the verdict at
-// once, and updates known() itself.
+// reads when it likes and gives to NoteVerdict; or the host reads the verdict
+// at once, and updates known() itself.
 //
 // Tensors are numbers (no dimensions) of float32; verdicts are 0 or 1. Work
 // goes to the calling thread's current streams. Throws c10::Error. Not
@@ -129,7 +129,7 @@ class DeviceLossScale {
   // them that is not written again.
   at::Tensor Update(size_t reads_from);
   // Notes the next of Update's verdicts, once it is read: LossScale::Update's.
-  absl::Status Learn(bool found_inf);
+  absl::Status NoteVerdict(bool found_inf);
 
  private:
   struct OnDevice {

@@ -145,7 +145,7 @@ BlockCache::Block* BlockCache::TakeFree(size_t size_class) {
 BlockCache::Block* BlockCache::NewBlock(size_t size_class) {
   misses_.fetch_add(1, std::memory_order_relaxed);
   const size_t bytes = SizeOfClass(size_class);
-  LookAround(bytes);
+  TrimIfScarce(bytes);
   const bool alone = bytes > kGreatestCarved;
   Block* block = alone ? MapAlone(bytes) : Carve(bytes);
   if (block == nullptr) {
@@ -190,10 +190,10 @@ void BlockCache::Free(void* data) {
   block->resident = true;
   if (cached > options_.max_cached_bytes && Release(block)) return;
   Push(block);
-  LookAround(bytes);
+  TrimIfScarce(bytes);
 }
 
-void BlockCache::LookAround(size_t bytes) {
+void BlockCache::TrimIfScarce(size_t bytes) {
   if (least_available_ == 0) return;
   const uint64_t before = moved_bytes_.fetch_add(bytes);
   if (before / kLookEvery == (before + bytes) / kLookEvery) return;

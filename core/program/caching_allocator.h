@@ -87,7 +87,7 @@ class BlockCache {
 
   // Now and then, when so much more was freed or taken from the system: Trim()
   // if the control group has little left.
-  void LookAround(size_t bytes);
+  void TrimIfScarce(size_t bytes);
   Block* TakeFree(size_t size_class);
   Block* NewBlock(size_t size_class);
   Block* Carve(size_t bytes);

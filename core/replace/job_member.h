@@ -91,7 +91,7 @@ class JobMember {
   Launch launch_;
   Member me_;
   std::chrono::milliseconds timeout_;
-  std::shared_ptr<Board> board_;
+  std::shared_ptr<MembershipStore> membership_;
   std::unique_ptr<CallThread> calls_;  // of the store
   Generation generation_;
   std::vector<std::string> lost_;

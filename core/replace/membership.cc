@@ -156,41 +156,47 @@ std::string ReadyKey(const Generation& now) {
 
 }  // namespace
 
-Board::Board(StorePtr job) : store_(WithPrefix(std::move(job), kPrefix)) {}
+MembershipStore::MembershipStore(StorePtr job)
+    : store_(WithPrefix(std::move(job), kPrefix)) {}
 
-void Board::Append(const std::string& list, const std::string& text) {
+void MembershipStore::Append(const std::string& list, const std::string& text) {
   store_->append(list, std::vector<uint8_t>(text.begin(), text.end()));
 }
 
-std::optional<Generation> Board::Latest() {
+std::optional<Generation> MembershipStore::Latest() {
   return DecodeGeneration(TextAt(*store_, kLatest));
 }
 
-Generation Board::Follow(const Generation* now, const Generation& next) {
+Generation MembershipStore::Follow(const Generation* now,
+                                   const Generation& next) {
   const std::string before = now == nullptr ? "" : Encode(*now);
   return DecodeGeneration(store_->compareSet(kLatest, before, Encode(next)))
       .value_or(next);
 }
 
-void Board::NoteReady(const Generation& now, const Member& member) {
+void MembershipStore::NoteReady(const Generation& now, const Member& member) {
   Append(ReadyKey(now), Encode(member));
 }
 
-void Board::NoteWaiting(const Member& process) {
+void MembershipStore::NoteWaiting(const Member& process) {
   Append(kWaiting, Encode(process));
 }
 
-void Board::NoteDeath(const Death& death) { Append(kDead, Encode(death)); }
+void MembershipStore::NoteDeath(const Death& death) {
+  Append(kDead, Encode(death));
+}
 
-Notices Board::Read(const Generation& now) {
+Notices MembershipStore::Read(const Generation& now) {
   return {DecodeMembers(TextAt(*store_, ReadyKey(now))),
           DecodeMembers(TextAt(*store_, kWaiting)),
           DecodeDeaths(TextAt(*store_, kDead))};
 }
 
-void Board::NoteFinished() { store_->set(kFinished, std::string("1")); }
+void MembershipStore::NoteFinished() {
+  store_->set(kFinished, std::string("1"));
+}
 
-bool Board::IsFinished() { return store_->check({kFinished}); }
+bool MembershipStore::IsFinished() { return store_->check({kFinished}); }
 
 std::string PrefixOfGeneration(const std::string& job_prefix, int number) {
   if (number == 0) return job_prefix;

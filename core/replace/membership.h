@@ -77,18 +77,18 @@ std::vector<Member> DecodeMembers(absl::string_view list);
 std::vector<Death> DecodeDeaths(absl::string_view list);
 std::optional<Generation> DecodeGeneration(absl::string_view text);
 
-// Board of a job whose lost ranks are replaced: what its ranks and its launcher
-// tell each other on the store, which outlives all ranks.
+// Membership store of a job whose lost ranks are replaced: what its ranks and
+// its launcher tell each other on the store, which outlives all ranks.
 
 // Keys that are only ever written once, lists that only grow, and one record,
 // the latest generation, that goes from one value to the next for whoever comes
 // first. So every reader decides the same, whenever it looks.
 //
 // All methods throw what the store throws.
-class Board {
+class MembershipStore {
  public:
   // `job`: keys of the job's attempt (Rendezvous::key_prefix).
-  explicit Board(StorePtr job);
+  explicit MembershipStore(StorePtr job);
 
   // The latest; none: the job has not begun to train.
   std::optional<Generation> Latest();

@@ -321,7 +321,7 @@ void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options,
 
 ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
   return c10::make_intrusive<ShmMailWork>(
-      OpType::SEND, std::shared_ptr<ShmMail>(group_, &group_->mail()),
+      OpType::SEND, std::shared_ptr<ShmPointToPoint>(group_, &group_->mail()),
       group_->mail().Send(InputBytes(SingleTensor(tensors)),
                           CheckRank(to, size_), tag,
                           std::make_shared<Tensors>(tensors)),
@@ -330,7 +330,7 @@ ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
 
 ShmBackend::WorkPtr ShmBackend::recv(Tensors& tensors, int from, int tag) {
   return c10::make_intrusive<ShmMailWork>(
-      OpType::RECV, std::shared_ptr<ShmMail>(group_, &group_->mail()),
+      OpType::RECV, std::shared_ptr<ShmPointToPoint>(group_, &group_->mail()),
       group_->mail().Receive(OutputBytes(SingleTensor(tensors)),
                              CheckRank(from, size_), tag,
                              std::make_shared<Tensors>(tensors)),

@@ -89,7 +89,7 @@ ShmGroup::ShmGroup(int rank, ShmSegment segment, ShmConnections connections,
       arena_(std::move(arena)) {
   segment_.page(rank).pid.store(getpid());
   queue_ = std::make_unique<ShmQueue>(&segment_, rank, &connections_);
-  mail_ = std::make_unique<ShmMail>(&segment_, rank, &connections_);
+  mail_ = std::make_unique<ShmPointToPoint>(&segment_, rank, &connections_);
 }
 
 absl::Status ShmGroup::CheckPeers() const {

@@ -11,12 +11,12 @@
 
 #include "absl/base/call_once.h"
 #include "absl/status/statusor.h"
-#include "core/shm/mail.h"
 #include "core/shm/memory/arena.h"
 #include "core/shm/memory/connect.h"
 #include "core/shm/memory/peer_descriptors.h"
 #include "core/shm/memory/segment.h"
 #include "core/shm/memory/shared_memory.h"
+#include "core/shm/point_to_point.h"
 #include "core/shm/queue.h"
 #include "core/store/store.h"
 
@@ -64,7 +64,7 @@ class ShmGroup {
   // Tensors in it hold it.
   const std::shared_ptr<ShmArena>& shared_arena() const { return arena_; }
   ShmQueue& queue() { return *queue_; }
-  ShmMail& mail() { return *mail_; }
+  ShmPointToPoint& mail() { return *mail_; }
 
   // Unavailable, as waits have it, when another rank has died, given up or
   // left.
@@ -84,7 +84,7 @@ class ShmGroup {
   const std::shared_ptr<ShmArena> arena_;
   std::unique_ptr<ShmMonitor> monitor_;
   std::unique_ptr<ShmQueue> queue_;
-  std::unique_ptr<ShmMail> mail_;
+  std::unique_ptr<ShmPointToPoint> mail_;
   absl::once_flag closed_;
 };
 

@@ -22,13 +22,13 @@ void ShmQueue::Close() {
     absl::MutexLock lock(&mutex_);
     if (std::exchange(stop_, true)) return;
   }
-  Hurry();
+  WakeWorker();
   thread_.join();
   absl::MutexLock lock(&mutex_);
   if (failure_.ok()) failure_ = absl::UnavailableError("this rank left");
 }
 
-void ShmQueue::Hurry() { segment_->page(rank_).bell.Add(1); }
+void ShmQueue::WakeWorker() { segment_->page(rank_).wake_signal.Add(1); }
 
 std::shared_ptr<ShmTask> ShmQueue::Issue(ShmCollectivePtr collective,
                                          std::shared_ptr<void> keep,
@@ -50,7 +50,7 @@ std::shared_ptr<ShmTask> ShmQueue::Issue(ShmCollectivePtr collective,
   // A thread that waits for this rank and has asked its worker before does not
   // ask again.
   const bool asked = !task->begun_ && segment_->shared().impatient.load() != 0;
-  if (task->collective_->is_long() || asked) Hurry();
+  if (task->collective_->is_long() || asked) WakeWorker();
   return task;
 }
 
@@ -66,7 +66,7 @@ absl::Status ShmQueue::Wait(ShmTask& task, std::chrono::milliseconds timeout) {
       RunFront(/*in_background=*/false, patience);
     }
     if (!Over(task) && steady_clock::now() >= patience) {
-      Hurry();
+      WakeWorker();
       return absl::DeadlineExceededError(
           absl::StrCat("timed out after ", timeout.count(), " ms"));
     }
@@ -104,9 +104,9 @@ void ShmQueue::GiveUp(const std::string& reason) {
 }
 
 void ShmQueue::Run() {
-  SharedSignal& bell = segment_->page(rank_).bell;
+  SharedSignal& wake_signal = segment_->page(rank_).wake_signal;
   for (;;) {
-    const uint32_t seen = bell.value();
+    const uint32_t seen = wake_signal.value();
     {
       absl::MutexLock lock(&mutex_);
       while (!tasks_.empty()) {
@@ -118,7 +118,7 @@ void ShmQueue::Run() {
       }
       if (stop_) return;
     }
-    bell.Sleep(seen, std::chrono::hours(1));
+    wake_signal.Sleep(seen, std::chrono::hours(1));
   }
 }
 

@@ -76,7 +76,7 @@ class ShmQueue {
   absl::Status Wait(ShmTask& task, std::chrono::milliseconds timeout);
 
   // Has the queue's thread run all that is queued.
-  void Hurry();
+  void WakeWorker();
 
   // Calls `callback` when the task is done: at once, or on the thread that
   // finishes it, before any Wait() returns.

@@ -177,7 +177,7 @@ void Register(const SimOptions& options) {
   sim::RegisterOperators();
   at::globalContext().lazyInitDevice(c10::DeviceType::PrivateUse1);
   RegisterHostMemory(c10::DeviceType::PrivateUse1, &ViewFromHost);
-  RegisterMemoryBooks(c10::DeviceType::PrivateUse1, &sim::BooksOf);
+  RegisterMemoryStatistics(c10::DeviceType::PrivateUse1, &sim::BooksOf);
   RegisterDeviceType("sim", c10::DeviceType::PrivateUse1);
 }
 

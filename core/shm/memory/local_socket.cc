@@ -214,7 +214,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // A rank sends its message right after it has connected.
-constexpr std::chrono::seconds kManners(5);
+constexpr std::chrono::seconds kHandshakeTimeout(5);
 // Beyond so many that say nothing, the one that has waited longest goes.
 constexpr size_t kMostWaiting = 256;
 constexpr int kBacklog = 4096;  // the system has a limit of its own
@@ -227,15 +227,14 @@ int PollTime(SocketDeadline until) {
 
 }  // namespace
 
-absl::StatusOr<LocalDoor> LocalDoor::Open() {
+absl::StatusOr<AuthenticatedListener> AuthenticatedListener::Open() {
   TANDEM_ASSIGN_OR_RETURN(LocalListener listener, ListenLocal(kBacklog));
   TANDEM_ASSIGN_OR_RETURN(std::string secret, RandomCharacters());
-  return LocalDoor(std::move(listener), std::move(secret));
+  return AuthenticatedListener(std::move(listener), std::move(secret));
 }
 
-absl::StatusOr<LocalDoor::Visitor> LocalDoor::Next(void* message, size_t bytes,
-                                                   int fds,
-                                                   SocketDeadline deadline) {
+absl::StatusOr<AuthenticatedListener::Connection> AuthenticatedListener::Next(
+    void* message, size_t bytes, int fds, SocketDeadline deadline) {
   while (true) {
     const SocketDeadline until =
         waiting_.empty() ? deadline
@@ -243,26 +242,27 @@ absl::StatusOr<LocalDoor::Visitor> LocalDoor::Next(void* message, size_t bytes,
     size_t speaking = 0;
     TANDEM_ASSIGN_OR_RETURN(const bool knocks, Listen(until, &speaking));
     for (; speaking > 0; --speaking) {
-      Visitor visitor{std::move(waiting_.front().peer), {}};
+      Connection connection{std::move(waiting_.front().peer), {}};
       waiting_.pop_front();
-      auto received = ReceiveWithFds(visitor.peer.fd.get(), message, bytes, fds,
-                                     Clock::now());
+      auto received = ReceiveWithFds(connection.peer.fd.get(), message, bytes,
+                                     fds, Clock::now());
       if (!received.ok() ||
           std::memcmp(message, secret_.data(), secret_.size()) != 0) {
         continue;
       }
-      visitor.fds = *std::move(received);
-      return visitor;
+      connection.fds = *std::move(received);
+      return connection;
     }
     if (knocks) TANDEM_RETURN_IF_ERROR(Admit());
-    DropTheSilent();
+    DropExpired();
     if (Clock::now() >= deadline) {
       return absl::DeadlineExceededError("local socket: timed out");
     }
   }
 }
 
-absl::StatusOr<bool> LocalDoor::Listen(SocketDeadline until, size_t* speaking) {
+absl::StatusOr<bool> AuthenticatedListener::Listen(SocketDeadline until,
+                                                   size_t* speaking) {
   std::vector<pollfd> watched = {{listener_.fd.get(), POLLIN, 0}};
   for (const Waiting& each : waiting_) {
     watched.push_back({each.peer.fd.get(), POLLIN, 0});
@@ -283,11 +283,11 @@ absl::StatusOr<bool> LocalDoor::Listen(SocketDeadline until, size_t* speaking) {
   return watched[0].revents != 0;
 }
 
-absl::Status LocalDoor::Admit() {
+absl::Status AuthenticatedListener::Admit() {
   absl::StatusOr<LocalPeer> peer =
       AcceptLocal(listener_.fd.get(), Clock::now());
   if (peer.ok()) {
-    waiting_.push_back({*std::move(peer), Clock::now() + kManners});
+    waiting_.push_back({*std::move(peer), Clock::now() + kHandshakeTimeout});
     if (waiting_.size() > kMostWaiting) waiting_.pop_front();
     return absl::OkStatus();
   }
@@ -303,7 +303,7 @@ absl::Status LocalDoor::Admit() {
   return absl::OkStatus();
 }
 
-void LocalDoor::DropTheSilent() {
+void AuthenticatedListener::DropExpired() {
   const auto now = Clock::now();
   while (!waiting_.empty() && waiting_.front().until <= now) {
     waiting_.pop_front();

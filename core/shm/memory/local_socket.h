@@ -68,14 +68,14 @@ absl::StatusOr<std::vector<OwnedFd>> ReceiveWithFds(int socket, void* data,
 // an error here, and none keeps the next one waiting: connections are accepted
 // as they come, and each has a few seconds to send its first message. Where the
 // process may open no more files, the one that has waited longest goes.
-class LocalDoor {
+class AuthenticatedListener {
  public:
-  struct Visitor {
+  struct Connection {
     LocalPeer peer;
     std::vector<OwnedFd> fds;  // that came with the message
   };
 
-  static absl::StatusOr<LocalDoor> Open();
+  static absl::StatusOr<AuthenticatedListener> Open();
 
   // Where to connect (ConnectLocal).
   const std::string& name() const { return listener_.name; }
@@ -87,8 +87,8 @@ class LocalDoor {
   // exactly `bytes` bytes, which begins with the secret, and `fds` descriptors.
   // DeadlineExceeded when none has by then: those that have come so far are
   // still heard in the next call.
-  absl::StatusOr<Visitor> Next(void* message, size_t bytes, int fds,
-                               SocketDeadline deadline);
+  absl::StatusOr<Connection> Next(void* message, size_t bytes, int fds,
+                                  SocketDeadline deadline);
 
  private:
   struct Waiting {
@@ -96,14 +96,14 @@ class LocalDoor {
     SocketDeadline until;  // it should have said something
   };
 
-  LocalDoor(LocalListener listener, std::string secret)
+  AuthenticatedListener(LocalListener listener, std::string secret)
       : listener_(std::move(listener)), secret_(std::move(secret)) {}
 
   // Until somebody knocks or speaks, or `until`. True if somebody knocks; those
   // that speak are moved to the front of `waiting_`, `*speaking` of them.
   absl::StatusOr<bool> Listen(SocketDeadline until, size_t* speaking);
   absl::Status Admit();
-  void DropTheSilent();
+  void DropExpired();
 
   LocalListener listener_;
   std::string secret_;

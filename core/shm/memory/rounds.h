@@ -90,7 +90,7 @@ class ShmRounds {
   absl::Status SleepUntil(SharedSignal& signal, ShmDeadline deadline, Done done,
                           RanksAwaited awaited);
   absl::Status TimedOut(RanksAwaited awaited) const;
-  void RingBells() const;
+  void WakePeers() const;
 
   ShmSegment* const segment_;
   const int rank_;

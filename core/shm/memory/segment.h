@@ -101,7 +101,7 @@ struct ShmRankPage {
   // bits: alarms, which anybody raises to make sleepers look at the states.
   SharedSignal rounds;
   // Rung to have this rank's worker look for something to do.
-  SharedSignal bell;
+  SharedSignal wake_signal;
   // The same of its mail: for who waits for mail, and for the thread that
   // looks after it otherwise.
   SharedSignal mail;

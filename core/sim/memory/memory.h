@@ -1,4 +1,4 @@
-// Memory statistics of the simulated devices: their books.
+// Memory statistics of the simulated devices.
 
 #ifndef TANDEM_CORE_SIM_MEMORY_MEMORY_H_
 #define TANDEM_CORE_SIM_MEMORY_MEMORY_H_
@@ -17,7 +17,7 @@ namespace sim {
 // temporaries of operators, but not what a kernel's own worker threads use.
 // What an operator has just made counts among its temporaries until it returns.
 // All of these are thread-safe.
-MemoryBooks BooksOf(int device);
+MemoryStatistics BooksOf(int device);
 
 // From now on the peak counts anew, from what is in use.
 void ResetPeak(int device);

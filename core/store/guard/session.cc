@@ -53,56 +53,57 @@ void Session::Join() {
   sealer_.emplace(keys.server);
 }
 
-void Visitors::Add(Visitor visitor, Clock::time_point now) {
-  const int fd = visitor.fd.get();
-  unknown_.push_back({fd, now + kManners});
-  visitors_.emplace(fd, std::move(visitor));
+void GuardedConnections::Add(GuardedConnection connection,
+                             Clock::time_point now) {
+  const int fd = connection.fd.get();
+  unknown_.push_back({fd, now + kHandshakeTimeout});
+  connections_.emplace(fd, std::move(connection));
   if (unknown_.size() > kMostUnknown) RemoveOldestUnknown();
 }
 
-Visitor* Visitors::Find(int fd) {
-  const auto at = visitors_.find(fd);
-  return at == visitors_.end() ? nullptr : &at->second;
+GuardedConnection* GuardedConnections::Find(int fd) {
+  const auto at = connections_.find(fd);
+  return at == connections_.end() ? nullptr : &at->second;
 }
 
-void Visitors::NoteMember(int fd) {
+void GuardedConnections::NoteMember(int fd) {
   unknown_.remove_if([fd](const Waiting& each) { return each.fd == fd; });
 }
 
-void Visitors::Remove(int fd) {
-  const auto at = visitors_.find(fd);
-  if (at == visitors_.end()) return;
+void GuardedConnections::Remove(int fd) {
+  const auto at = connections_.find(fd);
+  if (at == connections_.end()) return;
   const Session& session = at->second.session;
   if (!session.is_member() && session.has_spoken()) NoteStranger(at->second);
   NoteMember(fd);
-  visitors_.erase(at);
+  connections_.erase(at);
 }
 
-void Visitors::RemoveSlow(Clock::time_point now) {
+void GuardedConnections::RemoveSlow(Clock::time_point now) {
   while (!unknown_.empty() && unknown_.front().until <= now) {
     RemoveOldestUnknown();
   }
 }
 
-bool Visitors::RemoveOldestUnknown() {
+bool GuardedConnections::RemoveOldestUnknown() {
   if (unknown_.empty()) return false;
-  const auto at = visitors_.find(unknown_.front().fd);
+  const auto at = connections_.find(unknown_.front().fd);
   NoteStranger(at->second);
-  visitors_.erase(at);
+  connections_.erase(at);
   unknown_.pop_front();
   return true;
 }
 
-Visitors::Clock::time_point Visitors::NextEnd() const {
+GuardedConnections::Clock::time_point GuardedConnections::NextEnd() const {
   return unknown_.empty() ? Clock::time_point::max() : unknown_.front().until;
 }
 
-void Visitors::NoteStranger(const Visitor& visitor) {
+void GuardedConnections::NoteStranger(const GuardedConnection& connection) {
   ++strangers_;
-  last_stranger_ = visitor.address;
+  last_stranger_ = connection.address;
 }
 
-std::string Visitors::DescribeStrangers() const {
+std::string GuardedConnections::DescribeRejected() const {
   return absl::StrCat(
       strangers_, strangers_ == 1 ? " connection" : " connections",
       " that did not show the job's secret ", strangers_ == 1 ? "was" : "were",

@@ -57,10 +57,10 @@ class Session {
   std::optional<FrameSealer> sealer_;
 };
 
-// Visitors of a guarded server: its connections, those that have yet to show
-// the secret in the order in which they came, and how many did not.
+// GuardedConnections of a guarded server: its connections, those that have yet
+// to show the secret in the order in which they came, and how many did not.
 
-struct Visitor {
+struct GuardedConnection {
   OwnedFd fd;
   std::string address;  // "10.0.0.7:4242"
   Session session;
@@ -69,21 +69,21 @@ struct Visitor {
 };
 
 // Not thread-safe.
-class Visitors {
+class GuardedConnections {
  public:
   using Clock = std::chrono::steady_clock;
 
-  static constexpr std::chrono::seconds kManners{10};
+  static constexpr std::chrono::seconds kHandshakeTimeout{10};
   static constexpr size_t kMostUnknown = 64;
 
   // Beyond kMostUnknown the oldest that is unknown goes.
-  void Add(Visitor visitor, Clock::time_point now);
+  void Add(GuardedConnection connection, Clock::time_point now);
   // Null: nobody of that descriptor.
-  Visitor* Find(int fd);
+  GuardedConnection* Find(int fd);
   // Is unknown no longer.
   void NoteMember(int fd);
-  // One who is unknown and has said something, or has let `kManners` pass, was
-  // a stranger.
+  // One who is unknown and has said something, or has let `kHandshakeTimeout`
+  // pass, was a stranger.
   void Remove(int fd);
   // Removes the connections whose time is over.
   void RemoveSlow(Clock::time_point now);
@@ -96,7 +96,7 @@ class Visitors {
   int strangers() const { return strangers_; }
   // "2 connections that did not show the job's secret were turned away from the
   // store, the last from 10.0.0.7:4242".
-  std::string DescribeStrangers() const;
+  std::string DescribeRejected() const;
 
  private:
   struct Waiting {
@@ -104,10 +104,10 @@ class Visitors {
     Clock::time_point until;
   };
 
-  void NoteStranger(const Visitor& visitor);
+  void NoteStranger(const GuardedConnection& connection);
 
-  std::unordered_map<int, Visitor> visitors_;  // by descriptor
-  std::list<Waiting> unknown_;                 // the first has waited longest
+  std::unordered_map<int, GuardedConnection> connections_;  // by descriptor
+  std::list<Waiting> unknown_;  // the first has waited longest
   int strangers_ = 0;
   std::string last_stranger_;
 };

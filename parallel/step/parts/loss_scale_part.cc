@@ -52,7 +52,7 @@ class LossScalePart : public StepPart {
                     StepScore* score) override {
     score->scaled = step.scaled;
     if (!step.found_inf.defined()) return absl::OkStatus();
-    TANDEM_RETURN_IF_ERROR(scale_.Learn(*numbers++ != 0));
+    TANDEM_RETURN_IF_ERROR(scale_.NoteVerdict(*numbers++ != 0));
     score->scaled = ScaledStep::After(scale_.known());
     return absl::OkStatus();
   }

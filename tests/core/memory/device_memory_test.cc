@@ -64,17 +64,17 @@ c10::Device Device(int index) {
   return c10::Device(kType, static_cast<c10::DeviceIndex>(index));
 }
 
-MemoryBooks SomeBooks(int device) {
-  MemoryBooks books;
-  books.now.Add(MemoryCategory::kParameters, 10 + device);
-  books.NotePeak();
-  return books;
+MemoryStatistics SomeBooks(int device) {
+  MemoryStatistics statistics;
+  statistics.now.Add(MemoryCategory::kParameters, 10 + device);
+  statistics.NotePeak();
+  return statistics;
 }
 
 class DeviceMemoryTest : public testing::Test {
  protected:
   DeviceMemoryTest() { Fake().initialized_ = true; }
-  ~DeviceMemoryTest() override { RegisterMemoryBooks(kType, nullptr); }
+  ~DeviceMemoryTest() override { RegisterMemoryStatistics(kType, nullptr); }
 };
 
 TEST_F(DeviceMemoryTest, OfTheCpuAndOfAnUnusedDeviceNothingIsKnown) {
@@ -88,7 +88,7 @@ TEST_F(DeviceMemoryTest, WithoutBooksTheAllocatorCountsAllAsOther) {
   const auto memory = MemoryOf(Device(0));
   ASSERT_TRUE(memory.has_value());
   EXPECT_FALSE(memory->has_categories);
-  EXPECT_EQ(memory->books.now.total, 1024);
+  EXPECT_EQ(memory->statistics.now.total, 1024);
   EXPECT_EQ(memory->reserved, 4096);
   EXPECT_EQ(memory->free, 256);
   EXPECT_EQ(DescribePeak(*memory),
@@ -96,17 +96,17 @@ TEST_F(DeviceMemoryTest, WithoutBooksTheAllocatorCountsAllAsOther) {
 }
 
 TEST_F(DeviceMemoryTest, BooksSayWhatItIsForAndTheAllocatorWhatItTook) {
-  RegisterMemoryBooks(kType, &SomeBooks);
+  RegisterMemoryStatistics(kType, &SomeBooks);
   const auto memory = MemoryOf(Device(1));
   ASSERT_TRUE(memory.has_value());
   EXPECT_TRUE(memory->has_categories);
-  EXPECT_EQ(memory->books.now.total, 11);
+  EXPECT_EQ(memory->statistics.now.total, 11);
   EXPECT_EQ(memory->total, 0) << "the allocator does not know";
   EXPECT_EQ(DescribePeak(*memory), "11 B: parameters 11 B; 4 B reserved");
 }
 
 TEST_F(DeviceMemoryTest, BooksAloneWillDo) {
-  RegisterMemoryBooks(kType, &SomeBooks);
+  RegisterMemoryStatistics(kType, &SomeBooks);
   Fake().initialized_ = false;
   const auto memory = MemoryOf(Device(0));
   ASSERT_TRUE(memory.has_value());
@@ -127,87 +127,88 @@ TEST(MemoryUseTest, IsToldByCategoryMostFirst) {
 }
 
 TEST(MemoryUseTest, ThePeakKeepsWhatItWasFor) {
-  MemoryBooks books;
-  books.now.Add(MemoryCategory::kGradients, 100);
-  books.NotePeak();
-  books.now.Add(MemoryCategory::kGradients, -100);
-  books.now.Add(MemoryCategory::kOptimizer, 100);
-  books.NotePeak();
-  EXPECT_EQ(DescribeUse(books.peak), "gradients 100 B");
-  books.now.Add(MemoryCategory::kOther, 1);
-  books.NotePeak();
-  EXPECT_EQ(DescribeUse(books.peak), "optimizer 100 B, other 1 B");
+  MemoryStatistics statistics;
+  statistics.now.Add(MemoryCategory::kGradients, 100);
+  statistics.NotePeak();
+  statistics.now.Add(MemoryCategory::kGradients, -100);
+  statistics.now.Add(MemoryCategory::kOptimizer, 100);
+  statistics.NotePeak();
+  EXPECT_EQ(DescribeUse(statistics.peak), "gradients 100 B");
+  statistics.now.Add(MemoryCategory::kOther, 1);
+  statistics.NotePeak();
+  EXPECT_EQ(DescribeUse(statistics.peak), "optimizer 100 B, other 1 B");
 }
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Entry = AllocationBooks::Entry;
+using Entry = AllocationStatistics::Entry;
 
 Entry Of(Entry::Action action, int device, size_t address, size_t size) {
   return Entry(action, static_cast<c10::DeviceIndex>(device), address, size,
                /*stream=*/nullptr, /*mempool=*/{0, 0}, /*time=*/{});
 }
 
-void Allocate(AllocationBooks& books, MemoryCategory category, size_t address,
-              size_t size, int device = 0) {
+void Allocate(AllocationStatistics& statistics, MemoryCategory category,
+              size_t address, size_t size, int device = 0) {
   const MemoryCategoryScope scope(category);
-  books.Note(Of(Entry::ALLOC, device, address, size));
+  statistics.Note(Of(Entry::ALLOC, device, address, size));
 }
 
 TEST(AllocationBooksTest, CountsByTheScopeOfWhoeverAllocates) {
-  AllocationBooks books;
-  EXPECT_EQ(DescribeUse(books.Of(0).now), "nothing");
-  Allocate(books, MemoryCategory::kParameters, 1000, 512);
-  Allocate(books, MemoryCategory::kActivations, 2000, 7);
-  books.Note(Of(Entry::ALLOC, 0, 3000, 1));
-  EXPECT_EQ(DescribeUse(books.Of(0).now),
+  AllocationStatistics statistics;
+  EXPECT_EQ(DescribeUse(statistics.Of(0).now), "nothing");
+  Allocate(statistics, MemoryCategory::kParameters, 1000, 512);
+  Allocate(statistics, MemoryCategory::kActivations, 2000, 7);
+  statistics.Note(Of(Entry::ALLOC, 0, 3000, 1));
+  EXPECT_EQ(DescribeUse(statistics.Of(0).now),
             "parameters 512 B, activations 7 B, other 1 B");
-  books.Note(Of(Entry::FREE_REQUESTED, 0, 2000, 7));
-  EXPECT_EQ(books.Of(0).now.total, 520) << "another stream may use it yet";
-  books.Note(Of(Entry::FREE_COMPLETED, 0, 2000, 7));
-  EXPECT_EQ(DescribeUse(books.Of(0).now), "parameters 512 B, other 1 B");
-  EXPECT_EQ(books.Of(0).peak.total, 520);
+  statistics.Note(Of(Entry::FREE_REQUESTED, 0, 2000, 7));
+  EXPECT_EQ(statistics.Of(0).now.total, 520) << "another stream may use it yet";
+  statistics.Note(Of(Entry::FREE_COMPLETED, 0, 2000, 7));
+  EXPECT_EQ(DescribeUse(statistics.Of(0).now), "parameters 512 B, other 1 B");
+  EXPECT_EQ(statistics.Of(0).peak.total, 520);
 }
 
 TEST(AllocationBooksTest, DevicesHaveTheirOwn) {
-  AllocationBooks books;
-  Allocate(books, MemoryCategory::kOptimizer, 1000, 3, /*device=*/0);
-  Allocate(books, MemoryCategory::kGradients, 1000, 5, /*device=*/1);
-  books.Note(Of(Entry::FREE_COMPLETED, 0, 1000, 3));
-  EXPECT_EQ(books.Of(0).now.total, 0);
-  EXPECT_EQ(DescribeUse(books.Of(1).now), "gradients 5 B");
+  AllocationStatistics statistics;
+  Allocate(statistics, MemoryCategory::kOptimizer, 1000, 3, /*device=*/0);
+  Allocate(statistics, MemoryCategory::kGradients, 1000, 5, /*device=*/1);
+  statistics.Note(Of(Entry::FREE_COMPLETED, 0, 1000, 3));
+  EXPECT_EQ(statistics.Of(0).now.total, 0);
+  EXPECT_EQ(DescribeUse(statistics.Of(1).now), "gradients 5 B");
 }
 
 TEST(AllocationBooksTest, WhatTheyWereNotToldOfIsNotMissed) {
-  AllocationBooks books;
-  books.Note(Of(Entry::FREE_COMPLETED, 0, 1000, 3));  // from before
-  EXPECT_EQ(books.Of(0).now.total, 0);
-  Allocate(books, MemoryCategory::kOther, 1000, 3);
-  Allocate(books, MemoryCategory::kOther, 1000, 5);  // the end was not told
-  books.Note(Of(Entry::SEGMENT_ALLOC, 0, 0, 1 << 20));
-  EXPECT_EQ(books.Of(0).now.total, 5);
+  AllocationStatistics statistics;
+  statistics.Note(Of(Entry::FREE_COMPLETED, 0, 1000, 3));  // from before
+  EXPECT_EQ(statistics.Of(0).now.total, 0);
+  Allocate(statistics, MemoryCategory::kOther, 1000, 3);
+  Allocate(statistics, MemoryCategory::kOther, 1000,
+           5);  // the end was not told
+  statistics.Note(Of(Entry::SEGMENT_ALLOC, 0, 0, 1 << 20));
+  EXPECT_EQ(statistics.Of(0).now.total, 5);
 }
 
 TEST(AllocationBooksTest, ThreadsCountTogether) {
-  AllocationBooks books;
+  AllocationStatistics statistics;
   std::vector<std::thread> threads;
   for (size_t thread = 0; thread < 3; ++thread) {
-    threads.emplace_back([&books, thread] {
+    threads.emplace_back([&statistics, thread] {
       for (size_t i = 1; i <= 101; ++i) {
-        Allocate(books, MemoryCategory::kGradients, thread * 1000 + i, i);
+        Allocate(statistics, MemoryCategory::kGradients, thread * 1000 + i, i);
         if (i % 2 == 0) {
-          books.Note(Of(Entry::FREE_COMPLETED, 0, thread * 1000 + i, i));
+          statistics.Note(Of(Entry::FREE_COMPLETED, 0, thread * 1000 + i, i));
         }
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(books.Of(0).now.total, 3 * 51 * 51);  // 1 + 3 + ... + 101
+  EXPECT_EQ(statistics.Of(0).now.total, 3 * 51 * 51);  // 1 + 3 + ... + 101
 }
 
-AllocationBooks& BooksOfProcess() {
-  static auto* books = new AllocationBooks;
-  return *books;
+AllocationStatistics& BooksOfProcess() {
+  static auto* statistics = new AllocationStatistics;
+  return *statistics;
 }
 
 // What a caching allocator tells and throws when there is no memory.

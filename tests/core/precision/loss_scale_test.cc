@@ -256,7 +256,7 @@ TEST_P(DeviceLossScaleTest, FollowsAsTheHostsThoughVerdictsAreReadLate) {
   }
   EXPECT_EQ(scale.known().scale(), 1000);
   for (const at::Tensor& each : unread) {
-    ASSERT_TRUE(scale.Learn(each.item<float>() != 0).ok());
+    ASSERT_TRUE(scale.NoteVerdict(each.item<float>() != 0).ok());
   }
   EXPECT_EQ(scale.known().State(), expected.State());
   EXPECT_EQ(scale.known().skipped_steps(), 3);
@@ -274,7 +274,7 @@ TEST_P(DeviceLossScaleTest, GrowsAsTheHostsWhereAShorterIntervalGoesOn) {
       const at::Tensor found = Step(scale, -1);
       ASSERT_TRUE(expected.Update(false).ok());
       EXPECT_EQ(scale.scale(0).item<float>(), expected.scale()) << i;
-      ASSERT_TRUE(scale.Learn(found.item<float>() != 0).ok());
+      ASSERT_TRUE(scale.NoteVerdict(found.item<float>() != 0).ok());
     }
     EXPECT_EQ(scale.known().State(), expected.State());
     EXPECT_GE(expected.scale(), 4096);
@@ -291,7 +291,7 @@ TEST_P(DeviceLossScaleTest, InverseIsRoundedAsTheHosts) {
 
 TEST_P(DeviceLossScaleTest, WhatIsChangedBetweenStepsHolds) {
   DeviceLossScale scale(ScaleOf(16, 2), Devices(2));
-  ASSERT_TRUE(scale.Learn(Step(scale, -1).item<float>() != 0).ok());
+  ASSERT_TRUE(scale.NoteVerdict(Step(scale, -1).item<float>() != 0).ok());
   ASSERT_TRUE(scale.known().LoadState(ScaleOf(64, 2).State()).ok());
   const at::Tensor verdict = Step(scale, 1);
   EXPECT_EQ(verdict.item<float>(), 1);
@@ -308,7 +308,7 @@ TEST_P(DeviceLossScaleTest, WhatIsChangedHoldsOnceAllVerdictsAreRead) {
   EXPECT_EQ(scale.scale(0).item<float>(), 8);
   ASSERT_TRUE(scale.known().LoadState(ScaleOf(16).State()).ok());
   for (const at::Tensor& verdict : {first, second}) {
-    ASSERT_TRUE(scale.Learn(verdict.item<float>() != 0).ok());
+    ASSERT_TRUE(scale.NoteVerdict(verdict.item<float>() != 0).ok());
   }
   EXPECT_EQ(scale.known().scale(), 8);
   ASSERT_TRUE(scale.known().LoadState(ScaleOf(64).State()).ok());
@@ -338,8 +338,9 @@ TEST_P(DeviceLossScaleTest, AnotherRanksVerdictIsThisOnesToo) {
 TEST_P(DeviceLossScaleTest, AScaleThatFallsTooFarIsToldWhenItIsRead) {
   DeviceLossScale scale(ScaleOf(kLeastLossScale), Devices(1));
   const at::Tensor verdict = Step(scale, 0);
-  EXPECT_THAT(std::string(scale.Learn(verdict.item<float>() != 0).message()),
-              HasSubstr("were not finite"));
+  EXPECT_THAT(
+      std::string(scale.NoteVerdict(verdict.item<float>() != 0).message()),
+      HasSubstr("were not finite"));
 }
 
 TANDEM_ON_DEVICE_TYPES(DeviceLossScaleTest);

@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
                     absl::StrCat("--device=", settings.device));
   }
   SetCurrentDevice(devices->front());
-  if (type == c10::DeviceType::CUDA) KeepBooksOfGpus();
+  if (type == c10::DeviceType::CUDA) RecordGpuMemory();
   return devices;
 }
 

@@ -123,7 +123,7 @@ std::string BooksAfter(const Problem& problem, int64_t samples, int device,
   sim::ResetPeak(device);
   Train(layers, Inputs(problem, samples), Targets(problem, samples),
         SimDevice(device));
-  const MemoryBooks books = sim::BooksOf(device);
+  const MemoryStatistics books = sim::BooksOf(device);
   return absl::StrCat(Text(books.peak), " / ", Text(books.now));
 }
 
@@ -219,7 +219,7 @@ TEST(ImaginedMemoryTest, LayersOfLlama70bTakeNone) {
   const int64_t before = MostHeld();
   sim::ResetWork(1);
   Train(layers, Inputs(problem, 1), Targets(problem, 1), SimDevice(1));
-  const MemoryBooks books = sim::BooksOf(1);
+  const MemoryStatistics books = sim::BooksOf(1);
   std::printf("%lld parameters, peak %lld bytes, process %lld more\n",
               static_cast<long long>(parameters),
               static_cast<long long>(books.peak.total),

@@ -19,7 +19,7 @@
 #include "core/shm/memory/segment.h"
 #include "tests/core/shm/ranks.h"
 
-namespace tandem::mail_test {
+namespace tandem::point_to_point_test {
 namespace {
 
 using ::testing::ContainsRegex;
@@ -195,4 +195,4 @@ TEST(ShmMailTest, AbortEndsOneWaitAndNotTheMessage) {
 }
 
 }  // namespace
-}  // namespace tandem::mail_test
+}  // namespace tandem::point_to_point_test

@@ -1,3 +1,5 @@
+#include "core/shm/memory/local_socket.h"
+
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -9,15 +11,13 @@
 #include <chrono>
 #include <string>
 
-#include "core/shm/memory/local_socket.h"
-
 namespace {
 
 int gone_visitors = 0;  // that come next
 
 }  // namespace
 
-// Stands before the C library's: when a visitor goes is the system's affair.
+// Stands before the C library's: when a connection goes is the system's affair.
 extern "C" int accept4(int fd, sockaddr* address, socklen_t* length,
                        int flags) {
   static const auto real =
@@ -58,7 +58,7 @@ int NextDescriptor() {
 }
 
 TEST(LocalDoorTest, WithoutDescriptorsWhoHasWaitedLongestGoes) {
-  LocalDoor door = LocalDoor::Open().value();
+  AuthenticatedListener door = AuthenticatedListener::Open().value();
   const LocalPeer silent = ConnectLocal(door.name(), In(30)).value();
   const LocalPeer right = ConnectLocal(door.name(), In(30)).value();
   const std::string message = door.secret() + "hello";
@@ -66,28 +66,28 @@ TEST(LocalDoorTest, WithoutDescriptorsWhoHasWaitedLongestGoes) {
       SendWithFds(right.fd.get(), message.data(), message.size(), {}).ok());
   const FileLimit one_more(static_cast<rlim_t>(NextDescriptor()) + 1);
   std::string heard(message.size(), '\0');
-  const auto visitor = door.Next(heard.data(), heard.size(), 0, In(30));
-  ASSERT_TRUE(visitor.ok()) << visitor.status();
+  const auto connection = door.Next(heard.data(), heard.size(), 0, In(30));
+  ASSERT_TRUE(connection.ok()) << connection.status();
   EXPECT_EQ(heard, message);
-  EXPECT_EQ(visitor->peer.pid, getpid());
+  EXPECT_EQ(connection->peer.pid, getpid());
 }
 
 TEST(LocalDoorTest, AVisitorThatHasGoneAgainIsNoError) {
-  LocalDoor door = LocalDoor::Open().value();
+  AuthenticatedListener door = AuthenticatedListener::Open().value();
   const LocalPeer right = ConnectLocal(door.name(), In(30)).value();
   const std::string message = door.secret() + "hello";
   ASSERT_TRUE(
       SendWithFds(right.fd.get(), message.data(), message.size(), {}).ok());
   gone_visitors = 2;
   std::string heard(message.size(), '\0');
-  const auto visitor = door.Next(heard.data(), heard.size(), 0, In(30));
-  ASSERT_TRUE(visitor.ok()) << visitor.status();
+  const auto connection = door.Next(heard.data(), heard.size(), 0, In(30));
+  ASSERT_TRUE(connection.ok()) << connection.status();
   EXPECT_EQ(heard, message);
   EXPECT_EQ(gone_visitors, 0);
 }
 
 TEST(LocalDoorTest, WithoutAnyDescriptorTheLimitIsNamed) {
-  LocalDoor door = LocalDoor::Open().value();
+  AuthenticatedListener door = AuthenticatedListener::Open().value();
   const LocalPeer knocks = ConnectLocal(door.name(), In(30)).value();
   const FileLimit none(static_cast<rlim_t>(NextDescriptor()));
   std::string heard(40, '\0');

@@ -1,4 +1,4 @@
-#include "core/health/roll_call.h"
+#include "core/health/group_failures.h"
 
 #include <atomic>
 #include <functional>

@@ -1,8 +1,8 @@
-// Roll call after a failure: ranks leave notes of what failed on a store, so
-// that whoever is silent can be told by name.
+// Failures of a group: ranks leave notes of what failed on a store, so that
+// whoever is silent can be told by name.
 
-#ifndef TANDEM_CORE_HEALTH_ROLL_CALL_H_
-#define TANDEM_CORE_HEALTH_ROLL_CALL_H_
+#ifndef TANDEM_CORE_HEALTH_GROUP_FAILURES_H_
+#define TANDEM_CORE_HEALTH_GROUP_FAILURES_H_
 
 #include <chrono>
 #include <string>
@@ -55,4 +55,4 @@ bool SomebodyFailed(c10d::Store& store);
 
 }  // namespace tandem
 
-#endif  // TANDEM_CORE_HEALTH_ROLL_CALL_H_
+#endif  // TANDEM_CORE_HEALTH_GROUP_FAILURES_H_

@@ -1,7 +1,7 @@
 // Point-to-point messages between ranks that share memory.
 
-#ifndef TANDEM_CORE_SHM_MAIL_H_
-#define TANDEM_CORE_SHM_MAIL_H_
+#ifndef TANDEM_CORE_SHM_POINT_TO_POINT_H_
+#define TANDEM_CORE_SHM_POINT_TO_POINT_H_
 
 #include <atomic>
 #include <chrono>
@@ -28,15 +28,16 @@ namespace tandem {
 // on by the thread that waits for any message of this rank, else by a thread
 // that starts with the first such message: messages move while ranks compute,
 // and no order of sends and receives locks up. Thread-safe.
-class ShmMail {
+class ShmPointToPoint {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
 
   // Both must outlive this.
-  ShmMail(ShmSegment* segment, int rank, const ShmConnections* connections);
-  ~ShmMail();
-  ShmMail(const ShmMail&) = delete;
-  ShmMail& operator=(const ShmMail&) = delete;
+  ShmPointToPoint(ShmSegment* segment, int rank,
+                  const ShmConnections* connections);
+  ~ShmPointToPoint();
+  ShmPointToPoint(const ShmPointToPoint&) = delete;
+  ShmPointToPoint& operator=(const ShmPointToPoint&) = delete;
 
   // `keep` is held until the message has gone or come.
   std::shared_ptr<ShmMessage> Send(ConstBytes data, int to, int64_t tag,
@@ -88,4 +89,4 @@ class ShmMail {
 
 }  // namespace tandem
 
-#endif  // TANDEM_CORE_SHM_MAIL_H_
+#endif  // TANDEM_CORE_SHM_POINT_TO_POINT_H_

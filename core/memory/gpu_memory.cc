@@ -1,4 +1,4 @@
-// Books of what LibTorch's caching allocator of GPUs gives out.
+// Statistics of what LibTorch's caching allocator of GPUs gives out.
 
 #ifdef TANDEM_CUDA
 #include <ATen/Context.h>
@@ -14,30 +14,32 @@ namespace tandem {
 namespace {
 
 // Never destroyed: tensors of static duration are released late.
-AllocationBooks& Books() {
-  static auto* books = new AllocationBooks;
-  return *books;
+AllocationStatistics& Statistics() {
+  static auto* statistics = new AllocationStatistics;
+  return *statistics;
 }
 
 bool Attach() {
   // The allocator has no devices before.
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   c10::cuda::CUDACachingAllocator::attachAllocatorTraceTracker(
-      [](const AllocationBooks::Entry& entry) { Books().Note(entry); });
-  RegisterMemoryBooks(c10::DeviceType::CUDA,
-                      [](int device) { return Books().Of(device); });
-  SetOutOfMemoryNote([] { return Books().TakeFailure("cuda"); });
+      [](const AllocationStatistics::Entry& entry) {
+        Statistics().Note(entry);
+      });
+  RegisterMemoryStatistics(c10::DeviceType::CUDA,
+                           [](int device) { return Statistics().Of(device); });
+  SetOutOfMemoryNote([] { return Statistics().TakeFailure("cuda"); });
   return true;
 }
 
 }  // namespace
 
-void KeepBooksOfGpus() {
+void RecordGpuMemory() {
   static const bool attached = Attach();
   static_cast<void>(attached);
 }
 #else
-void KeepBooksOfGpus() {}
+void RecordGpuMemory() {}
 #endif
 
 }  // namespace tandem

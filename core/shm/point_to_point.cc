@@ -1,4 +1,4 @@
-#include "core/shm/mail.h"
+#include "core/shm/point_to_point.h"
 
 #include <algorithm>
 #include <utility>
@@ -16,8 +16,8 @@ constexpr std::chrono::seconds kLongestSleep(1);
 
 }  // namespace
 
-ShmMail::ShmMail(ShmSegment* segment, int rank,
-                 const ShmConnections* connections)
+ShmPointToPoint::ShmPointToPoint(ShmSegment* segment, int rank,
+                                 const ShmConnections* connections)
     : segment_(segment),
       rank_(rank),
       connections_(connections),
@@ -25,9 +25,9 @@ ShmMail::ShmMail(ShmSegment* segment, int rank,
       has_ring_(segment->size(), false),
       inboxes_(segment->size()) {}
 
-ShmMail::~ShmMail() { Close(); }
+ShmPointToPoint::~ShmPointToPoint() { Close(); }
 
-void ShmMail::Close() {
+void ShmPointToPoint::Close() {
   Fail(absl::UnavailableError("this rank left"));
   std::thread thread;
   {
@@ -39,8 +39,9 @@ void ShmMail::Close() {
   if (thread.joinable()) thread.join();
 }
 
-std::shared_ptr<ShmMessage> ShmMail::Send(ConstBytes data, int to, int64_t tag,
-                                          std::shared_ptr<void> keep) {
+std::shared_ptr<ShmMessage> ShmPointToPoint::Send(ConstBytes data, int to,
+                                                  int64_t tag,
+                                                  std::shared_ptr<void> keep) {
   auto message = std::make_shared<ShmMessage>();
   message->data = const_cast<std::byte*>(data.data);  // is only read
   message->bytes = data.size;
@@ -51,9 +52,8 @@ std::shared_ptr<ShmMessage> ShmMail::Send(ConstBytes data, int to, int64_t tag,
   return message;
 }
 
-std::shared_ptr<ShmMessage> ShmMail::Receive(MutableBytes data, int from,
-                                             int64_t tag,
-                                             std::shared_ptr<void> keep) {
+std::shared_ptr<ShmMessage> ShmPointToPoint::Receive(
+    MutableBytes data, int from, int64_t tag, std::shared_ptr<void> keep) {
   auto message = std::make_shared<ShmMessage>();
   message->data = data.data;
   message->bytes = data.size;
@@ -64,7 +64,8 @@ std::shared_ptr<ShmMessage> ShmMail::Receive(MutableBytes data, int from,
   return message;
 }
 
-void ShmMail::Post(const std::shared_ptr<ShmMessage>& message, bool send) {
+void ShmPointToPoint::Post(const std::shared_ptr<ShmMessage>& message,
+                           bool send) {
   absl::MutexLock lock(&mutex_);
   absl::Status status = failure_;
   if (status.ok() && send) status = ReserveRing(message->peer);
@@ -82,14 +83,14 @@ void ShmMail::Post(const std::shared_ptr<ShmMessage>& message, bool send) {
   if (!message->done()) StartThread();
 }
 
-absl::Status ShmMail::ReserveRing(int peer) {
+absl::Status ShmPointToPoint::ReserveRing(int peer) {
   if (has_ring_[peer]) return absl::OkStatus();
   absl::Status status = segment_->ReserveMail(rank_, peer);
   has_ring_[peer] = status.ok();
   return status;
 }
 
-bool ShmMail::Progress() {
+bool ShmPointToPoint::Progress() {
   bool any = false;
   for (int peer = 0; peer < segment_->size(); ++peer) {
     bool moved = false;
@@ -109,12 +110,12 @@ bool ShmMail::Progress() {
 
 // The order matters: who begins to wait counts itself first and looks at the
 // ring then, who writes to the ring looks for waiters then.
-void ShmMail::Tell(int peer) {
+void ShmPointToPoint::Tell(int peer) {
   ShmRankPage& its = segment_->page(peer);
   (its.mail_waiters.load() != 0 ? its.mail : its.idle_mail).Add(1);
 }
 
-bool ShmMail::TryFinish(ShmMessage& message) {
+bool ShmPointToPoint::TryFinish(ShmMessage& message) {
   if (message.done()) return true;
   absl::MutexLock lock(&mutex_);
   while (Progress()) {
@@ -122,26 +123,26 @@ bool ShmMail::TryFinish(ShmMessage& message) {
   return message.done();
 }
 
-absl::Status ShmMail::Check(const ShmMessage& message) const {
+absl::Status ShmPointToPoint::Check(const ShmMessage& message) const {
   return CheckPresence(*segment_, rank_,
                        [&](int rank) { return rank == message.peer; });
 }
 
-void ShmMail::Fail(const absl::Status& status) {
+void ShmPointToPoint::Fail(const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
   if (failure_.ok()) failure_ = status;
   for (ShmOutbox& box : outboxes_) box.FailAll(failure_);
   for (ShmInbox& box : inboxes_) box.FailAll(failure_);
 }
 
-bool ShmMail::Test(ShmMessage& message) {
+bool ShmPointToPoint::Test(ShmMessage& message) {
   if (TryFinish(message)) return true;
   const absl::Status status = Check(message);
   if (!status.ok() && !TryFinish(message)) Fail(status);
   return message.done();
 }
 
-bool ShmMail::Await(ShmMessage& message, Deadline until) {
+bool ShmPointToPoint::Await(ShmMessage& message, Deadline until) {
   SharedSignal& mail = segment_->page(rank_).mail;
   const auto done = [&] { return TryFinish(message); };
   while (!SpinUntil(connections_->core_for_each, done)) {
@@ -154,20 +155,20 @@ bool ShmMail::Await(ShmMessage& message, Deadline until) {
   return true;
 }
 
-void ShmMail::CancelWait(ShmMessage& message) {
+void ShmPointToPoint::CancelWait(ShmMessage& message) {
   message.cancelled = true;
   segment_->page(rank_).mail.Add(1);
 }
 
-void ShmMail::GiveUp(const ShmMessage& message) {
+void ShmPointToPoint::GiveUp(const ShmMessage& message) {
   const absl::Status late = absl::DeadlineExceededError(absl::StrCat(
       "timed out waiting for ", NamesOfRanks(*segment_, {message.peer})));
   segment_->SetState(rank_, ShmRankState::kGaveUp, late.message());
   Fail(late);
 }
 
-absl::Status ShmMail::Wait(ShmMessage& message, Deadline deadline,
-                           Deadline patience) {
+absl::Status ShmPointToPoint::Wait(ShmMessage& message, Deadline deadline,
+                                   Deadline patience) {
   ShmRankPage& mine = segment_->page(rank_);
   mine.mail_waiters.fetch_add(1);
   const bool done = Await(message, std::min(deadline, patience));
@@ -188,12 +189,12 @@ absl::Status ShmMail::Wait(ShmMessage& message, Deadline deadline,
       ", which may still come"));
 }
 
-void ShmMail::StartThread() {
+void ShmPointToPoint::StartThread() {
   if (thread_.joinable() || stop_) return;
   thread_ = std::thread([this] { Run(); });
 }
 
-void ShmMail::Run() {
+void ShmPointToPoint::Run() {
   SharedSignal& signal = segment_->page(rank_).idle_mail;
   for (;;) {
     const uint32_t seen = signal.value();

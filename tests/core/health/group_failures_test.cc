@@ -1,4 +1,4 @@
-#include "core/health/roll_call.h"
+#include "core/health/group_failures.h"
 
 #include <c10/util/intrusive_ptr.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "core/health/job_notes.h"
 #include "core/store/store.h"
 
-namespace tandem::roll_call_test {
+namespace tandem::group_failures_test {
 namespace {
 
 // Each has a reason of its own, and reads no other's: rank 0, which stays for
@@ -58,4 +58,4 @@ TEST(RollCallTest, ARankHasHeardAllWithItsLastFailure) {
 }
 
 }  // namespace
-}  // namespace tandem::roll_call_test
+}  // namespace tandem::group_failures_test
