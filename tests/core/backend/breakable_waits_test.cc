@@ -96,7 +96,7 @@ TEST_F(BreakableWaitsTest, ACollectiveIsGivenTimeForTheOthersPart) {
   EXPECT_EQ(waits_.Confirmed(In(5)), "closed");
 }
 
-// Of a large sum over a slow network, whose first rank has gone.
+// A large sum over a slow network, whose first rank has gone.
 TEST_F(BreakableWaitsTest, ACollectiveIsGivenTimeWhileTheOthersMoveBytes) {
   EXPECT_FALSE(waits_.HasDoubtedCollective());
   const BreakableWaits::Waiting all(&waits_, nullptr, BreakableWaits::kAll);

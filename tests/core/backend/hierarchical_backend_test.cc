@@ -336,7 +336,8 @@ TEST(ChunkedPhasesTest, WhileAChunkIsAcrossTheNextGoesUpAndTheLastComesDown) {
                           "down 1 ended", "down 2 ended", "down 3 ended"));
 }
 
-// Who is no leader starts the same inside of its host in the same order.
+// A rank that is no leader starts the same inside of its host in the same
+// order.
 TEST(ChunkedPhasesTest, WithoutOnePhaseTheOthersKeepTheirOrder) {
   Notes notes;
   RunInChunks({at::zeros({64})}, 64,

@@ -112,7 +112,7 @@ TEST(ListeningSocketsTest, WhoStopsAcceptingKeepsWhoIsThere) {
   char byte = 0;
   ASSERT_EQ(send(before.get(), "x", 1, 0), 1);
   EXPECT_EQ(recv(accepted.get(), &byte, 1, 0), 1);
-  // As whoever looks after it does at its end.
+  // The owner of the instance does so at its end.
   EXPECT_EQ(epoll_ctl(epoll.get(), EPOLL_CTL_DEL, socket.fd, nullptr), 0);
 }
 

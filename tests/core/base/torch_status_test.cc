@@ -124,7 +124,7 @@ TEST(CatchTorchTest, OtherExceptions) {
                       "unknown type");
 }
 
-// As std::thread's constructor does.
+// The same error as std::thread's constructor throws.
 TEST(CatchTorchTest, AThreadThatCannotBeStartedNamesTheLimits) {
   const absl::Status status = CatchTorch(
       [] {

@@ -39,7 +39,7 @@ TEST(ParseDeviceTypeTest, KnowsCpuAndCuda) {
   }
 }
 
-// Of a host with so many ranks.
+// The request of a rank on a host with so many ranks.
 DeviceRequest Asked(int local_rank, int ranks, int devices_per_rank) {
   DeviceRequest request;
   request.local_rank = local_rank;
@@ -292,7 +292,7 @@ TEST(ChooseDevicesTest, AViewOfItsOwnBeginsAtZero) {
   EXPECT_FALSE(ChooseDevices(view).ok());
 }
 
-// Of GPUs that are bound to nobody although Slurm counts them by task.
+// GPUs that are bound to nobody although Slurm counts them by task.
 TEST(ChooseDevicesTest, AViewOfEnoughForAllIsDivided) {
   DeviceView view = View(0, 2, 2, 4);
   view.is_own = true;

@@ -24,7 +24,7 @@ TEST(RollCallTest, NobodyIsAwaitedWhenAllHaveGivenUp) {
   EXPECT_EQ(FailureInJob(zero), "rank 1 gave up: disk full");
 }
 
-// Of ten that failed in one operation eight are described.
+// Eight of ten that failed in one operation are described.
 TEST(RollCallTest, OfManyFailuresSomeAreDescribed) {
   constexpr int kRanks = 11;
   const StorePtr store = NewHashStore(std::chrono::hours(1));

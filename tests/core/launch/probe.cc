@@ -188,8 +188,8 @@ int HeedSignal(int signal) {
   return 128 + last_signal;
 }
 
-// Of ranks that agree, in the first attempt, to stop by a signal that any of
-// them was sent, and take `save_ms` for it.
+// Ranks agree, in the first attempt, to stop by a signal that any of them was
+// sent, and take `save_ms` for it.
 int StopTogether(int save_ms) {
   if (OwnRestarts().done > 0) return 0;
   for (const int each : {SIGTERM, SIGUSR1}) std::signal(each, NoteSignal);

@@ -37,7 +37,7 @@ TEST(LayerBorderTest, AGradientComesBackInTheTensorsStrides) {
   EXPECT_TRUE(x.grad().equal(weights.t() * 2));
 }
 
-// As the gradients of two leaves are, each of which is summed on its own.
+// The gradients of two leaves are so, each of which is summed on its own.
 TEST(LayerBorderTest, WhatComesForOneTensorIsSummedByBorder) {
   const auto number = [](float value) { return at::full({1}, value); };
   const auto gradient = [&](bool has_borders) {

@@ -13,7 +13,7 @@
 namespace tandem::shared_statistics_test {
 namespace {
 
-// Of values [n, channels], which may be none.
+// Statistics of values [n, channels], which may be none.
 GatheredStatistics Of(const at::Tensor& values) {
   GatheredStatistics part;
   part.count = values.size(0);

@@ -106,7 +106,7 @@ TEST_F(GuardedStoreTest, WhoHasAnotherSecretOrNoneIsTurnedAwayAndCounted) {
     EXPECT_THAT(status.message(),
                 AllOf(HasSubstr(where), HasSubstr("--job_secret_file")));
   }
-  // Who has none has looked in, and gone without a word.
+  // A process that has none has looked in, and gone without a word.
   EXPECT_THAT(DescribeRejected(member),
               HasSubstr("; 1 connection that did not show the job's secret"));
 }

@@ -21,7 +21,7 @@ at::Tensor Whole(double first) {
   return at::arange(first, first + 10).view({5, 2});
 }
 
-// Of the parts' weights and a state of them, of which a rank may have a slice.
+// The parts' weights and a state of them, of which a rank may have a slice.
 StatePart Held() {
   StatePart part;
   part.tensors = {

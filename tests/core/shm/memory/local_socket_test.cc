@@ -23,7 +23,7 @@ extern "C" int accept4(int fd, sockaddr* address, socklen_t* length,
   static const auto real =
       reinterpret_cast<decltype(&accept4)>(dlsym(RTLD_NEXT, "accept4"));
   if (gone_visitors == 0) return real(fd, address, length, flags);
-  // Of the two errors that say so.
+  // The two errors that say so take turns.
   errno = gone_visitors-- % 2 == 0 ? EPROTO : ECONNABORTED;
   return -1;
 }

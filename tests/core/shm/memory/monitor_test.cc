@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-// As after `ulimit -n`.
+// The state after `ulimit -n`.
 TEST(ShmMonitorTest, WithoutDescriptorsThereIsAnError) {
   auto memory = ShmSegment::NewMemory(1);
   ASSERT_TRUE(memory.ok()) << memory.status();

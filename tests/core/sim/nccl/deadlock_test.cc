@@ -1,4 +1,5 @@
-// Who waits for whom: circles that are deadlocks, and waits that are none.
+// Tests of who waits for whom: circles that are deadlocks, and waits that are
+// none.
 
 #include "core/sim/nccl/deadlock.h"
 

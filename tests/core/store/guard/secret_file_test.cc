@@ -11,7 +11,7 @@
 
 namespace {
 
-// Of whom this process believes to be.
+// The user that this process believes to be.
 uid_t user = getuid();
 
 }  // namespace

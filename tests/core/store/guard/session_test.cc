@@ -61,7 +61,7 @@ TEST(SessionTest, HalfAProofIsWaitedFor) {
   EXPECT_TRUE(session.has_spoken());
 }
 
-// Who asks for more than it reads does not fill the server's memory.
+// A member that asks for more than it reads does not fill the server's memory.
 TEST(SessionTest, AnswersAreKeptUpToALimitAndTheRestFollows) {
   constexpr int kValues = 3;
   const std::string value(size_t{33} << 20, 'v');
@@ -93,7 +93,7 @@ TEST(SessionTest, AnswersAreKeptUpToALimitAndTheRestFollows) {
   EXPECT_FALSE(session.has_more());
 }
 
-// As after somebody else has got hold of the connection.
+// The state after somebody else has got hold of the connection.
 TEST(SessionTest, AMessageThatIsNotTheMembersEndsIt) {
   KeyValues table;
   Session session("secret", kNonces.server);
