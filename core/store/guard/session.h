@@ -57,8 +57,8 @@ class Session {
   std::optional<FrameSealer> sealer_;
 };
 
-// GuardedConnections of a guarded server: its connections, those that have yet
-// to show the secret in the order in which they came, and how many did not.
+// Connections of a guarded server: all of them, those that have yet to show the
+// secret in the order in which they came, and how many did not.
 
 struct GuardedConnection {
   OwnedFd fd;
