@@ -51,8 +51,8 @@ std::vector<double> Time(absl::Span<const Kernel> kernels) {
   return best;
 }
 
-std::vector<double> TimesOf(const Measuring& measuring,
-                            absl::Span<const Kernel> kernels) {
+std::vector<double> MeasureTimes(const Measuring& measuring,
+                                 absl::Span<const Kernel> kernels) {
   if (measuring.time == nullptr) return Time(kernels);
   std::vector<double> times;
   for (const Kernel& kernel : kernels) times.push_back(measuring.time(kernel));
@@ -61,7 +61,7 @@ std::vector<double> TimesOf(const Measuring& measuring,
 
 std::string Fastest(const Measuring& measuring, const std::string& key,
                     absl::Span<const Kernel> kernels, size_t fixed) {
-  const std::vector<double> times = TimesOf(measuring, kernels);
+  const std::vector<double> times = MeasureTimes(measuring, kernels);
   size_t best = fixed;
   for (size_t i = 0; i < kernels.size(); ++i) {
     const double margin = best == fixed ? kClearlyFaster : 1;

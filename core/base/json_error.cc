@@ -77,7 +77,7 @@ std::string Describe(absl::string_view text, const Json::parse_error& error,
                       expected.empty() ? "" : ", ", expected);
 }
 
-std::string ErrorOf(absl::string_view text, Place place) {
+std::string ErrorText(absl::string_view text, Place place) {
   try {
     static_cast<void>(Json::parse(text.begin(), text.end()));
   } catch (const Json::parse_error& error) {
@@ -91,11 +91,11 @@ std::string ErrorOf(absl::string_view text, Place place) {
 }  // namespace
 
 std::string JsonError(absl::string_view text) {
-  return ErrorOf(text, LineText);
+  return ErrorText(text, LineText);
 }
 
 std::string JsonErrorInLine(absl::string_view line) {
-  return ErrorOf(line, ByteText);
+  return ErrorText(line, ByteText);
 }
 
 }  // namespace tandem

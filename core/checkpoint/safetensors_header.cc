@@ -287,7 +287,7 @@ class HeaderCrc {
 };
 
 // The checksum of everything but its own key.
-uint32_t CrcOf(const SafetensorsHeader& header) {
+uint32_t HeaderChecksum(const SafetensorsHeader& header) {
   HeaderCrc crc;
   for (const auto& [key, value] : header.metadata) {
     if (key == kHeaderKey) continue;
@@ -335,12 +335,12 @@ void AddChecksums(const std::vector<uint32_t>& of_tensors,
   std::string& tensors = header->metadata[kTensorsKey];
   tensors.clear();
   for (uint32_t crc : of_tensors) tensors += Hex(crc);
-  header->metadata[kHeaderKey] = Hex(CrcOf(*header));
+  header->metadata[kHeaderKey] = Hex(HeaderChecksum(*header));
 }
 
 absl::StatusOr<std::optional<std::vector<uint32_t>>> TakeChecksums(
     SafetensorsHeader* header) {
-  const uint32_t crc = CrcOf(*header);
+  const uint32_t crc = HeaderChecksum(*header);
   const auto of_tensors = header->metadata.extract(kTensorsKey);
   const auto of_header = header->metadata.extract(kHeaderKey);
   if (of_tensors.empty() && of_header.empty()) return std::nullopt;

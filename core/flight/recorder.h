@@ -143,7 +143,7 @@ class FlightRecorder {
   static void SetSizes(absl::Span<const int64_t> sizes, Slot* slot);
   int64_t Count(FlightGroup& group, const FlightOperation& operation,
                 int64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static FlightEntry EntryOf(const Slot& slot, int group);
+  static FlightEntry MakeEntry(const Slot& slot, int group);
 
   mutable absl::Mutex mutex_;
   // Not of ring_, which may be made anew: what notes nothing takes no lock.

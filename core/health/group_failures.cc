@@ -173,7 +173,7 @@ absl::Status Note(const GroupMember& member,
   return noted;
 }
 
-FailureNote NoteOf(const GroupMember& member, Kind kind) {
+FailureNote RankNote(const GroupMember& member, Kind kind) {
   FailureNote note;
   note.kind = kind;
   note.rank = member.NameOf(member.rank);
@@ -192,7 +192,7 @@ Failures TellFailure(const GroupMember& member, const std::string& operation,
                      bool asks_job, milliseconds patience,
                      absl::FunctionRef<void()> then) {
   const auto telling = std::make_shared<Telling>(member);
-  FailureNote note = NoteOf(member, Kind::kFailed);
+  FailureNote note = RankNote(member, Kind::kFailed);
   note.operation = operation;
   const absl::Status noted = Note(member, [=](c10d::Store& store) {
     // The list first: whoever sees the key reads it.
@@ -210,7 +210,7 @@ Failures TellFailure(const GroupMember& member, const std::string& operation,
 }
 
 void TellGivingUp(const GroupMember& member, const std::string& reason) {
-  FailureNote note = NoteOf(member, Kind::kGaveUp);
+  FailureNote note = RankNote(member, Kind::kGaveUp);
   note.text = reason;
   Note(member, [=](c10d::Store& store) {
     // The first is the cause: others may give up because of it.

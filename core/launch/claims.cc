@@ -28,8 +28,8 @@ absl::Status Merge(const std::optional<Claim<T>>& more,
 }
 
 // The claim's words, or those for a value that was worked out.
-std::string SourceOf(const std::optional<Claim<int>>& claim,
-                     absl::string_view name, int value) {
+std::string ClaimSource(const std::optional<Claim<int>>& claim,
+                        absl::string_view name, int value) {
   if (claim.has_value()) return claim->source;
   return absl::StrCat(name, " ", value);
 }
@@ -111,13 +111,13 @@ absl::StatusOr<int> LocalWorldSize(const LaunchClaims& claims) {
 // Fits `launch` together, with ranks and sizes already in it.
 absl::Status CheckPlace(const LaunchClaims& claims, const Launch& launch) {
   const std::string local_rank =
-      SourceOf(claims.local_rank, "local rank", launch.local_rank);
-  const std::string local_size = SourceOf(
+      ClaimSource(claims.local_rank, "local rank", launch.local_rank);
+  const std::string local_size = ClaimSource(
       claims.local_world_size, "local world size", launch.local_world_size);
   const std::string node_rank =
-      SourceOf(claims.node_rank, "node rank", launch.node_rank);
+      ClaimSource(claims.node_rank, "node rank", launch.node_rank);
   const std::string nnodes =
-      SourceOf(claims.nnodes, "number of nodes", launch.nnodes);
+      ClaimSource(claims.nnodes, "number of nodes", launch.nnodes);
   TANDEM_RETURN_IF_ERROR(CheckBelow(local_rank, launch.local_rank, local_size,
                                     launch.local_world_size));
   TANDEM_RETURN_IF_ERROR(
@@ -129,12 +129,12 @@ absl::Status CheckPlace(const LaunchClaims& claims, const Launch& launch) {
   }
   // Slurm can deal ranks out to nodes in turn, and its nodes may differ.
   if (launch.launcher == "slurm" ||
-      WorldSizeOf(launch.nnodes, launch.local_world_size) !=
+      GridWorldSize(launch.nnodes, launch.local_world_size) !=
           launch.world_size) {
     return absl::OkStatus();
   }
   const int expected =
-      RankOf(launch.node_rank, launch.local_world_size, launch.local_rank);
+      GridRank(launch.node_rank, launch.local_world_size, launch.local_rank);
   if (expected == launch.rank) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       claims.rank->source, " does not fit ", node_rank, ", ", local_size,

@@ -203,8 +203,8 @@ absl::StatusOr<LaunchPlan> PlanLauncher(const LaunchClaims& claims,
   plan.launch.nnodes = nnodes;
   plan.launch.node_rank = ValueOr(claims.node_rank, 0);
   plan.launch.local_world_size = nproc;
-  plan.launch.world_size = WorldSizeOf(nnodes, nproc);
-  plan.launch.rank = RankOf(plan.launch.node_rank, nproc, 0);
+  plan.launch.world_size = GridWorldSize(nnodes, nproc);
+  plan.launch.rank = GridRank(plan.launch.node_rank, nproc, 0);
   if (plan.limits.elastic()) {
     plan.launch.world_size = plan.limits.most;
     if (nnodes == 1) plan.launch.local_world_size = plan.limits.most;
@@ -283,9 +283,9 @@ absl::Status CheckStoreAddress(const Launch& launch) {
   return CheckOneInterface(where.host);
 }
 
-absl::StatusOr<LaunchPlan> PlanOf(const LaunchSettings& flags,
-                                  LaunchClaims from_env,
-                                  const Environment& env) {
+absl::StatusOr<LaunchPlan> MakePlan(const LaunchSettings& flags,
+                                    LaunchClaims from_env,
+                                    const Environment& env) {
   TANDEM_RETURN_IF_ERROR(CheckCountsProcesses(flags, from_env));
   TANDEM_ASSIGN_OR_RETURN(const LaunchClaims from_flags,
                           ClaimsOfFlags(ForProcess(flags, from_env)));
@@ -322,7 +322,7 @@ absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchSettings& flags,
                           ClaimsOfEnvironment(env));
   TANDEM_ASSIGN_OR_RETURN(const PodSettings pod,
                           ReadPodSettings(flags, from_env, env));
-  absl::StatusOr<LaunchPlan> plan = PlanOf(pod.flags, pod.from_env, env);
+  absl::StatusOr<LaunchPlan> plan = MakePlan(pod.flags, pod.from_env, env);
   if (plan.ok()) {
     const absl::Status address = CheckStoreAddress(plan->launch);
     if (!address.ok()) plan = address;

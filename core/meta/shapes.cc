@@ -53,7 +53,8 @@ MetaScope::~MetaScope() { where = outer_; }
 
 namespace {
 
-TensorShape ShapeOf(const NamedTensors::value_type& tensor, size_t layer) {
+TensorShape MakeTensorShape(const NamedTensors::value_type& tensor,
+                            size_t layer) {
   TensorShape shape;
   shape.name = tensor.first;
   shape.sizes = tensor.second.sizes().vec();
@@ -80,12 +81,12 @@ absl::StatusOr<std::vector<TensorShape>> ModelShapes(const LayerSpecs& specs) {
   std::vector<TensorShape> shapes;
   for (size_t i = 0; i < layers.size(); ++i) {
     for (const auto& parameter : NamedParameters({layers[i]})) {
-      shapes.push_back(ShapeOf(parameter, i));
+      shapes.push_back(MakeTensorShape(parameter, i));
       shapes.back().tied_to = TiedTo(
           layers[i].links, parameter.first.substr(layers[i].name.size() + 1));
     }
     for (const auto& buffer : NamedBuffers({layers[i]})) {
-      shapes.push_back(ShapeOf(buffer, i));
+      shapes.push_back(MakeTensorShape(buffer, i));
       shapes.back().is_buffer = true;
     }
   }

@@ -42,8 +42,8 @@ bool IsCount(double value) {
   return value >= 0 && value <= kMostCounted && std::floor(value) == value;
 }
 
-absl::StatusOr<double> NumberOf(const std::map<std::string, double>& state,
-                                const char* key) {
+absl::StatusOr<double> StateNumber(const std::map<std::string, double>& state,
+                                   const char* key) {
   const auto found = state.find(key);
   if (found != state.end()) return found->second;
   return absl::InvalidArgumentError(absl::StrCat(
@@ -53,7 +53,7 @@ absl::StatusOr<double> NumberOf(const std::map<std::string, double>& state,
 
 absl::StatusOr<int64_t> WholeNumber(const std::map<std::string, double>& state,
                                     const char* key) {
-  TANDEM_ASSIGN_OR_RETURN(const double count, NumberOf(state, key));
+  TANDEM_ASSIGN_OR_RETURN(const double count, StateNumber(state, key));
   TANDEM_RETURN_IF_ERROR(
       CheckThat(IsCount(count), key, count, "a whole number, 0 or more"));
   return static_cast<int64_t>(count);
@@ -127,11 +127,11 @@ std::map<std::string, double> LossScale::State() const {
 absl::Status LossScale::LoadState(const std::map<std::string, double>& state) {
   if (!is_enabled() || options_.constant) return absl::OkStatus();
   GradScalerOptions options;
-  TANDEM_ASSIGN_OR_RETURN(options.init_scale, NumberOf(state, kScale));
+  TANDEM_ASSIGN_OR_RETURN(options.init_scale, StateNumber(state, kScale));
   TANDEM_ASSIGN_OR_RETURN(options.growth_factor,
-                          NumberOf(state, kGrowthFactor));
+                          StateNumber(state, kGrowthFactor));
   TANDEM_ASSIGN_OR_RETURN(options.backoff_factor,
-                          NumberOf(state, kBackoffFactor));
+                          StateNumber(state, kBackoffFactor));
   TANDEM_ASSIGN_OR_RETURN(options.growth_interval,
                           WholeNumber(state, kGrowthInterval));
   TANDEM_ASSIGN_OR_RETURN(const int64_t tracker,

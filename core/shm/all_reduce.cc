@@ -62,7 +62,7 @@ ShmAllReduce::ShmAllReduce(MutableBytes tensor, const Reduction& reduction,
     : tensor_(tensor),
       sum_(sum),
       element_bytes_(c10::elementSize(reduction.dtype)),
-      note_(NoteOf(ShmOp::kAllReduce, tensor, reduction)) {
+      note_(MakeNote(ShmOp::kAllReduce, tensor, reduction)) {
   note_.offset = OffsetInNote(tensor);
 }
 

@@ -53,7 +53,7 @@ inline size_t SharePerRank(size_t ranks) {
 }
 
 template <typename Bytes>
-ShmNote NoteOf(ShmOp operation, const Bytes& tensor, int root = 0) {
+ShmNote MakeNote(ShmOp operation, const Bytes& tensor, int root = 0) {
   ShmNote note;
   note.operation = static_cast<uint32_t>(operation);
   note.dtype = static_cast<int32_t>(tensor.dtype);
@@ -62,9 +62,9 @@ ShmNote NoteOf(ShmOp operation, const Bytes& tensor, int root = 0) {
   return note;
 }
 
-inline ShmNote NoteOf(ShmOp operation, const MutableBytes& tensor,
-                      const Reduction& reduction, int root = 0) {
-  ShmNote note = NoteOf(operation, tensor, root);
+inline ShmNote MakeNote(ShmOp operation, const MutableBytes& tensor,
+                        const Reduction& reduction, int root = 0) {
+  ShmNote note = MakeNote(operation, tensor, root);
   note.dtype = static_cast<int32_t>(reduction.dtype);
   note.variant = static_cast<uint32_t>(reduction.kind);
   return note;

@@ -55,7 +55,7 @@ absl::StatusOr<std::string> Text(const Json& object, const char* name) {
 }
 
 // At least 0, and at most what an int64_t holds.
-absl::StatusOr<int64_t> NumberOf(const Json& number) {
+absl::StatusOr<int64_t> ReadNumber(const Json& number) {
   if (number.is_number_unsigned() && number.get<uint64_t>() <= INT64_MAX) {
     return static_cast<int64_t>(number.get<uint64_t>());
   }
@@ -66,7 +66,7 @@ absl::StatusOr<int64_t> Number(const Json& object, const char* name) {
   TANDEM_ASSIGN_OR_RETURN(
       const Json* number,
       Field(object, name, &Json::is_number_unsigned, "a number of 0 or more"));
-  return NumberOf(*number);
+  return ReadNumber(*number);
 }
 
 absl::StatusOr<std::vector<int64_t>> Numbers(const Json& object,
@@ -74,7 +74,7 @@ absl::StatusOr<std::vector<int64_t>> Numbers(const Json& object,
   TANDEM_ASSIGN_OR_RETURN(const Json* array, Array(object, name));
   std::vector<int64_t> numbers;
   for (const Json& each : *array) {
-    TANDEM_ASSIGN_OR_RETURN(numbers.emplace_back(), NumberOf(each));
+    TANDEM_ASSIGN_OR_RETURN(numbers.emplace_back(), ReadNumber(each));
   }
   return numbers;
 }
@@ -151,7 +151,7 @@ absl::StatusOr<std::map<std::string, int64_t>> ParseMesh(const Json& json) {
                           Field(json, "mesh", &Json::is_object, "an object"));
   std::map<std::string, int64_t> mesh;
   for (const auto& [axis, degree] : object->items()) {
-    TANDEM_ASSIGN_OR_RETURN(mesh[axis], NumberOf(degree));
+    TANDEM_ASSIGN_OR_RETURN(mesh[axis], ReadNumber(degree));
   }
   return mesh;
 }
@@ -187,7 +187,7 @@ absl::StatusOr<Manifest> ReadManifestJson(const Json& json) {
   return manifest;
 }
 
-Json JsonOf(const ManifestTensor& tensor) {
+Json ToJson(const ManifestTensor& tensor) {
   Json json = {{"name", tensor.info.name},
                {"dtype", std::string(DtypeName(tensor.info.dtype))},
                {"shape", tensor.info.sizes}};
@@ -258,7 +258,7 @@ std::string FormatManifest(const Manifest& manifest) {
                              {"crc32", Hex(each.crc32)}});
   }
   for (const ManifestTensor& each : manifest.tensors) {
-    json["tensors"].push_back(JsonOf(each));
+    json["tensors"].push_back(ToJson(each));
   }
   std::string rest = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   rest.replace(0, 1, "\",");

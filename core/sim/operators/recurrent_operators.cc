@@ -79,7 +79,7 @@ torch::jit::Stack WithTensors(torch::jit::Stack arguments,
   return arguments;
 }
 
-int8_t DeviceOf(const variable_list& tensors) {
+int8_t FirstDevice(const variable_list& tensors) {
   for (const at::Tensor& each : tensors) {
     if (each.device().type() == c10::DeviceType::PrivateUse1) {
       return each.device().index();
@@ -202,7 +202,7 @@ class RecurrentKernel final : public c10::OperatorKernel {
                            stack->end());
     stack->resize(stack->size() - count);
     const variable_list inputs = TensorsOf(call->arguments);
-    call->device = DeviceOf(inputs);
+    call->device = FirstDevice(inputs);
     for (at::Tensor& each :
          RecurrentFunction::apply(at::TensorList(inputs), call)) {
       stack->emplace_back(std::move(each));

@@ -35,7 +35,7 @@ namespace {
 using c10::DispatchKey;
 
 // Looked at once, and kept: what is queued needs it.
-const OperatorTraits& TraitsOf(const c10::OperatorHandle& op) {
+const OperatorTraits& FindTraits(const c10::OperatorHandle& op) {
   static auto* mutex = new std::mutex;
   static auto* all =
       new std::unordered_map<c10::OperatorName,
@@ -68,7 +68,7 @@ class BoxedKernel final : public c10::OperatorKernel {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
                   torch::jit::Stack* stack) {
-    Call(op, traits_ == nullptr ? TraitsOf(op) : *traits_, stack);
+    Call(op, traits_ == nullptr ? FindTraits(op) : *traits_, stack);
   }
 
  private:
