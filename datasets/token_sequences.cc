@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/model/documents.h"
+#include "core/model/batch.h"
 #include "datasets/dataset.h"
 #include "datasets/tokens/documents.h"
 #include "datasets/tokens/token_file.h"

@@ -36,7 +36,7 @@ struct TokenSequencesOptions {
 //
 // Inputs: int64 [n, context]. Targets: int64 [n, context], the inputs one token
 // later. With document_masks a batch also has the further input kDocumentBegins
-// (core/model/documents.h), and a document's last token, its end of text where
+// (core/model/batch.h), and a document's last token, its end of text where
 // it has one, has kNoTarget: Megatron-LM's --reset-position-ids,
 // --reset-attention-mask and --eod-mask-loss together.
 //

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/model/layer_maker.h"
+#include "core/model/make_layers.h"
 #include "models/classification_loss.h"
 #include "models/functions/cross_entropy/linear_cross_entropy_function.h"
 #include "models/layers/linear_head.h"

@@ -30,7 +30,7 @@ std::string PartNumbersName(const std::string& head, size_t part) {
 // Rows of the last layer's weight: of its own, where it is tied to others.
 absl::StatusOr<int64_t> HeadRows(const LayerSpec& head, int64_t parts) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorShape> shapes,
-                          ShapesOf({head}));
+                          ModelShapes({head}));
   const int64_t rows =
       shapes.empty() || shapes[0].sizes.empty() ? 0 : shapes[0].sizes[0];
   if (parts >= 2 && parts <= rows) return rows;

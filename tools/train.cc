@@ -20,7 +20,7 @@
 #include "core/device/determinism.h"
 #include "core/finite/checked_layers.h"
 #include "core/launch/launch.h"
-#include "core/launch/restart_count.h"
+#include "core/launch/restarts.h"
 #include "core/model/batch.h"
 #include "core/program/interrupt.h"
 #include "core/program/logging.h"

@@ -9,13 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "core/base/some_of.h"
+#include "core/base/text_fields.h"
 #include "core/digest/sha256.h"
 
 namespace tandem {
 namespace {
 
-// Of each kind, a message has so many at most.
+// A message has at most so many of each kind.
 constexpr size_t kMostDifferences = 8;
 constexpr size_t kMostValues = 4;
 constexpr size_t kMostRanks = 8;
@@ -27,7 +29,7 @@ constexpr char kNotGiven[] = "not given";
 
 using Value = std::optional<std::string>;
 
-// Who has it, for each value of one name, in the order of the first rank.
+// The ranks that have each value of one name, in the order of the first rank.
 using RanksOfValues = std::vector<std::pair<Value, std::vector<int>>>;
 
 RanksOfValues GroupByValue(const std::vector<NamedValues>& by_rank,
@@ -150,6 +152,32 @@ absl::Status CompareValues(const std::vector<NamedValues>& by_rank,
       "the ranks' ", what, " differ: ", absl::StrJoin(differences, "; "),
       more > 0 ? absl::StrCat("; and ", more, " more") : "",
       "; give all ranks the same"));
+}
+
+std::string EncodeStatus(const absl::Status& status) {
+  std::string text;
+  AppendNumber(static_cast<int>(status.code()), &text);
+  AppendField(status.message(), &text);
+  return text;
+}
+
+absl::Status Verdict(const std::vector<std::string>& by_rank) {
+  for (size_t rank = 0; rank < by_rank.size(); ++rank) {
+    absl::string_view text = by_rank[rank];
+    const std::optional<int> code = TakeNumber(&text);
+    const std::optional<absl::string_view> message = TakeField(&text);
+    if (!code.has_value() || !message.has_value()) {
+      return absl::InternalError(
+          absl::StrCat("rank ", rank, " has told something else than whether ",
+                       "it has succeeded"));
+    }
+    if (*code == 0) continue;
+    return absl::Status(static_cast<absl::StatusCode>(*code),
+                        by_rank.size() == 1
+                            ? std::string(*message)
+                            : absl::StrCat("rank ", rank, ": ", *message));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

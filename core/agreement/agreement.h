@@ -42,6 +42,17 @@ absl::Status CompareValues(const std::vector<NamedValues>& by_rank,
                            const std::vector<int>& names,
                            absl::string_view what);
 
+// Verdict of ranks: whether each of them has succeeded, as one Status that is
+// the same on all.
+
+// A status as a text, for an all-gather.
+std::string EncodeStatus(const absl::Status& status);
+
+// The status of the first rank that has failed, with "rank R: " before its
+// message where there are several; OK where none has. Internal for a text that
+// EncodeStatus did not make.
+absl::Status Verdict(const std::vector<std::string>& by_rank);
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_AGREEMENT_AGREEMENT_H_

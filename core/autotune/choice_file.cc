@@ -25,11 +25,11 @@ namespace {
 // Thousands of choices: what is longer was not written by us.
 constexpr size_t kGreatestFile = size_t{4} << 20;
 
-absl::Status ErrorOf(const char* what, const std::string& path) {
+absl::Status SystemFailure(const char* what, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path));
 }
 
-absl::Status MakeFolderOf(const std::string& path) {
+absl::Status MakeParentFolder(const std::string& path) {
   const std::filesystem::path folder =
       std::filesystem::path(path).parent_path();
   if (folder.empty()) return absl::OkStatus();
@@ -74,12 +74,12 @@ ChoiceFile::ChoiceFile(std::string path, OwnedFd fd)
 
 absl::StatusOr<std::unique_ptr<ChoiceFile>> ChoiceFile::Open(
     const std::string& path) {
-  TANDEM_RETURN_IF_ERROR(MakeFolderOf(path));
+  TANDEM_RETURN_IF_ERROR(MakeParentFolder(path));
   OwnedFd fd(open(path.c_str(),
                   O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
-  if (!fd) return ErrorOf("open", path);
+  if (!fd) return SystemFailure("open", path);
   struct stat its;
-  if (fstat(fd.get(), &its) != 0) return ErrorOf("look at", path);
+  if (fstat(fd.get(), &its) != 0) return SystemFailure("look at", path);
   if (!S_ISREG(its.st_mode)) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " is no regular file"));
@@ -93,7 +93,7 @@ absl::StatusOr<std::string> ChoiceFile::Text() const {
   for (off_t at = 0; text.size() <= kGreatestFile;) {
     const ssize_t count = pread(fd_.get(), part, sizeof(part), at);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return ErrorOf("read", path_);
+    if (count < 0) return SystemFailure("read", path_);
     if (count == 0) return text;
     text.append(part, static_cast<size_t>(count));
     at += count;
@@ -111,7 +111,8 @@ absl::StatusOr<Choices> ChoiceFile::Read() {
 absl::Status ChoiceFile::Lock(std::chrono::milliseconds timeout) {
   const auto end = std::chrono::steady_clock::now() + timeout;
   while (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return ErrorOf("lock", path_);
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      return SystemFailure("lock", path_);
     if (std::chrono::steady_clock::now() >= end) {
       return absl::DeadlineExceededError(
           absl::StrCat("another process has locked ", path_, " for ",
@@ -126,7 +127,7 @@ absl::Status ChoiceFile::Append(absl::string_view line) {
   while (!line.empty()) {
     const ssize_t count = write(fd_.get(), line.data(), line.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return ErrorOf("write", path_);
+    if (count < 0) return SystemFailure("write", path_);
     line.remove_prefix(static_cast<size_t>(count));
   }
   return absl::OkStatus();

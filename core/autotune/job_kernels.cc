@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "core/agreement/verdict.h"
+#include "core/agreement/agreement.h"
 #include "core/autotune/choice_file.h"
 #include "core/base/call_within.h"
 #include "core/base/status_macros.h"

@@ -25,7 +25,7 @@ constexpr int kRounds = 5;
 // What a round takes at least, so that a clock's grain is of no consequence.
 constexpr double kLeastRound = 1e-4;
 
-double SecondsOf(const Kernel& kernel, int runs) {
+double MeasureSeconds(const Kernel& kernel, int runs) {
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < runs; ++i) kernel.run();
   const std::chrono::duration<double> taken =
@@ -40,19 +40,19 @@ std::vector<double> Time(absl::Span<const Kernel> kernels) {
   std::vector<double> best;
   for (const Kernel& kernel : kernels) {
     kernel.run();  // warms up
-    best.push_back(SecondsOf(kernel, 1));
+    best.push_back(MeasureSeconds(kernel, 1));
     runs.push_back(1 + static_cast<int>(kLeastRound / (best.back() + 1e-9)));
   }
   for (int round = 0; round < kRounds; ++round) {
     for (size_t i = 0; i < kernels.size(); ++i) {
-      best[i] = std::min(best[i], SecondsOf(kernels[i], runs[i]));
+      best[i] = std::min(best[i], MeasureSeconds(kernels[i], runs[i]));
     }
   }
   return best;
 }
 
-std::vector<double> TimesOf(const Measuring& measuring,
-                            absl::Span<const Kernel> kernels) {
+std::vector<double> MeasureTimes(const Measuring& measuring,
+                                 absl::Span<const Kernel> kernels) {
   if (measuring.time == nullptr) return Time(kernels);
   std::vector<double> times;
   for (const Kernel& kernel : kernels) times.push_back(measuring.time(kernel));
@@ -61,7 +61,7 @@ std::vector<double> TimesOf(const Measuring& measuring,
 
 std::string Fastest(const Measuring& measuring, const std::string& key,
                     absl::Span<const Kernel> kernels, size_t fixed) {
-  const std::vector<double> times = TimesOf(measuring, kernels);
+  const std::vector<double> times = MeasureTimes(measuring, kernels);
   size_t best = fixed;
   for (size_t i = 0; i < kernels.size(); ++i) {
     const double margin = best == fixed ? kClearlyFaster : 1;

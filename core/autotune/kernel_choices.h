@@ -31,7 +31,7 @@ struct Kernel {
 // Thread-safe.
 class KernelChoices {
  public:
-  // Of this process.
+  // The choices of this process.
   static KernelChoices& OfProcess();
 
   struct Measuring {
@@ -39,7 +39,7 @@ class KernelChoices {
     // the same bits. Where it is null, or fails, this rank measures only what
     // the job's other ranks may keep (`decide`).
     std::unique_ptr<ChoiceFile> file;
-    // Of the job's first rank; stand before the file's.
+    // The choices of the job's first rank, which go before the file's.
     Choices given;
     // The job's answer to a question that this rank may be the first to ask,
     // and answers so itself. None: its own.

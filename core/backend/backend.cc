@@ -87,7 +87,7 @@ MadeBackend MakeSimLinks(const GroupPlace& place,
   return c10::make_intrusive<sim::LinksBackend>(place.rank, place.size());
 }
 
-// Of a group of host tensors alone there is none.
+// A group of host tensors alone has none.
 MadeBackend MakeNccl(const GroupPlace& place,
                      const CommunicatorOptions& options) {
   NcclOptions nccl;

@@ -24,7 +24,8 @@ constexpr KnownBackend kBackends[] = {
     {"sim_nccl", "sim", c10::DeviceType::PrivateUse1,
      TakesFactor::kInTensorsDtype},
     {"nccl", "cuda", c10::DeviceType::CUDA, TakesFactor::kInTensorsDtype},
-    // Of imagined devices, whose tensors are shapes (core/sim/links).
+    // The backend of imagined devices, whose tensors are shapes
+    // (core/sim/links).
     {"sim_links", "sim", c10::DeviceType::PrivateUse1,
      TakesFactor::kInTensorsDtype},
 };

@@ -16,8 +16,8 @@ namespace tandem {
 
 struct BackendNames {
   std::string host = "shm";
-  // Of tensors that lie on a device. Empty: the host's, for devices whose
-  // memory the host can reach.
+  // The backend of tensors that lie on a device. Empty: the host's, for devices
+  // whose memory the host can reach.
   std::string device;
   c10::DeviceType device_type = c10::DeviceType::CPU;  // if there is one
 };

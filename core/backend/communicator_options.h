@@ -36,8 +36,9 @@ struct CommunicatorOptions {
   // "nccl" (with shm beside it), or both by name, "cpu:gloo,sim:sim_nccl"
   // (core/backend/backend_names.h).
   std::string backend = "shm";
-  // Whose tensors the device's backend is given; its communicator is made when
-  // the group is, by all ranks. None: the group has tensors of the host alone.
+  // The device whose tensors the device's backend is given; its communicator is
+  // made when the group is, by all ranks. None: the group has tensors of the
+  // host alone.
   std::optional<c10::Device> device;
   // Tensors of a device that neither backend can reach go by way of copies in
   // the host's memory: right, and slow. For ranks that share a GPU, which NCCL
@@ -68,7 +69,8 @@ struct SubgroupOptions {
   // can do without. Else it shares the fate of the ranks that it is of, if they
   // share one (Communicator::ForLaunch).
   bool has_own_fate = false;
-  // As many times the timeout of the group that it is of is this rank's.
+  // This rank's timeout is so many times that of the group which it is a part
+  // of.
   int patience = 1;
   // CommunicatorOptions::device; none: the group has tensors of the host alone.
   std::optional<c10::Device> device;

@@ -19,11 +19,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
-#include "core/backend/breakable_waits.h"
 #include "core/backend/breakable_works.h"
 #include "core/backend/issue_mutex.h"
 #include "core/backend/listening_sockets.h"
-#include "core/backend/moving_bytes.h"
 #include "core/backend/pair_proof.h"
 #include "core/base/owned_fd.h"
 #include "core/base/status_macros.h"
@@ -278,7 +276,7 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGlooBackend(
     TANDEM_RETURN_IF_ERROR(CatchTorch(
         [&] {
           made =
-              AcceptorsOf([&] { gloo->devices.push_back(MakeDevice(place)); });
+              NewAcceptors([&] { gloo->devices.push_back(MakeDevice(place)); });
         },
         absl::StrCat("cannot bind the network interface or address \"", place,
                      "\"")));

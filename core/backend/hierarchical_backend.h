@@ -3,21 +3,63 @@
 #ifndef TANDEM_CORE_BACKEND_HIERARCHICAL_BACKEND_H_
 #define TANDEM_CORE_BACKEND_HIERARCHICAL_BACKEND_H_
 
+#include <ATen/core/Tensor.h>
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "core/backend/chunked_phases.h"
-#include "core/backend/host_layout.h"
 #include "core/backend/work_thread.h"
 #include "core/shm/backend.h"
 #include "core/store/store.h"
 
 namespace tandem {
+
+// Host layout: which ranks are on which host.
+
+struct HostLayout {
+  explicit HostLayout(const std::vector<std::string>& host_of_rank);
+
+  int host_count() const { return static_cast<int>(ranks.size()); }
+  // In order of their first ranks, which are their leaders.
+  std::vector<std::vector<int>> ranks;
+  std::vector<int> host;   // of each rank
+  std::vector<int> local;  // each rank's place among its host's
+};
+
+// Chunked collective: three phases over a tensor in chunks, whose phases
+// overlap.
+
+// What is done with a chunk: each starts an operation on it. An empty function:
+// this rank has no part in that phase.
+struct ThreePhases {
+  using Start = std::function<c10::intrusive_ptr<c10d::Work>(
+      std::vector<at::Tensor>& chunk)>;
+  Start up;      // inside of hosts
+  Start across;  // between hosts
+  Start down;    // inside of hosts
+};
+
+// Cuts the tensor into chunks of about `chunk_bytes` (at least 64), in the same
+// way on all ranks that give the same. While one chunk is between hosts, the
+// next one goes up and the one before comes down:
+//
+//   inside    up 0  up 1  up 2     down 0  up 3     down 1 ...
+//   between         across 0  across 1         across 2 ...
+//
+// Operations inside of hosts are started in this order on every rank, and those
+// between hosts in theirs, whatever takes how long; at most two are between
+// hosts at a time. Returns when all have ended; throws what one throws first,
+// while others may still be on their way. Several tensors, or one that is not
+// contiguous, are one chunk.
+void RunInChunks(const std::vector<at::Tensor>& tensors, int64_t chunk_bytes,
+                 const ThreePhases& phases);
 
 // All-reduce: the ranks of each host reduce to its leader through shared
 // memory, in their order; the hosts' leaders reduce the hosts' results over
@@ -27,10 +69,10 @@ namespace tandem {
 // ranks of a host go through shared memory.
 //
 // Where any host has several ranks, a large tensor goes in chunks, so that what
-// is done inside hosts and between them overlaps
-// (core/backend/chunked_phases.h). Which bits an all-reduce gives depends on
-// the hosts and the tensor's size alone: for three hosts or more, the order in
-// which an element's terms are added depends on its place in its chunk.
+// is done inside hosts and between them overlaps (RunInChunks). Which bits an
+// all-reduce gives depends on the hosts and the tensor's size alone: for three
+// hosts or more, the order in which an element's terms are added depends on its
+// place in its chunk.
 //
 // All else, and messages between hosts, goes over Gloo among all ranks.
 //

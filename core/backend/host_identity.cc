@@ -18,7 +18,7 @@ std::string Namespace(const char* path) {
 }
 
 // What stands behind the host's name, in which there is no space.
-absl::string_view NetworkOf(absl::string_view identity) {
+absl::string_view NetworkIdentity(absl::string_view identity) {
   const size_t space = identity.find(' ');
   return space == absl::string_view::npos ? absl::string_view()
                                           : identity.substr(space);
@@ -35,7 +35,7 @@ std::string HostIdentity() {
 }
 
 bool SharesLoopback(absl::string_view one, absl::string_view other) {
-  return NetworkOf(one) == NetworkOf(other);
+  return NetworkIdentity(one) == NetworkIdentity(other);
 }
 
 }  // namespace tandem

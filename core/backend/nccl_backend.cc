@@ -48,7 +48,7 @@ absl::Status CheckDevice(c10::Device device) {
                    device.str(), "; ", found, " GPUs were found"));
 }
 
-absl::StatusOr<NcclPtr> NcclOf(const BackendPtr& backend) {
+absl::StatusOr<NcclPtr> AsNccl(const BackendPtr& backend) {
   NcclPtr nccl = c10::dynamic_intrusive_pointer_cast<ProcessGroupNCCL>(backend);
   if (nccl.defined()) return nccl;
   return absl::InvalidArgumentError(
@@ -63,7 +63,7 @@ absl::StatusOr<c10::intrusive_ptr<ProcessGroupNCCL::Options>> OptionsFor(
   nccl->group_name = options.name;
   nccl->global_ranks_in_group = options.rank_names;
   if (options.split_from.defined()) {
-    TANDEM_ASSIGN_OR_RETURN(nccl->split_from, NcclOf(options.split_from));
+    TANDEM_ASSIGN_OR_RETURN(nccl->split_from, AsNccl(options.split_from));
     nccl->split_color = options.color;
   }
   return nccl;
@@ -109,7 +109,7 @@ absl::StatusOr<BackendPtr> MakeNcclBackend(
 }
 
 absl::Status TakePartInNcclSplit(const BackendPtr& parent, c10::Device device) {
-  TANDEM_ASSIGN_OR_RETURN(const NcclPtr nccl, NcclOf(parent));
+  TANDEM_ASSIGN_OR_RETURN(const NcclPtr nccl, AsNccl(parent));
   return CatchTorch([&] { nccl->performNocolorSplit(device); },
                     "take part in the split of NCCL's communicator");
 }

@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// Of the words between '_' and '-'.
+// The initials of the words between '_' and '-'.
 std::string Initials(absl::string_view name) {
   std::string initials;
   for (const absl::string_view word :

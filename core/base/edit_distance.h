@@ -14,8 +14,8 @@ namespace tandem {
 // (Levenshtein's distance).
 int EditDistance(absl::string_view a, absl::string_view b);
 
-// Of `known`, what whoever wrote `given` may have meant: what it abbreviates
-// ("lr": learning_rate), else the nearest; empty: none is near.
+// The name of `known` that `given` may have been meant for: one that it
+// abbreviates ("lr": learning_rate), else the nearest; empty: none is near.
 std::string NearestName(absl::string_view given,
                         const std::vector<std::string>& known);
 

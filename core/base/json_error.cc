@@ -50,13 +50,13 @@ absl::string_view Expectation(absl::string_view said) {
 // Where the byte is that does not belong there, `read` bytes with it.
 using Place = std::string (*)(absl::string_view text, size_t read);
 
-std::string LineOf(absl::string_view text, size_t read) {
+std::string LineText(absl::string_view text, size_t read) {
   const absl::string_view before = text.substr(0, read);
   return absl::StrCat("line ",
                       std::count(before.begin(), before.end(), '\n') + 1);
 }
 
-std::string ByteOf(absl::string_view, size_t read) {
+std::string ByteText(absl::string_view, size_t read) {
   return absl::StrCat("byte ", read);
 }
 
@@ -77,7 +77,7 @@ std::string Describe(absl::string_view text, const Json::parse_error& error,
                       expected.empty() ? "" : ", ", expected);
 }
 
-std::string ErrorOf(absl::string_view text, Place place) {
+std::string ErrorText(absl::string_view text, Place place) {
   try {
     static_cast<void>(Json::parse(text.begin(), text.end()));
   } catch (const Json::parse_error& error) {
@@ -90,10 +90,12 @@ std::string ErrorOf(absl::string_view text, Place place) {
 
 }  // namespace
 
-std::string JsonError(absl::string_view text) { return ErrorOf(text, LineOf); }
+std::string JsonError(absl::string_view text) {
+  return ErrorText(text, LineText);
+}
 
 std::string JsonErrorInLine(absl::string_view line) {
-  return ErrorOf(line, ByteOf);
+  return ErrorText(line, ByteText);
 }
 
 }  // namespace tandem

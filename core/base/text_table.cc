@@ -23,7 +23,7 @@ bool IsNumber(const std::string& cell) {
   return end != begin && (end == cell.npos || !absl::ascii_isalpha(cell[end]));
 }
 
-std::vector<Column> ColumnsOf(
+std::vector<Column> MakeColumns(
     const std::vector<std::vector<std::string>>& rows) {
   std::vector<Column> columns;
   for (const auto& row : rows) {
@@ -44,7 +44,7 @@ std::string Padded(const std::string& cell, const Column& column) {
 }  // namespace
 
 std::string TextTable(const std::vector<std::vector<std::string>>& rows) {
-  const std::vector<Column> columns = ColumnsOf(rows);
+  const std::vector<Column> columns = MakeColumns(rows);
   std::string text;
   for (const auto& row : rows) {
     std::string line;

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <exception>
@@ -13,10 +14,22 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/out_of_memory.h"
 #include "core/base/system_error.h"
 
 namespace tandem {
+namespace {
+
+std::atomic<OutOfMemoryNote> current = {nullptr};
+
+}  // namespace
+
+void SetOutOfMemoryNote(OutOfMemoryNote note) { current.store(note); }
+
+std::string NoteOnOutOfMemory() {
+  const OutOfMemoryNote note = current.load();
+  return note == nullptr ? "" : note();
+}
+
 namespace {
 
 // Whatever the case of `text`; the parts are in lower case.
@@ -181,4 +194,5 @@ absl::Status Catch(absl::FunctionRef<void()> fn, absl::string_view what) {
 }
 
 }  // namespace torch_status_internal
+
 }  // namespace tandem

@@ -30,6 +30,19 @@
 
 namespace tandem {
 
+// Out-of-memory note: what a program adds to LibTorch's out-of-memory errors.
+
+// What is said behind a device's c10::OutOfMemoryError where it becomes a
+// Status (torch_status.h): who held the memory, and what to do. May return
+// nothing; must not throw. Null: no note.
+using OutOfMemoryNote = std::string (*)();
+
+// Thread-safe.
+void SetOutOfMemoryNote(OutOfMemoryNote note);
+
+// What the note says now; empty without one.
+std::string NoteOnOutOfMemory();
+
 // What an exception's text says, without source locations and stack frames.
 std::string CleanTorchMessage(absl::string_view what);
 

@@ -61,7 +61,7 @@ absl::Status ReadGradScaler(const SafetensorsMetadata& metadata,
   return absl::OkStatus();
 }
 
-absl::StatusOr<TrainingProgress> ProgressOf(
+absl::StatusOr<TrainingProgress> ReadProgress(
     const SafetensorsMetadata& metadata) {
   if (!IsCheckpointMetadata(metadata)) {
     return absl::InvalidArgumentError(
@@ -176,7 +176,7 @@ void AddStored(StoredTensor tensor, StoredCheckpoint* checkpoint) {
 
 absl::StatusOr<TrainingProgress> ProgressOfCheckpoint(
     const std::string& path, const SafetensorsMetadata& metadata) {
-  auto progress = ProgressOf(metadata);
+  auto progress = ReadProgress(metadata);
   if (progress.ok()) return progress;
   return absl::InvalidArgumentError(absl::StrCat(
       "cannot resume from ", path, ": ", progress.status().message()));

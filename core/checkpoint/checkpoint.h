@@ -36,8 +36,8 @@ struct TrainingProgress {
   int64_t vocabulary = 0;
   // What else decides the model's shape or the job's course: name to value.
   std::map<std::string, std::string> options;
-  // Of the loss's scale (core/precision/loss_scale.h), by PyTorch's keys; the
-  // same for every layout. Empty: it is not scaled.
+  // State of the loss's scale (core/precision/loss_scale.h), by PyTorch's keys;
+  // the same for every layout. Empty: it is not scaled.
   std::map<std::string, double> grad_scaler;
 };
 
@@ -52,7 +52,7 @@ struct TrainingProgress {
 // "tandem.generation_config" where there is one, as "tandem.vocabulary",
 // "tandem.model", "tandem.option.NAME" for each option,
 // and "tandem.grad_scaler.KEY" for each number of that state. What was changed
-// by accident is noticed (core/checkpoint/safetensors_checksums.h).
+// by accident is noticed (core/checkpoint/safetensors_header.h).
 
 // Whether the tensor of that name in a checkpoint is optimizer state.
 bool IsOptimizerStateName(absl::string_view name);

@@ -7,7 +7,7 @@
 
 #include "absl/strings/string_view.h"
 #include "core/base/dtype_names.h"
-#include "core/base/host_values.h"
+#include "core/base/tensors.h"
 
 namespace tandem {
 namespace {

@@ -16,8 +16,8 @@ namespace tandem {
 namespace {
 
 // Whether `name` is `parameter`, or a state of it; `state` is what follows.
-bool IsOf(absl::string_view name, absl::string_view parameter,
-          absl::string_view* state) {
+bool BelongsTo(absl::string_view name, absl::string_view parameter,
+               absl::string_view* state) {
   *state = name;
   return absl::ConsumePrefix(state, parameter) &&
          (state->empty() || absl::StartsWith(*state, "."));
@@ -47,7 +47,7 @@ std::optional<PartName> FindPart(absl::string_view name,
       is_state ? OptimizerStateName(name) : std::string(name);
   for (const auto& [parameter, part] : parts) {
     absl::string_view state;
-    if (!IsOf(of_model, parameter, &state)) continue;
+    if (!BelongsTo(of_model, parameter, &state)) continue;
     const std::string whole = absl::StrCat(part.weight, state);
     return PartName{&part, is_state ? CheckpointNameOfState(whole) : whole};
   }
@@ -81,7 +81,7 @@ StoredTensors DivideRows(const StoredTensors& stored, const RowParts& parts) {
     bool is_whole = true;
     for (const auto& [parameter, part] : parts) {
       absl::string_view state;
-      if (!IsOf(each.info.name, part.weight, &state)) continue;
+      if (!BelongsTo(each.info.name, part.weight, &state)) continue;
       if (IsDivided(each.info) && each.info.sizes[0] != part.all) continue;
       divided.Add(RowsOf(each, absl::StrCat(parameter, state), part));
       is_whole = false;

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/dtype_names.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/base/torch_status.h"
-#include "core/checkpoint/bool_bytes.h"
-#include "core/checkpoint/safetensors_checksums.h"
+#include "core/checkpoint/safetensors_header.h"
 #include "core/digest/crc32.h"
 
 namespace tandem {

@@ -1,6 +1,6 @@
 // Tensors in a file, in the safetensors format, which other tools read too.
 // The format: core/checkpoint/safetensors_header.h; how damage is noticed:
-// core/checkpoint/safetensors_checksums.h.
+// core/checkpoint/safetensors_header.h.
 
 #ifndef TANDEM_CORE_CHECKPOINT_SAFETENSORS_H_
 #define TANDEM_CORE_CHECKPOINT_SAFETENSORS_H_

@@ -1,16 +1,24 @@
 #include "core/checkpoint/safetensors_header.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
 #include "core/base/dtype_names.h"
 #include "core/base/status_macros.h"
+#include "core/digest/crc32.h"
 
 namespace tandem {
 namespace {
@@ -150,7 +158,7 @@ std::string Quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', false, kReplace);
 }
 
-int64_t BitsOf(const SafetensorsEntry& entry) {
+int64_t ElementBits(const SafetensorsEntry& entry) {
   return entry.unread_dtype.empty()
              ? 8 * static_cast<int64_t>(c10::elementSize(entry.dtype))
              : BitsOfUnreadDtype(entry.unread_dtype);
@@ -160,7 +168,7 @@ int64_t BitsOf(const SafetensorsEntry& entry) {
 // an empty tensor of that shape, overflow an int64. Elements of less than a
 // byte share one, and what is left of the last is nobody's.
 absl::optional<uint64_t> ExpectedBytes(const SafetensorsEntry& entry) {
-  const int64_t bits = BitsOf(entry);
+  const int64_t bits = ElementBits(entry);
   // Bytes, or what makes whole bytes only all together.
   int64_t units = bits % 8 == 0 ? bits / 8 : bits;
   bool empty = false;
@@ -252,6 +260,102 @@ std::string FormatSafetensorsHeader(const SafetensorsHeader& header) {
   text += '}';
   text.append((8 - text.size() % 8) % 8, ' ');
   return text;
+}
+
+namespace {
+
+constexpr char kTensorsKey[] = "tandem.crc32.tensors";
+constexpr char kHeaderKey[] = "tandem.crc32.header";
+constexpr size_t kDigits = 8;
+
+std::string Hex(uint32_t crc) {
+  return absl::StrCat(absl::Hex(crc, absl::kZeroPad8));
+}
+
+// What a header says, in one way.
+class HeaderCrc {
+ public:
+  void Add(uint64_t number) { crc_ = Crc32(crc_, &number, sizeof(number)); }
+  void Add(absl::string_view text) {
+    Add(uint64_t{text.size()});
+    crc_ = Crc32(crc_, text.data(), text.size());
+  }
+  uint32_t crc() const { return crc_; }
+
+ private:
+  uint32_t crc_ = 0;
+};
+
+// The checksum of everything but its own key.
+uint32_t HeaderChecksum(const SafetensorsHeader& header) {
+  HeaderCrc crc;
+  for (const auto& [key, value] : header.metadata) {
+    if (key == kHeaderKey) continue;
+    crc.Add(key);
+    crc.Add(value);
+  }
+  for (const SafetensorsEntry& entry : header.entries) {
+    crc.Add(entry.name);
+    crc.Add(entry.DtypeText());
+    crc.Add(uint64_t{entry.shape.size()});
+    for (int64_t size : entry.shape) crc.Add(static_cast<uint64_t>(size));
+    crc.Add(entry.begin);
+    crc.Add(entry.end);
+  }
+  return crc.crc();
+}
+
+absl::Status Changed(const std::string& what) {
+  return absl::DataLossError(
+      absl::StrCat("its header was changed since it was written: ", what));
+}
+
+absl::StatusOr<std::vector<uint32_t>> ParseTensors(absl::string_view text,
+                                                   size_t entries) {
+  if (text.size() != entries * kDigits) {
+    return Changed(absl::StrCat("it has ", entries,
+                                " tensors, and checksums of ",
+                                text.size() / kDigits));
+  }
+  std::vector<uint32_t> crcs(entries);
+  for (size_t i = 0; i < entries; ++i) {
+    const absl::string_view digits = text.substr(i * kDigits, kDigits);
+    if (!absl::SimpleHexAtoi(digits, &crcs[i])) {
+      return Changed(absl::StrCat("'", digits, "' is no checksum"));
+    }
+  }
+  return crcs;
+}
+
+}  // namespace
+
+void AddChecksums(const std::vector<uint32_t>& of_tensors,
+                  SafetensorsHeader* header) {
+  CHECK_EQ(of_tensors.size(), header->entries.size());
+  std::string& tensors = header->metadata[kTensorsKey];
+  tensors.clear();
+  for (uint32_t crc : of_tensors) tensors += Hex(crc);
+  header->metadata[kHeaderKey] = Hex(HeaderChecksum(*header));
+}
+
+absl::StatusOr<std::optional<std::vector<uint32_t>>> TakeChecksums(
+    SafetensorsHeader* header) {
+  const uint32_t crc = HeaderChecksum(*header);
+  const auto of_tensors = header->metadata.extract(kTensorsKey);
+  const auto of_header = header->metadata.extract(kHeaderKey);
+  if (of_tensors.empty() && of_header.empty()) return std::nullopt;
+  // Either alone: the name of the other was hit.
+  if (of_tensors.empty() || of_header.empty()) {
+    return Changed(absl::StrCat("it lacks ",
+                                of_tensors.empty() ? kTensorsKey : kHeaderKey));
+  }
+  if (of_header.mapped() != Hex(crc)) {
+    return Changed(absl::StrCat("its checksum is ", Hex(crc), ", written was '",
+                                of_header.mapped(), "'"));
+  }
+  auto crcs = ParseTensors(of_tensors.mapped(), header->entries.size());
+  if (!crcs.ok()) return crcs.status();
+  return *std::move(crcs);
 }
 
 }  // namespace tandem

@@ -8,10 +8,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/dtype_names.h"
-#include "core/base/host_values.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/checkpoint/safetensors.h"
-#include "core/checkpoint/safetensors_checksums.h"
+#include "core/checkpoint/safetensors_header.h"
 #include "core/digest/crc32.h"
 #include "core/finite/finite_check.h"
 #include "core/instrument/fault_point.h"
@@ -67,7 +67,8 @@ std::string Beginning(SafetensorsHeader header,
   return text + json;
 }
 
-// Of floating-point numbers of these bits: whether any has an exponent of ones.
+// Whether any of these floating-point numbers, given by their bits, has an
+// exponent of ones.
 template <typename Bits>
 bool AnyHasExponent(const char* data, uint64_t bytes, Bits exponent) {
   const Bits* const values = reinterpret_cast<const Bits*>(data);
@@ -97,7 +98,7 @@ bool AnyIsNotFinite(at::ScalarType dtype, const char* data, uint64_t bytes) {
 }
 
 // 0 for a dtype that cannot be stored, which Begin refuses.
-size_t WidthOf(const TensorInfo& info) {
+size_t ElementWidth(const TensorInfo& info) {
   return DtypeName(info.dtype).empty() ? 0 : c10::elementSize(info.dtype);
 }
 
@@ -111,8 +112,8 @@ SafetensorsWriter::SafetensorsWriter(std::string path,
 
 bool SafetensorsWriter::ComesBefore(const TensorInfo& a,
                                     const TensorInfo& b) const {
-  return std::forward_as_tuple(WidthOf(b), a.name) <
-         std::forward_as_tuple(WidthOf(a), b.name);
+  return std::forward_as_tuple(ElementWidth(b), a.name) <
+         std::forward_as_tuple(ElementWidth(a), b.name);
 }
 
 absl::Status SafetensorsWriter::Begin(std::vector<TensorInfo> infos) {

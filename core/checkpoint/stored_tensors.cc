@@ -22,7 +22,8 @@ absl::Status ReadInto(const StoredTensor& tensor, const at::Tensor& target) {
       target.sizes() == tensor.info.sizes) {
     TANDEM_ASSIGN_OR_RETURN(const bool done, tensor.read_into(target));
     if (done) {
-      // As copy_ does it: whoever keeps something made of it looks there.
+      // copy_ does the same: code that keeps something made of the tensor looks
+      // at its version.
       target.unsafeGetTensorImpl()->bump_version();
       return absl::OkStatus();
     }

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -48,6 +49,30 @@ class TensorSink {
 
 // The whole stream of `tensors`, given in any order. Copies nothing.
 absl::Status StreamTensors(const NamedTensors& tensors, TensorSink& sink);
+
+// Collected tensors: a stream of tensors kept whole, for small models.
+
+// Keeps what comes, ordered by name. Copies nothing: what is the sender's own
+// stays an alias of it. Not thread-safe.
+class CollectedTensors : public TensorSink {
+ public:
+  bool ComesBefore(const TensorInfo& a, const TensorInfo& b) const override {
+    return a.name < b.name;
+  }
+  absl::Status Begin(std::vector<TensorInfo> infos) override {
+    infos_ = std::move(infos);
+    return absl::OkStatus();
+  }
+  absl::Status Add(const at::Tensor& values) override {
+    tensors.emplace_back(infos_[tensors.size()].name, values);
+    return absl::OkStatus();
+  }
+
+  NamedTensors tensors;
+
+ private:
+  std::vector<TensorInfo> infos_;
+};
 
 }  // namespace tandem
 

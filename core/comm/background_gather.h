@@ -34,7 +34,7 @@ class BackgroundGather {
   // has failed, with its reason; Cancelled after Stop.
   absl::StatusOr<std::vector<std::string>> Gather(const std::string& mine);
 
-  // Who gathers now, or later, gives up. From any thread.
+  // Ends a gather that runs now or comes later. May be called from any thread.
   void Stop() { stopped_ = true; }
 
  private:

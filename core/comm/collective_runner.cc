@@ -17,14 +17,14 @@
 #include "core/backend/backend.h"
 #include "core/backend/issue_mutex.h"
 #include "core/backend/work_thread.h"
-#include "core/base/describe_tensor.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/base/torch_status.h"
 #include "core/comm/group_connection.h"
 #include "core/flight/dump_file.h"
 #include "core/health/collective_check.h"
+#include "core/health/group_failures.h"
 #include "core/health/job_watch.h"
-#include "core/health/roll_call.h"
 #include "core/health/straggler_watch.h"
 #include "core/shm/completion_notice.h"
 
@@ -66,7 +66,7 @@ struct Ending {
 absl::Status NoteEndOnCompletion(const c10::intrusive_ptr<c10d::Work>& work,
                                  const std::shared_ptr<Ending>& ending) {
   if (auto* const notifier = dynamic_cast<NotifiesCompletion*>(work.get())) {
-    // Of a work that nobody waits for, what runs it may outlive it.
+    // The thread that runs a work may outlive one that nobody waits for.
     const c10::weak_intrusive_ptr<c10d::Work> weak(work);
     notifier->OnCompletion([ending, weak] {
       const auto alive = weak.lock();
@@ -111,7 +111,7 @@ CollectiveRunner::~CollectiveRunner() {
   CatchTorch([&] { CloseBackends(*process_group_, patience); }).IgnoreError();
 }
 
-void CollectiveRunner::ShareFate() {
+void CollectiveRunner::WatchJob() {
   job_watch_ = std::make_shared<JobWatch>(member_);
 }
 
@@ -144,7 +144,7 @@ void CollectiveRunner::BeginChecks() {
       std::make_unique<CollectiveCheck>(member_, options_.timeout, presence);
 }
 
-void CollectiveRunner::BelongTo(const CollectiveRunner& whole) {
+void CollectiveRunner::WatchJobWith(const CollectiveRunner& whole) {
   job_watch_ = whole.job_watch_;
   member_.job = whole.member_.job;
   member_.job_size = whole.member_.job_size;
@@ -204,7 +204,7 @@ absl::StatusOr<PendingCollective> CollectiveRunner::StartCall(Call call,
   pending.end_time_ = EndTime(ending, &ending->time);
   if (place.kind == Place::kStream) {
     pending.end_moment_ = EndOf(call, *work, place.device);
-    LookAfter(std::move(call), work, [ending] { NoteEnd(ending->time); });
+    Monitor(std::move(call), work, [ending] { NoteEnd(ending->time); });
     pending.wait_ = [this, work] {
       const absl::Status ordered = CatchTorch([&] { work->wait(); });
       return ordered.ok() ? broken() : ordered;

@@ -23,7 +23,6 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "core/backend/communicator_options.h"
-#include "core/comm/call_flights.h"
 #include "core/comm/pending_collective.h"
 #include "core/comm/work_timer.h"
 #include "core/device/device_moment.h"
@@ -49,7 +48,8 @@ class WorkThread;
 class CollectiveRunner {
  public:
   using Issue = absl::FunctionRef<c10::intrusive_ptr<c10d::Work>()>;
-  // Who runs it: threads of the host's backend, or a stream of a device's.
+  // The place where it runs: threads of the host's backend, or a stream of a
+  // device's.
   struct Place {
     enum Kind { kHost, kStream };
     Kind kind = kHost;
@@ -61,9 +61,9 @@ class CollectiveRunner {
 
   // Both before Connect. The ranks of this group, the job's, share their fate
   // (core/health/job_watch.h).
-  void ShareFate();
+  void WatchJob();
   // This group is part of that one, or of what that one is part of.
-  void BelongTo(const CollectiveRunner& whole);
+  void WatchJobWith(const CollectiveRunner& whole);
 
   // ConnectGroup (core/comm/group_connection.h); before anything is started.
   // `key` is the group's name among all that were ever made.
@@ -122,7 +122,7 @@ class CollectiveRunner {
   absl::Status WaitFor(const Call& call, c10d::Work& work,
                        StragglerWatch* watch);
   // Has a thread look after a work that a stream runs, and find its errors.
-  void LookAfter(Call call, const WorkPtr& work, std::function<void()> end);
+  void Monitor(Call call, const WorkPtr& work, std::function<void()> end);
   // By the device's clock, where the work itself does not tell it.
   std::optional<DeviceMoment> EndOf(const Call& call, c10d::Work& work,
                                     c10::Device device);

@@ -17,8 +17,8 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "core/base/multiply_in_place.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/base/torch_status.h"
 #include "core/comm/collective_runner.h"
 #include "core/comm/communicator_tensors.h"
@@ -61,7 +61,7 @@ absl::Status CheckRoot(const Communicator& group, const char* operation,
                    "\": there is no rank ", root, " among ", group.size()));
 }
 
-// As a part of `operation` where the backend can do that.
+// The product is a part of `operation` where the backend can do that.
 void Multiply(const Communicator& group, double factor,
               const at::Tensor& tensor, c10d::ReduceOp* operation) {
   if (factor == 1) return;
@@ -96,7 +96,7 @@ absl::Status CheckMessage(const Communicator& group,
 c10::intrusive_ptr<c10d::Work> Issue(const Communicator& group,
                                      const RankMessage& message,
                                      std::vector<at::Tensor> bytes) {
-  c10d::Backend& backend = BackendOf(group, bytes[0]);
+  c10d::Backend& backend = TensorBackend(group, bytes[0]);
   return message.sends ? backend.send(bytes, message.peer, message.tag)
                        : backend.recv(bytes, message.peer, message.tag);
 }
@@ -106,13 +106,13 @@ std::vector<at::Tensor> BytesFor(const Communicator& group,
   return {BytesOf(ForBackend(group, message.tensor))};
 }
 
-// Those of streams, at once.
+// Issues messages of streams together.
 c10::intrusive_ptr<c10d::Work> IssueTogether(
     const Communicator& group, absl::Span<const RankMessage* const> messages) {
   if (messages.size() == 1) {
     return Issue(group, *messages[0], BytesFor(group, *messages[0]));
   }
-  c10d::Backend& backend = BackendOf(group, messages[0]->tensor);
+  c10d::Backend& backend = TensorBackend(group, messages[0]->tensor);
   backend.startCoalescing();
   // NCCL's groups are the thread's: behind one that stays open, nothing begins
   // that the thread starts, in whatever group of ranks.
@@ -132,8 +132,8 @@ std::string TextOf(const Communicator& group, const RankMessage& message) {
 }
 
 FlightOperation FlightOfMessage(const RankMessage& message) {
-  FlightOperation operation = FlightOf(message.sends ? "send" : "receive",
-                                       message.tensor, message.peer);
+  FlightOperation operation = TensorFlight(message.sends ? "send" : "receive",
+                                           message.tensor, message.peer);
   operation.kind = message.sends ? FlightKind::kSend : FlightKind::kReceive;
   operation.tag = message.tag;
   return operation;
@@ -164,7 +164,7 @@ absl::Status Communicator::AllReduceSum(at::Tensor tensor,
 absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
     at::Tensor tensor, double factor, const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckSummand(*this, "all-reduce", tensor));
-  const FlightOperation operation = FlightOf("all-reduce", tensor);
+  const FlightOperation operation = TensorFlight("all-reduce", tensor);
   TANDEM_RETURN_IF_ERROR(
       Agree(runner_.get(), operation.name, operation, tensor, purpose));
   if (tensor.numel() == 0) return PendingCollective();
@@ -175,7 +175,7 @@ absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
   TANDEM_ASSIGN_OR_RETURN(
       PendingCollective pending,
       runner_->Start(operation, purpose, PlaceOf(tensors[0]), [&] {
-        return BackendOf(*this, tensors[0]).allreduce(tensors, options);
+        return TensorBackend(*this, tensors[0]).allreduce(tensors, options);
       }));
   return WithCopyBack(std::move(pending), tensors[0], tensor);
 }
@@ -185,7 +185,7 @@ absl::StatusOr<PendingCollective> Communicator::StartReduceSum(
     const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckSummand(*this, "reduce", tensor));
   TANDEM_RETURN_IF_ERROR(CheckRoot(*this, "reduce", root));
-  const FlightOperation operation = FlightOf("reduce", tensor, root);
+  const FlightOperation operation = TensorFlight("reduce", tensor, root);
   TANDEM_RETURN_IF_ERROR(Agree(runner_.get(),
                                absl::StrCat("reduce to rank ", NameOf(root)),
                                operation, tensor, purpose));
@@ -198,7 +198,7 @@ absl::StatusOr<PendingCollective> Communicator::StartReduceSum(
   TANDEM_ASSIGN_OR_RETURN(
       PendingCollective pending,
       runner_->Start(operation, purpose, PlaceOf(tensors[0]), [&] {
-        return BackendOf(*this, tensors[0]).reduce(tensors, options);
+        return TensorBackend(*this, tensors[0]).reduce(tensors, options);
       }));
   return WithCopyBack(std::move(pending), tensors[0], tensor);
 }
@@ -207,7 +207,7 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
                                      const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckTensor(*this, "broadcast", tensor));
   TANDEM_RETURN_IF_ERROR(CheckRoot(*this, "broadcast", root));
-  const FlightOperation operation = FlightOf("broadcast", tensor, root);
+  const FlightOperation operation = TensorFlight("broadcast", tensor, root);
   TANDEM_RETURN_IF_ERROR(
       Agree(runner_.get(), absl::StrCat("broadcast from rank ", NameOf(root)),
             operation, tensor, purpose));
@@ -219,7 +219,7 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
   TANDEM_ASSIGN_OR_RETURN(
       PendingCollective pending,
       runner_->Start(operation, purpose, PlaceOf(given), [&] {
-        return BackendOf(*this, given).broadcast(tensors, options);
+        return TensorBackend(*this, given).broadcast(tensors, options);
       }));
   return WithCopyBack(std::move(pending), given, tensor).Wait();
 }
@@ -227,7 +227,7 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
 absl::StatusOr<TensorList> Communicator::AllGather(
     const at::Tensor& tensor, const CollectivePurpose& purpose) {
   TANDEM_RETURN_IF_ERROR(CheckTensor(*this, "all-gather", tensor));
-  const FlightOperation operation = FlightOf("all-gather", tensor);
+  const FlightOperation operation = TensorFlight("all-gather", tensor);
   TANDEM_RETURN_IF_ERROR(
       Agree(runner_.get(), operation.name, operation, tensor, purpose));
   const at::Tensor mine = tensor.detach();
@@ -247,7 +247,7 @@ absl::StatusOr<TensorList> Communicator::AllGather(
   TANDEM_ASSIGN_OR_RETURN(
       PendingCollective pending,
       runner_->Start(operation, purpose, PlaceOf(in[0]), [&] {
-        return BackendOf(*this, in[0]).allgather(out, in);
+        return TensorBackend(*this, in[0]).allgather(out, in);
       }));
   for (int r = 0; r < size_; ++r) {
     pending = WithCopyBack(std::move(pending), given[r], all[r]);
@@ -280,7 +280,7 @@ absl::StatusOr<std::vector<std::string>> Communicator::AllGatherString(
 
 absl::Status Communicator::Barrier(const CollectivePurpose& purpose) {
   if (size_ == 1) return absl::OkStatus();
-  const FlightOperation operation = FlightOf("barrier", at::Tensor());
+  const FlightOperation operation = TensorFlight("barrier", at::Tensor());
   TANDEM_RETURN_IF_ERROR(
       Agree(runner_.get(), operation.name, operation, at::Tensor(), purpose));
   using Place = CollectiveRunner::Place;

@@ -40,7 +40,7 @@ std::unique_ptr<CollectiveRunner> NewRunner(
   return std::make_unique<CollectiveRunner>(std::move(member), options);
 }
 
-size_t CommunicatorsOf(const CommunicatorOptions& options) {
+size_t CommunicatorCount(const CommunicatorOptions& options) {
   return options.device.has_value() ? 1 + options.further_devices.size() : 0;
 }
 
@@ -122,12 +122,12 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::ForLaunch(
       checks ? "set" : "not set";
   // Their communicators are made one after the other, by all.
   options.settings["devices of a rank with communicators"] =
-      absl::StrCat(CommunicatorsOf(options));
+      absl::StrCat(CommunicatorCount(options));
   TANDEM_ASSIGN_OR_RETURN(StorePtr store, OpenStore(launch, options.timeout));
   store = InGroup(kWorldName, store);
   auto runner =
       NewRunner(store, launch.rank, launch.world_size, kWorldName, options);
-  if (runner != nullptr) runner->ShareFate();
+  if (runner != nullptr) runner->WatchJob();
   TANDEM_RETURN_IF_ERROR(Connect(kWorldName, runner.get()));
   return absl::WrapUnique(
       new Communicator(std::move(store), launch.rank, launch.world_size,
@@ -169,7 +169,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subgroup(
   for (int each : ranks) options.rank_names.push_back(NameOf(each));
   StorePtr store = InGroup(key, store_);
   auto runner = NewRunner(store, rank, size, name, options);
-  if (runner != nullptr && !own.has_own_fate) runner->BelongTo(*runner_);
+  if (runner != nullptr && !own.has_own_fate) runner->WatchJobWith(*runner_);
   TANDEM_RETURN_IF_ERROR(Connect(key, runner.get()));
   return absl::WrapUnique(new Communicator(std::move(store), rank, size, name,
                                            std::move(options),

@@ -65,7 +65,8 @@ PendingCollective WithCopyBack(PendingCollective pending,
   });
 }
 
-FlightOperation FlightOf(const char* name, const at::Tensor& tensor, int peer) {
+FlightOperation TensorFlight(const char* name, const at::Tensor& tensor,
+                             int peer) {
   FlightOperation operation;
   operation.name = name;
   operation.peer = peer;
@@ -75,7 +76,8 @@ FlightOperation FlightOf(const char* name, const at::Tensor& tensor, int peer) {
   return operation;
 }
 
-c10d::Backend& BackendOf(const Communicator& group, const at::Tensor& given) {
+c10d::Backend& TensorBackend(const Communicator& group,
+                             const at::Tensor& given) {
   return *group.process_group()->getBackend(given.device().type());
 }
 

@@ -29,8 +29,8 @@ absl::Status CheckTensor(const Communicator& group, absl::string_view operation,
 
 // A collective of the tensor, undefined where there is none, or a message, for
 // the flight recorder. It points to the tensor's sizes.
-FlightOperation FlightOf(const char* name, const at::Tensor& tensor,
-                         int peer = -1);
+FlightOperation TensorFlight(const char* name, const at::Tensor& tensor,
+                             int peer = -1);
 
 // The tensor's own bytes: backends know few dtypes, and moving needs none.
 inline at::Tensor BytesOf(const at::Tensor& tensor) {
@@ -51,9 +51,10 @@ PendingCollective WithCopyBack(PendingCollective pending,
                                const at::Tensor& given,
                                const at::Tensor& tensor);
 
-// Of a tensor as backends are given it. Not through c10d's dispatcher: it takes
-// longer than a small all-reduce.
-c10d::Backend& BackendOf(const Communicator& group, const at::Tensor& given);
+// The backend of a tensor as backends are given it. Not through c10d's
+// dispatcher: it takes longer than a small all-reduce.
+c10d::Backend& TensorBackend(const Communicator& group,
+                             const at::Tensor& given);
 
 }  // namespace tandem
 

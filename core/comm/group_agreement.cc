@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/agreement/verdict.h"
+#include "core/agreement/agreement.h"
 #include "core/base/status_macros.h"
 
 namespace tandem {

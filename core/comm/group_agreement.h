@@ -16,8 +16,8 @@ namespace tandem {
 absl::Status AgreeInGroup(const NamedValues& mine, absl::string_view what,
                           Communicator& group);
 
-// The Verdict (core/agreement/verdict.h) of the ranks of `group`: OK, the same
-// on each, where all of them are; or the collective's error. Collective.
+// The Verdict (core/agreement/agreement.h) of the ranks of `group`: OK, the
+// same on each, where all of them are; or the collective's error. Collective.
 absl::Status AgreeOnSuccess(const absl::Status& mine, absl::string_view what,
                             Communicator& group);
 

@@ -19,8 +19,8 @@
 #include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/health/group_failures.h"
 #include "core/health/group_member.h"
-#include "core/health/roll_call.h"
 #include "core/instrument/fault_point.h"
 #include "core/store/gather.h"
 #include "core/store/server.h"
@@ -72,7 +72,7 @@ absl::StatusOr<std::vector<std::string>> MeetAtStore(const GroupMember& member,
   return absl::DeadlineExceededError(
       absl::StrCat(RankList(missing), " did not come within ",
                    absl::FormatDuration(absl::FromChrono(timeout)),
-                   DescribeStrangers(member.store)));
+                   DescribeRejected(member.store)));
 }
 
 using MadeGroup = absl::StatusOr<c10::intrusive_ptr<c10d::ProcessGroup>>;

@@ -17,7 +17,7 @@
 #include "core/base/torch_status.h"
 #include "core/comm/collective_runner.h"
 #include "core/device/device.h"
-#include "core/health/roll_call.h"
+#include "core/health/group_failures.h"
 #include "core/shm/completion_notice.h"
 
 namespace tandem {
@@ -30,8 +30,8 @@ c10::intrusive_ptr<FunctionWork> NewWork(std::function<void()> function) {
 
 }  // namespace
 
-void CollectiveRunner::LookAfter(Call call, const WorkPtr& work,
-                                 std::function<void()> end) {
+void CollectiveRunner::Monitor(Call call, const WorkPtr& work,
+                               std::function<void()> end) {
   // Whoever started it goes on before it has ended: to the next step, or to the
   // end of what the purpose is about.
   if (call.purpose) {
@@ -53,7 +53,7 @@ void CollectiveRunner::LookAfter(Call call, const WorkPtr& work,
   const auto polled =
       c10::make_intrusive<PolledWork>(work, options_.timeout, at_others);
   auto look = [this, polled, call, end = std::move(end)] {
-    // Who waits next is told.
+    // The next wait is told of an error.
     WaitFor(call, *polled, stream_watch_.get()).IgnoreError();
     end();
     absl::MutexLock lock(&mutex_);

@@ -7,7 +7,13 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/cuda/host_device.h"
+// For functions of the host and of GPUs: what nvcc compiles for both, and any
+// other compiler as it stands.
+#ifdef __CUDACC__
+#define TANDEM_HOST_DEVICE __host__ __device__
+#else
+#define TANDEM_HOST_DEVICE
+#endif
 
 namespace tandem {
 
@@ -30,7 +36,7 @@ struct DropoutMask {
   float of[4];
 };
 
-// By Philox4x32-10 (core/random/philox.h), as core/fused/dropout_add.h says.
+// By Philox4x32-10 (core/random/random.h), as core/fused/dropout_add.h says.
 TANDEM_HOST_DEVICE inline DropoutMask DrawDropoutMask(
     const DropoutFactors& factors, uint64_t sample, uint64_t block) {
   uint32_t words[4] = {

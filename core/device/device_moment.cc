@@ -8,6 +8,7 @@
 #include "core/device/own_stream.h"
 
 namespace tandem {
+
 namespace {
 
 using Clock = DeviceMoment::Clock;
@@ -28,7 +29,7 @@ struct ClockAndStream {
 };
 
 // Made once, and kept: devices stay until the process ends.
-ClockAndStream& ClockOf(c10::Device device) {
+ClockAndStream& DeviceClockAndStream(c10::Device device) {
   static auto* mutex = new std::mutex;
   static auto* clocks =
       new std::unordered_map<c10::Device, std::unique_ptr<ClockAndStream>>;
@@ -43,7 +44,7 @@ ClockAndStream& ClockOf(c10::Device device) {
 DeviceMoment DeviceMoment::Now(c10::Device device) {
   DeviceMoment moment;
   if (device.type() != c10::DeviceType::CPU) {
-    ClockAndStream& its = ClockOf(device);
+    ClockAndStream& its = DeviceClockAndStream(device);
     moment.origin_ = its.clock.OriginNow([&] { return RecordOn(*its.stream); });
     moment.event_ =
         RecordOn(c10::impl::VirtualGuardImpl(device.type()).getStream(device));

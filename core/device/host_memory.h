@@ -8,6 +8,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceType.h>
 
+#include <vector>
+
 namespace tandem {
 
 // Do operators on such a device run the CPU's kernels?
@@ -23,6 +25,11 @@ at::Tensor HostView(const at::Tensor& tensor);
 // threads ask.
 using HostViewFunction = at::Tensor (*)(const at::Tensor&);
 void RegisterHostMemory(c10::DeviceType type, HostViewFunction view);
+
+// The elements of all tensors as doubles, one tensor after the other: one copy,
+// and one wait, for each device that they lie on. Whole numbers are exact up to
+// 2^53. Throws LibTorch's exceptions.
+std::vector<double> ReadNumbers(const std::vector<at::Tensor>& tensors);
 
 }  // namespace tandem
 

@@ -24,8 +24,8 @@ constexpr int kMemoryCategories = 6;
 absl::string_view MemoryCategoryName(MemoryCategory category);
 
 // What the calling thread allocates while this object lives counts as
-// `category`. Scopes nest. A device that keeps books (core/sim) asks for it;
-// elsewhere it costs two stores.
+// `category`. Scopes nest. A device that keeps statistics (core/sim) asks for
+// it; elsewhere it costs two stores.
 class MemoryCategoryScope {
  public:
   explicit MemoryCategoryScope(MemoryCategory category);

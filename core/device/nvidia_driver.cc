@@ -83,7 +83,7 @@ Gpu Describe(const Nvml& nvml, Device device) {
   return gpu;
 }
 
-std::string PathOf(int level) {
+std::string PathName(int level) {
   switch (level) {
     case 0:
     case 10:
@@ -101,8 +101,8 @@ std::string PathOf(int level) {
   }
 }
 
-GpuLink LinkOf(const Nvml& nvml, const std::vector<Device>& devices, int first,
-               int second) {
+GpuLink FindLink(const Nvml& nvml, const std::vector<Device>& devices,
+                 int first, int second) {
   GpuLink link;
   link.first = first;
   link.second = second;
@@ -116,7 +116,7 @@ GpuLink LinkOf(const Nvml& nvml, const std::vector<Device>& devices, int first,
                 status == kPeerToPeerWorks;
   int level = -1;
   if (nvml.Call("nvmlDeviceGetTopologyCommonAncestor", a, b, &level)) {
-    link.path = PathOf(level);
+    link.path = PathName(level);
   }
   return link;
 }
@@ -149,7 +149,7 @@ NvidiaDriver Describe(const Nvml& nvml) {
   const int count = static_cast<int>(devices.size());
   for (int first = 0; first < count; ++first) {
     for (int second = first + 1; second < count; ++second) {
-      driver.links.push_back(LinkOf(nvml, devices, first, second));
+      driver.links.push_back(FindLink(nvml, devices, first, second));
     }
   }
   return driver;

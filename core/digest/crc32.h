@@ -8,11 +8,12 @@
 
 namespace tandem {
 
-// Of what `crc` is the checksum of (0: of nothing), followed by `data`.
+// The checksum of the bytes that `crc` is the checksum of (0: of none),
+// followed by `data`.
 uint32_t Crc32(uint32_t crc, const void* data, size_t size);
 
-// Of what `first` is the checksum of, followed by `bytes` bytes of which
-// `second` is.
+// The checksum of the bytes that `first` is the checksum of, followed by the
+// `bytes` bytes that `second` is the checksum of.
 uint32_t CombineCrc32(uint32_t first, uint32_t second, uint64_t bytes);
 
 // Pieces of this size stay in the cache between their checksum and what else

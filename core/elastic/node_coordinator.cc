@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// Those of `nodes` that are not of `others`; both rising.
+// The members of `nodes` that are not in `others`; both rise.
 std::vector<int> Without(const std::vector<int>& nodes,
                          const std::vector<int>& others) {
   std::vector<int> rest;
@@ -66,7 +66,7 @@ std::set<int> NodeCoordinator::In(Phase phase) const {
   return nodes;
 }
 
-// Those that would take part in the next attempt. One that starts another
+// The nodes that would take part in the next attempt. One that starts another
 // number of ranks finds that out itself.
 std::set<int> NodeCoordinator::Waiting() const {
   std::set<int> nodes;

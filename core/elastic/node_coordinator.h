@@ -68,7 +68,7 @@ class NodeCoordinator {
 
   void Note(const std::map<int, NodeState>& states, TimePoint now);
   bool IsAlive(int node) const;
-  // Those that are alive and in that phase.
+  // The nodes that are alive and in that phase.
   std::set<int> In(Phase phase) const;
   std::set<int> Waiting() const;
   std::vector<int> Choose(const std::set<int>& present) const;

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "core/elastic/node_coordinator.h"
-#include "core/elastic/node_rendezvous.h"
+#include "core/elastic/node_group.h"
 #include "core/elastic/rank_counts.h"
 
 namespace tandem {

@@ -10,7 +10,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/files/file_errors.h"
 #include "core/files/file_target.h"
 #include "core/files/temporary_file.h"
 
@@ -45,7 +44,7 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(
                      "replace; give the name of a file"));
   }
   const std::string name = target.path.substr(target.path.rfind('/') + 1);
-  RemoveAbandonedFiles(DirectoryOf(target.path),
+  RemoveAbandonedFiles(ParentDirectory(target.path),
                        [&](absl::string_view other) { return other == name; });
   TemporaryFile temporary = MakeTemporaryFile(target.path);
   if (temporary.descriptor < 0)

@@ -20,7 +20,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/files/file_errors.h"
 #include "core/files/temporary_file.h"
 
 namespace tandem {
@@ -45,7 +44,7 @@ absl::Status RemoveAll(const std::string& path) {
   return WriteError(path, "removing it");
 }
 
-std::string LineOf(const std::string& path) {
+std::string FirstLine(const std::string& path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
@@ -56,7 +55,7 @@ std::string LineOf(const std::string& path) {
 // started, and the container. Empty where /proc does not say.
 std::string NamespaceOfProcesses() {
   std::error_code error;
-  const std::string boot = LineOf("/proc/sys/kernel/random/boot_id");
+  const std::string boot = FirstLine("/proc/sys/kernel/random/boot_id");
   const std::string container =
       fs::read_symlink("/proc/self/ns/pid", error).string();
   if (boot.empty() || container.empty()) return "";
@@ -64,8 +63,8 @@ std::string NamespaceOfProcesses() {
 }
 
 // When it was started, field 22 of its stat; "": there is none of that number.
-std::string StartOf(pid_t pid) {
-  const std::string stat = LineOf(absl::StrCat("/proc/", pid, "/stat"));
+std::string ProcessStart(pid_t pid) {
+  const std::string stat = FirstLine(absl::StrCat("/proc/", pid, "/stat"));
   const size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return "";
   std::istringstream fields(stat.substr(name_end + 1));
@@ -78,7 +77,7 @@ std::string StartOf(pid_t pid) {
 void WriteOwner(const std::string& folder, const std::string& job) {
   std::ofstream(absl::StrCat(folder, "/", kOwnerFile))
       << NamespaceOfProcesses() << "\n"
-      << getpid() << " " << StartOf(getpid()) << "\n"
+      << getpid() << " " << ProcessStart(getpid()) << "\n"
       << job << "\n";
 }
 
@@ -87,7 +86,7 @@ struct Owner {
   pid_t pid = 0;
 };
 
-Owner OwnerOf(const std::string& folder) {
+Owner FolderOwner(const std::string& folder) {
   std::ifstream file(absl::StrCat(folder, "/", kOwnerFile));
   Owner owner;
   if (std::getline(file, owner.where)) file >> owner.pid >> owner.start;
@@ -101,7 +100,7 @@ std::optional<bool> Runs(const Owner& owner) {
       owner.where != NamespaceOfProcesses()) {
     return std::nullopt;
   }
-  const std::string start = StartOf(owner.pid);
+  const std::string start = ProcessStart(owner.pid);
   if (!start.empty()) return start == owner.start;
   // /proc may hide other users' processes.
   if (kill(owner.pid, 0) != 0 && errno == ESRCH) return false;
@@ -145,7 +144,7 @@ bool IsAbandoned(const std::string& folder, const std::string& job,
                  std::optional<fs::file_time_type> now) {
   std::error_code error;
   if (!fs::is_directory(fs::symlink_status(folder, error))) return false;
-  const Owner owner = OwnerOf(folder);
+  const Owner owner = FolderOwner(folder);
   if (const std::optional<bool> runs = Runs(owner)) return !*runs;
   if (!now.has_value()) return false;
   const bool is_this_jobs = !job.empty() && owner.job == job;

@@ -30,13 +30,14 @@ std::string RealPath(const std::string& path) {
 
 // The kernel's links to open files: what they say is no path.
 bool IsOpenFile(const std::string& link) {
-  return absl::StartsWith(RealPath(DirectoryOf(link)), "/proc/");
+  return absl::StartsWith(RealPath(ParentDirectory(link)), "/proc/");
 }
 
-// Of one of this process's own, else -1.
-int DescriptorOf(const std::string& link) {
+// The descriptor behind a link of this process's own, else -1.
+int OwnDescriptor(const std::string& link) {
   int descriptor = -1;
-  if (RealPath(DirectoryOf(link)) != absl::StrCat("/proc/", getpid(), "/fd") ||
+  if (RealPath(ParentDirectory(link)) !=
+          absl::StrCat("/proc/", getpid(), "/fd") ||
       !absl::SimpleAtoi(link.substr(link.rfind('/') + 1), &descriptor)) {
     return -1;
   }
@@ -49,12 +50,12 @@ std::string ReadLink(const std::string& link) {
   const std::string next(text, length > 0 ? length : 0);
   return absl::StartsWith(next, "/")
              ? next
-             : absl::StrCat(DirectoryOf(link), "/", next);
+             : absl::StrCat(ParentDirectory(link), "/", next);
 }
 
 }  // namespace
 
-std::string DirectoryOf(const std::string& path) {
+std::string ParentDirectory(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
@@ -87,7 +88,7 @@ absl::StatusOr<FileTarget> ResolveFileTarget(const std::string& path) {
 }
 
 absl::StatusOr<int> OpenInPlace(const FileTarget& target) {
-  const int own = DescriptorOf(target.path);
+  const int own = OwnDescriptor(target.path);
   // A pipe without a reader would be waited for.
   const int descriptor =
       own >= 0 ? fcntl(own, F_DUPFD_CLOEXEC, 0)

@@ -28,7 +28,7 @@ absl::StatusOr<FileTarget> ResolveFileTarget(const std::string& path);
 absl::StatusOr<int> OpenInPlace(const FileTarget& target);
 
 // "run" of "run/model.bin", "." of "model.bin".
-std::string DirectoryOf(const std::string& path);
+std::string ParentDirectory(const std::string& path);
 
 // Whether it is the name of a file in a folder, and no way to somewhere else.
 bool IsFileName(absl::string_view name);

@@ -1,6 +1,7 @@
 #include "core/files/temporary_file.h"
 
 #include <fcntl.h>
+#include <glog/logging.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -8,15 +9,71 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/files/file_errors.h"
+#include "core/files/file_target.h"
+#include "core/instrument/fault_point.h"
 
 namespace tandem {
+namespace {
+
+absl::StatusCode ErrnoCode(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::StatusCode::kNotFound;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::StatusCode::kPermissionDenied;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return absl::StatusCode::kResourceExhausted;
+    default:
+      return absl::StatusCode::kUnavailable;
+  }
+}
+
+}  // namespace
+
+absl::Status WriteError(const std::string& path, absl::string_view action) {
+  const int error = errno;
+  return absl::Status(ErrnoCode(error),
+                      absl::StrCat("cannot write ", path, ": ", action, ": ",
+                                   std::strerror(error)));
+}
+
+bool CannotSync(int error) {
+  return error == EINVAL || error == ENOTSUP || error == ENOSYS;
+}
+
+absl::Status SyncFolder(const std::string& folder, const std::string& path) {
+  const int descriptor =
+      open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return WriteError(path, "opening its directory");
+  absl::Status status;
+  if (fsync(descriptor) != 0 && !CannotSync(errno)) {
+    status = WriteError(path, "syncing its directory");
+  }
+  close(descriptor);
+  return status;
+}
+
+void SyncNewName(const std::string& path) {
+  absl::Status synced = FaultPoint("sync_new_name");
+  if (synced.ok()) synced = SyncFolder(ParentDirectory(path), path);
+  LOG_IF(WARNING, !synced.ok())
+      << path << " is complete, but may not outlive a crash of the machine: "
+      << synced.message();
+}
+
 namespace {
 
 constexpr char kMark[] = ".tmp.";
@@ -46,7 +103,7 @@ bool IsLinked(int descriptor) {
 }
 
 // "model.bin" of "model.bin.tmp.a1B2c3"; empty for any other name.
-absl::string_view DestinationOf(absl::string_view name) {
+absl::string_view DestinationName(absl::string_view name) {
   if (name.size() <= kEndLength) return {};
   const absl::string_view end = name.substr(name.size() - kEndLength);
   const absl::string_view random = end.substr(sizeof(kMark) - 1);
@@ -105,7 +162,7 @@ std::vector<std::string> TemporariesIn(
   for (std::filesystem::directory_iterator it(folder, error), end;
        !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename();
-    const absl::string_view destination = DestinationOf(name);
+    const absl::string_view destination = DestinationName(name);
     if (!destination.empty() && is_mine(destination)) found.push_back(name);
   }
   return found;

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/finite/finite_check.h"
 #include "core/model/layer_list.h"
-#include "core/model/layer_maker.h"
+#include "core/model/make_layers.h"
 
 namespace tandem {
 namespace {
@@ -38,7 +38,7 @@ void CheckOutput(const Layer& layer, const at::Tensor& output,
                               Causes(layer, input)));
 }
 
-void CheckGradientOf(const Layer& layer, const at::Tensor& output) {
+void CheckGradient(const Layer& layer, const at::Tensor& output) {
   if (!IsChecked(output) || !output.requires_grad()) return;
   output.register_hook([name = layer.name](const at::Tensor& gradient) {
     if (!IsChecked(gradient) || IsFinite(gradient)) return;
@@ -52,7 +52,7 @@ void CheckGradientOf(const Layer& layer, const at::Tensor& output) {
 at::Tensor CheckedForward(const Layer& layer, const FiniteChecks& checks,
                           const at::Tensor& input, at::Tensor output) {
   CheckOutput(layer, output, input, "its output");
-  if (checks.gradients) CheckGradientOf(layer, output);
+  if (checks.gradients) CheckGradient(layer, output);
   return output;
 }
 

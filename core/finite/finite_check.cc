@@ -17,7 +17,7 @@ namespace tandem {
 namespace {
 
 // Row-major.
-std::vector<int64_t> IndexOf(int64_t at, at::IntArrayRef shape) {
+std::vector<int64_t> ElementIndex(int64_t at, at::IntArrayRef shape) {
   std::vector<int64_t> index(shape.size());
   for (size_t i = shape.size(); i-- > 0;) {
     index[i] = at % shape[i];
@@ -42,7 +42,7 @@ std::string CountNonfinite(const at::Tensor& values) {
   const int64_t first = bad.to(at::kByte).argmax().item<int64_t>();
   return absl::StrCat(nans, " NaN and ", all - nans, " infinite of ",
                       flat.numel(), " values, the first at [",
-                      absl::StrJoin(IndexOf(first, values.sizes()), ", "),
+                      absl::StrJoin(ElementIndex(first, values.sizes()), ", "),
                       "] (", flat[first].item<double>(), ")");
 }
 

@@ -9,7 +9,8 @@
 
 namespace tandem {
 
-// Of floating point, on any device; waits for it.
+// Whether all values are finite: floating-point numbers on any device, which it
+// waits for.
 bool IsFinite(const at::Tensor& values);
 
 // "3 NaN and 1 infinite of 4096 values, the first at [0, 17] (nan)", of one

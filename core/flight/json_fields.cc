@@ -9,8 +9,8 @@ namespace tandem {
 namespace {
 
 // What it holds, if it is an integer of [least, most].
-std::optional<int64_t> IntegerOf(const nlohmann::json& json, int64_t least,
-                                 int64_t most) {
+std::optional<int64_t> IntegerWithin(const nlohmann::json& json, int64_t least,
+                                     int64_t most) {
   if (!json.is_number_integer()) return std::nullopt;
   if (json.is_number_unsigned() &&
       json.get<uint64_t>() >
@@ -60,14 +60,14 @@ absl::StatusOr<std::string> JsonFields::Text(const char* key) const {
 
 absl::StatusOr<int64_t> JsonFields::Count(const char* key) const {
   const std::optional<int64_t> number =
-      IntegerOf(At(key), 0, std::numeric_limits<int64_t>::max());
+      IntegerWithin(At(key), 0, std::numeric_limits<int64_t>::max());
   if (!number.has_value()) return Wrong(key, "a number from 0");
   return *number;
 }
 
 absl::StatusOr<int> JsonFields::Int(const char* key, int least,
                                     int most) const {
-  const std::optional<int64_t> number = IntegerOf(At(key), least, most);
+  const std::optional<int64_t> number = IntegerWithin(At(key), least, most);
   if (!number.has_value()) {
     return Wrong(key, absl::StrCat("a number from ", least, " to ", most));
   }
@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<int64_t>> JsonFields::Numbers(const char* key,
   if (!json.is_array()) return Wrong(key, "a list of numbers");
   std::vector<int64_t> numbers;
   for (const Json& each : json) {
-    const std::optional<int64_t> number = IntegerOf(each, 0, most);
+    const std::optional<int64_t> number = IntegerWithin(each, 0, most);
     if (!number.has_value()) {
       return Wrong(key, absl::StrCat("numbers from 0 to ", most));
     }

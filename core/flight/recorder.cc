@@ -12,6 +12,21 @@
 namespace tandem {
 namespace {
 
+thread_local FlightPurpose current;
+
+}  // namespace
+
+FlightPurposeScope::FlightPurposeScope(const FlightPurpose& purpose)
+    : before_(current) {
+  current = purpose;
+}
+
+FlightPurposeScope::~FlightPurposeScope() { current = before_; }
+
+const FlightPurpose& FlightPurposeScope::Current() { return current; }
+
+namespace {
+
 // Tags that a group's messages are counted by; further ones have no number.
 constexpr size_t kMostTags = 1 << 16;
 
@@ -146,7 +161,7 @@ void FlightRecorder::SetStep(int64_t step) {
   step_ = step;
 }
 
-FlightEntry FlightRecorder::EntryOf(const Slot& slot, int group) {
+FlightEntry FlightRecorder::MakeEntry(const Slot& slot, int group) {
   FlightEntry entry;
   entry.id = slot.id;
   entry.kind = slot.kind;
@@ -191,7 +206,7 @@ bool FlightRecorder::Read(FlightDump* dump) {
       if (is_new) dump->groups.push_back(slot.group->facts_);
       group = at->second;
     }
-    dump->entries.push_back(EntryOf(slot, group));
+    dump->entries.push_back(MakeEntry(slot, group));
   }
   mutex_.Unlock();
   return true;

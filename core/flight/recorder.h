@@ -17,9 +17,38 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "core/flight/dump.h"
-#include "core/flight/purpose.h"
 
 namespace tandem {
+
+// Purpose of a collective, a message or an action in the flight record: which
+// bucket, microbatch and stage, as numbers, so that noting it allocates
+// nothing.
+
+struct FlightPurpose {
+  // "bucket", "activations", "loss". Text that is never freed.
+  const char* what = "";
+  int index = -1;  // of the bucket; -1, here and below: none
+  int stage = -1;
+  int microbatch = -1;
+};
+
+// What the calling thread starts until the end of the block is for that, unless
+// a scope inside says otherwise. Costs two stores.
+//
+//   const FlightPurposeScope scope({"bucket", 3});
+class FlightPurposeScope {
+ public:
+  explicit FlightPurposeScope(const FlightPurpose& purpose);
+  ~FlightPurposeScope();
+  FlightPurposeScope(const FlightPurposeScope&) = delete;
+  FlightPurposeScope& operator=(const FlightPurposeScope&) = delete;
+
+  // The innermost one's of this thread; an empty one outside of all.
+  static const FlightPurpose& Current();
+
+ private:
+  const FlightPurpose before_;
+};
 
 // What is about to start. Texts are never freed, so that none is copied.
 struct FlightOperation {
@@ -114,7 +143,7 @@ class FlightRecorder {
   static void SetSizes(absl::Span<const int64_t> sizes, Slot* slot);
   int64_t Count(FlightGroup& group, const FlightOperation& operation,
                 int64_t sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static FlightEntry EntryOf(const Slot& slot, int group);
+  static FlightEntry MakeEntry(const Slot& slot, int group);
 
   mutable absl::Mutex mutex_;
   // Not of ring_, which may be made anew: what notes nothing takes no lock.
@@ -122,6 +151,37 @@ class FlightRecorder {
   std::vector<Slot> ring_ ABSL_GUARDED_BY(mutex_);
   Id next_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// Flight entries of one call of a communicator: a collective, or the messages
+// of one work.
+
+// In the recorder of the process. A value; one entry, as nearly every call has,
+// costs no allocation.
+class CallFlights {
+ public:
+  void Add(FlightRecorder::Id id) {
+    if (empty()) {
+      first_ = id;
+    } else {
+      further_.push_back(id);
+    }
+  }
+  bool empty() const { return first_ < 0; }
+
+  void Start() const { Note(&FlightRecorder::Start); }
+  void Await() const { Note(&FlightRecorder::Await); }
+  void Complete() const { Note(&FlightRecorder::Complete); }
+
+ private:
+  void Note(void (FlightRecorder::*note)(FlightRecorder::Id)) const {
+    FlightRecorder& recorder = FlightRecorder::OfProcess();
+    if (!empty()) (recorder.*note)(first_);
+    for (const FlightRecorder::Id each : further_) (recorder.*note)(each);
+  }
+
+  FlightRecorder::Id first_ = -1;
+  std::vector<FlightRecorder::Id> further_;
 };
 
 }  // namespace tandem

@@ -123,8 +123,8 @@ struct NarrowRows {
 
 // q k^T / sqrt(d) of the block, to `scores`.
 template <typename T>
-void ScoresOf(const HeadOfQkv<const T>& head, const AttentionShape& shape,
-              const QueryBlock& block, float* scores) {
+void HeadScores(const HeadOfQkv<const T>& head, const AttentionShape& shape,
+                const QueryBlock& block, float* scores) {
   Gemm<T>({block.rows(), shape.size, block.keys()}, shape.scale(),
           {head.q + block.begin * head.stride, head.stride},
           {head.k, head.stride, /*is_transposed=*/true}, /*beta=*/0, scores,

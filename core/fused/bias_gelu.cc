@@ -81,7 +81,7 @@ void RunForward(const at::Tensor& y, const at::Tensor& x,
   auto* to = y.mutable_data_ptr<T>();
   const auto* from = x.const_data_ptr<T>();
   const auto* added = bias.const_data_ptr<T>();
-  const RowShape shape = RowShapeOf(x);
+  const RowShape shape = AsRows(x);
   ForRowBlocks(shape, [&](int64_t begin, int64_t end) {
     const int64_t at = begin * shape.columns;
     run(to + at, from + at, added, end - begin, shape.columns);
@@ -97,7 +97,7 @@ at::Tensor RunBackward(const at::Tensor& dx, const at::Tensor& dy,
   const auto* gradient = dy.const_data_ptr<T>();
   const auto* from = x.const_data_ptr<T>();
   const auto* added = bias.const_data_ptr<T>();
-  const RowShape shape = RowShapeOf(x);
+  const RowShape shape = AsRows(x);
   return SumOverRowBlocks(shape, /*kinds=*/1,
                           [&](int64_t begin, int64_t end, float* sums) {
                             const int64_t at = begin * shape.columns;

@@ -11,7 +11,7 @@
 
 namespace tandem {
 
-// As torch.nn.functional.gelu's `approximate`.
+// The argument `approximate` of torch.nn.functional.gelu.
 enum class GeluForm { kNone, kTanh };
 
 // gelu(x + bias). x [..., n], contiguous or not, float or bf16; bias [n] of the

@@ -81,7 +81,7 @@ void ForwardOfUnits(T* y, float* log_sums, const T* qkv,
     const HeadOfQkv<const T> head(qkv, shape, unit);
     T* const its = HeadOfResult(y, shape, unit);
     ForQueryBlocks(shape.tokens, [&](const QueryBlock& block) {
-      ScoresOf<T>(head, shape, block, scores.data());
+      HeadScores<T>(head, shape, block, scores.data());
       softmax(probabilities.data(),
               log_sums + unit * shape.tokens + block.begin, scores.data(),
               block, shape.stride());

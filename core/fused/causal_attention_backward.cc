@@ -121,7 +121,7 @@ class Backward {
     const int64_t stride = shape_.stride();
     const GemmOperand<T> dy_of_block = {dy + block.begin * shape_.width(),
                                         shape_.width()};
-    ScoresOf<T>(head, shape_, block, scores_.data());
+    HeadScores<T>(head, shape_, block, scores_.data());
     Gemm<T>({block.rows(), shape_.size, block.keys()}, /*alpha=*/1, dy_of_block,
             {head.v, head.stride, /*is_transposed=*/true}, /*beta=*/0,
             dprobabilities_.data(), stride);

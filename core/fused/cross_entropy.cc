@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kNone = std::numeric_limits<int64_t>::min();
 
 template <typename T>
-TANDEM_INLINE float GreatestOf(const T* x, int64_t n) {
+TANDEM_INLINE float GreatestLogit(const T* x, int64_t n) {
   Lanes lanes = Lanes{} - std::numeric_limits<float>::infinity();
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -59,7 +59,7 @@ struct Forward {
                                  float* row, const T* x, const int64_t* targets,
                                  int64_t rows, int64_t n, int64_t ignored) {
     for (int64_t r = 0; r < rows; ++r, x += n) {
-      const float greatest = GreatestOf(x, n);
+      const float greatest = GreatestLogit(x, n);
       TANDEM_INDEPENDENT
       for (int64_t i = 0; i < n; ++i) {
         row[i] = Exponential(Widen(x[i]) - greatest);

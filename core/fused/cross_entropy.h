@@ -13,12 +13,13 @@
 
 namespace tandem {
 
-// Of logits [n, classes], float or bf16, and int64 targets [n]: for each row
-// the loss and the logarithm of the sum of the logits' exponentials, floats
-// [n]; and whether the greatest logit, the first of equals, is the target's,
-// bool [n]. Rows whose target is `ignored` have no loss and are not right.
-// Computed in float; the same bits for any number of threads and on any
-// instruction set but for the logarithm, which is the C library's.
+// Cross entropy of logits [n, classes], float or bf16, and int64 targets [n]:
+// for each row the loss and the logarithm of the sum of the logits'
+// exponentials, floats [n]; and whether the greatest logit, the first of
+// equals, is the target's, bool [n]. Rows whose target is `ignored` have no
+// loss and are not right. Computed in float; the same bits for any number of
+// threads and on any instruction set but for the logarithm, which is the C
+// library's.
 //
 // Operators of LibTorch (tandem::cross_entropy,
 // tandem::cross_entropy_backward), for the CPU and simulated devices. Not

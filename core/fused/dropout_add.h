@@ -5,14 +5,35 @@
 #define TANDEM_CORE_FUSED_DROPOUT_ADD_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace tandem {
 
+// Dropout check: what tandem::dropout_add takes, on whatever device.
+
+inline bool HasResidual(const std::optional<at::Tensor>& residual) {
+  return residual.has_value() && residual->defined();
+}
+
+// Throws c10::Error on what does not fit.
+inline void CheckDropout(const at::Tensor& x,
+                         const std::optional<at::Tensor>& residual, double p) {
+  const bool adds = HasResidual(residual);
+  TORCH_CHECK(x.dim() > 0 && p >= 0 && p <= 1 &&
+                  (!adds || (residual->sizes() == x.sizes() &&
+                             residual->scalar_type() == x.scalar_type() &&
+                             residual->device() == x.device())),
+              "dropout_add of ", x.scalar_type(), x.sizes(),
+              " with probability ", p, adds ? " and another residual" : "",
+              ": expected [samples, ...], and a residual like it");
+}
+
 // Which numbers decide on what is dropped: element e of row r takes word e % 4
 // of block (first_sample + r, e / 4) of Philox4x32-10 under `key`
-// (core/random/philox.h), and is dropped if that is less than p 2^32.
+// (core/random/random.h), and is dropped if that is less than p 2^32.
 struct DropoutDraws {
   uint64_t key = 0;
   int64_t first_sample = 0;

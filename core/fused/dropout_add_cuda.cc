@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "core/cuda/dropout_kernel.h"
-#include "core/fused/dropout_check.h"
+#include "core/fused/dropout_add.h"
 
 namespace tandem {
 namespace {

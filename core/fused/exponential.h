@@ -41,7 +41,7 @@ TANDEM_INLINE float Exponential(float x) {
   const float fraction = (p * r * r + r) + 1;
   int32_t bits;
   std::memcpy(&bits, &rounded, sizeof(bits));
-  // Of `whole`, of the low bits alone, to the exponent.
+  // The low bits alone of `whole` become the exponent.
   const auto exponent = static_cast<uint32_t>(bits - 0x4B400000 + 127) << 23;
   float scale;
   std::memcpy(&scale, &exponent, sizeof(scale));

@@ -71,7 +71,7 @@ void RunForward(const at::Tensor& y, const at::Tensor& mean,
   const auto* from = x.const_data_ptr<T>();
   const auto* w = weight.const_data_ptr<float>();
   const auto* b = bias.const_data_ptr<float>();
-  const RowShape shape = RowShapeOf(x);
+  const RowShape shape = AsRows(x);
   ForRowBlocks(shape, [&](int64_t begin, int64_t end) {
     const int64_t at = begin * shape.columns;
     run(to + at, m + begin, r + begin, from + at, w, b,
@@ -86,7 +86,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ForwardOnCpu(
   CheckLayerNorm(x, bias);
   const at::Tensor in = x.contiguous();
   const at::Tensor y = at::empty_like(in);
-  const int64_t rows = RowShapeOf(in).rows;
+  const int64_t rows = AsRows(in).rows;
   const at::Tensor mean = at::empty({rows}, in.options().dtype(at::kFloat));
   const at::Tensor rstd = at::empty_like(mean);
   WithElementType("layer_norm", in.scalar_type(), [&](auto element) {
@@ -112,7 +112,7 @@ struct Backward {
       const float m = mean[row];
       const float r = rstd[row];
       Moments moments;
-      if constexpr (kInput) moments = MomentsOf(dy, x, weight, m, n);
+      if constexpr (kInput) moments = RowMoments(dy, x, weight, m, n);
       const float of_g = moments.g / count;
       const float of_product = moments.product * r / count;
       TANDEM_INDEPENDENT
@@ -139,9 +139,9 @@ struct Backward {
     float product = 0;
   };
 
-  static TANDEM_INLINE Moments MomentsOf(const T* dy, const T* x,
-                                         const float* weight, float mean,
-                                         int64_t n) {
+  static TANDEM_INLINE Moments RowMoments(const T* dy, const T* x,
+                                          const float* weight, float mean,
+                                          int64_t n) {
     LaneSum of_g;
     LaneSum of_product;
     int64_t i = 0;
@@ -178,7 +178,7 @@ struct Saved {
         x(x_.const_data_ptr<T>()),
         mean(mean_.const_data_ptr<float>()),
         rstd(rstd_.const_data_ptr<float>()),
-        shape(RowShapeOf(x_)) {}
+        shape(AsRows(x_)) {}
 
   const T* dy;
   const T* x;
@@ -216,7 +216,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> BackwardOnCpu(
   const at::Tensor in = x.contiguous();
   const at::Tensor gradient = dy.contiguous();
   TORCH_CHECK(dy.sizes() == x.sizes() && dy.scalar_type() == x.scalar_type() &&
-                  mean.numel() == RowShapeOf(in).rows &&
+                  mean.numel() == AsRows(in).rows &&
                   rstd.numel() == mean.numel(),
               "layer_norm_backward of ", dy.scalar_type(), dy.sizes(), " for ",
               x.scalar_type(), x.sizes(), " with ", mean.numel(), " means");

@@ -31,7 +31,7 @@ void AddUpInATree(float* blocks, int64_t count, int64_t size) {
 
 }  // namespace
 
-RowShape RowShapeOf(const at::Tensor& x) {
+RowShape AsRows(const at::Tensor& x) {
   const int64_t columns = x.size(-1);
   return {columns == 0 ? 0 : x.numel() / columns, columns};
 }

@@ -11,12 +11,12 @@
 
 namespace tandem {
 
-// Of a tensor [..., columns], seen as a matrix.
+// The shape of a tensor [..., columns] that is seen as a matrix.
 struct RowShape {
   int64_t rows;
   int64_t columns;
 };
-RowShape RowShapeOf(const at::Tensor& x);
+RowShape AsRows(const at::Tensor& x);
 
 // Calls body(begin, end) for parts of [0, rows), on LibTorch's threads.
 void ForRowBlocks(const RowShape& shape,

@@ -2,7 +2,8 @@
 
 #include "core/device/processor.h"
 
-// Of libtorch_cpu: BLAS's own, and MKL's for bf16. Neither is in every build.
+// Symbols of libtorch_cpu: BLAS's own, and MKL's for bf16. Neither is in every
+// build.
 extern "C" {
 __attribute__((weak)) void sgemm_(const char* transpose_a,
                                   const char* transpose_b, const int* m,

@@ -16,7 +16,7 @@
 #include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/health/roll_call.h"
+#include "core/health/group_failures.h"
 
 namespace tandem {
 namespace {

@@ -98,7 +98,7 @@ std::optional<JobWatch::Answer> JobWatch::Ask() {
   return asked_.get();
 }
 
-std::string JobWatch::Judge(const std::optional<Answer>& answer) {
+std::string JobWatch::ReasonToEnd(const std::optional<Answer>& answer) {
   if (!answer.has_value()) return "";
   if (answer->ok()) {
     times_lost_ = 0;
@@ -109,9 +109,9 @@ std::string JobWatch::Judge(const std::optional<Answer>& answer) {
   return DescribeSilence(member_.store, answer->status());
 }
 
-std::string JobWatch::JudgeInterrupt() {
+std::string JobWatch::ReasonOfInterrupt() {
   if (!IsInterruptPressing()) return "";
-  // Of the clock that nobody sets: a grace time lasts as long as it says.
+  // The steady clock, which nobody sets: a grace time lasts as long as it says.
   const auto now = std::chrono::steady_clock::now();
   if (!interrupted_at_.has_value()) interrupted_at_ = now;
   // Meanwhile ranks may agree on where to stop, and save.
@@ -132,11 +132,11 @@ void JobWatch::Run() {
       }
     }
     if (waiting_ == 0) continue;
-    why = Judge(Ask());
+    why = ReasonToEnd(Ask());
     if (!why.empty()) {
       why = absl::StrCat("the job has failed: ", why);
     } else {
-      why = JudgeInterrupt();
+      why = ReasonOfInterrupt();
     }
   }
   {

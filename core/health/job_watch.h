@@ -21,16 +21,17 @@
 
 namespace tandem {
 
-// Of a process, for all of its groups. While a thread waits in one of them it
-// looks, twice a second, whether a rank of the job has noted a failure on the
-// store (core/health/roll_call.h), and then breaks all groups off. So a rank
-// that waits for one that waits for the one that died ends with them, and not
-// by timeout. When the connection to the store has been lost for seconds and
-// somebody still waits, its server has died, and it does the same; and when an
-// interrupt that presses asked this rank to stop longer ago than
-// InterruptGrace() (core/program/interrupt.h): who waits, for a stream of a
-// device, too, does not see it. One that leaves time (SIGUSR1: the job makes
-// room for a node, or its scheduler ends it later) breaks nothing off.
+// Watch of a process over its job, for all of its groups. While a thread waits
+// in one of them it looks, twice a second, whether a rank of the job has noted
+// a failure on the store (core/health/group_failures.h), and then breaks all
+// groups off. So a rank that waits for one that waits for the one that died
+// ends with them, and not by timeout. When the connection to the store has been
+// lost for seconds and somebody still waits, its server has died, and it does
+// the same; and when an interrupt that presses asked this rank to stop longer
+// ago than InterruptGrace() (core/program/interrupt.h): a thread that waits,
+// for a stream of a device, too, does not see it. One that leaves time
+// (SIGUSR1: the job makes room for a node, or its scheduler ends it later)
+// breaks nothing off.
 //
 // Thread-safe.
 class JobWatch {
@@ -73,8 +74,8 @@ class JobWatch {
   // What the store says, if it has said it by now.
   std::optional<Answer> Ask();
   // Why to break off; empty: there is no reason.
-  std::string Judge(const std::optional<Answer>& answer);
-  std::string JudgeInterrupt();
+  std::string ReasonToEnd(const std::optional<Answer>& answer);
+  std::string ReasonOfInterrupt();
 
   const GroupMember member_;
   std::atomic<int> waiting_{0};

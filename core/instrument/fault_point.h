@@ -41,8 +41,9 @@ struct Fault {
   Action action = Action::kFail;
   int exit_code = 0;         // of kExit
   double delay_seconds = 0;  // of kDelay
-  // Of kCall, which text cannot ask for: what the place returns. On the thread
-  // that is there, which may be several at a time.
+  // The function of kCall, which text cannot ask for; the place returns what it
+  // returns. It runs on the thread that is there, which may be several at a
+  // time.
   std::function<absl::Status()> call = nullptr;
 };
 

@@ -15,7 +15,7 @@ using Events = std::vector<const TraceEvent*>;
 
 constexpr char kEvents[] = "traceEvents";
 
-// Of two that begin together the longer comes first: it holds the other.
+// The longer of two that begin together comes first: it holds the other.
 bool Before(const TraceEvent* a, const TraceEvent* b) {
   if (a->start != b->start) return a->start < b->start;
   return a->end > b->end;

@@ -232,7 +232,7 @@ void Attempt::KillWhenOverdue() {
 }
 
 // Where nodes are several, another one may have ranks of that kind.
-bool Attempt::GoesOnWithout(const RankProcess& dead) const {
+bool Attempt::ToleratesLoss(const RankProcess& dead) const {
   const auto& can_be_lost = options_.can_be_lost;
   if (Stops() || agreed_ != 0 || can_be_lost == nullptr ||
       !can_be_lost(dead.rank)) {
@@ -250,7 +250,7 @@ bool Attempt::GoesOnWithout(const RankProcess& dead) const {
 bool Attempt::Replaces(RankProcess& dead) {
   if (Stops() || replacements_.most() == 0) return false;
   if (ShellExitCode(*dead.end) == options_.refusal_code) return false;
-  const std::string cause = messages_->CauseOf(dead);
+  const std::string cause = messages_->DeathCause(dead);
   const auto launch = LaunchOfRank(plan_, dead.local_rank, port_);
   if (!launch.ok()) return false;
   if (!replacements_.Allows()) {
@@ -298,7 +298,7 @@ void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
         signal != 0 && !Stops() && agreed_ == 0) {
       FollowStop(*rank, signal);
     }
-    if (GoesOnWithout(*rank)) {
+    if (ToleratesLoss(*rank)) {
       messages_->Lost(*rank);
       continue;
     }
@@ -312,7 +312,7 @@ void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
     } else if (died) {
       HandleFirstDeath(*rank);
     } else if (*rank->end != SIGTERM && *rank->end != SIGKILL) {
-      messages_->EndedToo(*rank);
+      messages_->EndedAfterwards(*rank);
     }
   }
 }
@@ -330,8 +330,8 @@ bool Attempt::HasStopped(const RankProcess& rank) const {
 void Attempt::NoteEnd(RankProcess& rank, bool died) {
   end_.exit_code = ShellExitCode(*rank.end);
   end_.first_dead = rank.rank;
-  if (died || end_.cause.empty()) end_.cause = messages_->CauseOf(rank);
-  end_.error = WIFEXITED(*rank.end) ? messages_->LastLineOf(rank) : "";
+  if (died || end_.cause.empty()) end_.cause = messages_->DeathCause(rank);
+  end_.error = WIFEXITED(*rank.end) ? messages_->LastLine(rank) : "";
 }
 
 // Others that were to stop after a step would wait for it.

@@ -16,9 +16,9 @@
 #include "core/launch/launcher_messages.h"
 #include "core/launch/launcher_options.h"
 #include "core/launch/rank_process.h"
-#include "core/launch/replacements.h"
 #include "core/launch/resolve_launch.h"
-#include "core/process/signal_pipe.h"
+#include "core/launch/restarts.h"
+#include "core/launch/stop_signals.h"
 
 namespace tandem {
 
@@ -78,7 +78,7 @@ class Attempt {
   std::chrono::milliseconds GraceAfter(int signal) const;
   void KillAfter(std::chrono::milliseconds grace);
   void Suspend();
-  bool GoesOnWithout(const RankProcess& dead) const;
+  bool ToleratesLoss(const RankProcess& dead) const;
   bool Replaces(RankProcess& dead);
   void StartDue();
   void HandleEnds(const std::vector<RankProcess*>& ended);

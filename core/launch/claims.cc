@@ -1,8 +1,11 @@
 #include "core/launch/claims.h"
 
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
+#include "core/launch/dist_url.h"
 
 namespace tandem {
 namespace {
@@ -25,8 +28,8 @@ absl::Status Merge(const std::optional<Claim<T>>& more,
 }
 
 // The claim's words, or those for a value that was worked out.
-std::string SourceOf(const std::optional<Claim<int>>& claim,
-                     absl::string_view name, int value) {
+std::string ClaimSource(const std::optional<Claim<int>>& claim,
+                        absl::string_view name, int value) {
   if (claim.has_value()) return claim->source;
   return absl::StrCat(name, " ", value);
 }
@@ -108,13 +111,13 @@ absl::StatusOr<int> LocalWorldSize(const LaunchClaims& claims) {
 // Fits `launch` together, with ranks and sizes already in it.
 absl::Status CheckPlace(const LaunchClaims& claims, const Launch& launch) {
   const std::string local_rank =
-      SourceOf(claims.local_rank, "local rank", launch.local_rank);
-  const std::string local_size = SourceOf(
+      ClaimSource(claims.local_rank, "local rank", launch.local_rank);
+  const std::string local_size = ClaimSource(
       claims.local_world_size, "local world size", launch.local_world_size);
   const std::string node_rank =
-      SourceOf(claims.node_rank, "node rank", launch.node_rank);
+      ClaimSource(claims.node_rank, "node rank", launch.node_rank);
   const std::string nnodes =
-      SourceOf(claims.nnodes, "number of nodes", launch.nnodes);
+      ClaimSource(claims.nnodes, "number of nodes", launch.nnodes);
   TANDEM_RETURN_IF_ERROR(CheckBelow(local_rank, launch.local_rank, local_size,
                                     launch.local_world_size));
   TANDEM_RETURN_IF_ERROR(
@@ -126,12 +129,12 @@ absl::Status CheckPlace(const LaunchClaims& claims, const Launch& launch) {
   }
   // Slurm can deal ranks out to nodes in turn, and its nodes may differ.
   if (launch.launcher == "slurm" ||
-      WorldSizeOf(launch.nnodes, launch.local_world_size) !=
+      GridWorldSize(launch.nnodes, launch.local_world_size) !=
           launch.world_size) {
     return absl::OkStatus();
   }
   const int expected =
-      RankOf(launch.node_rank, launch.local_world_size, launch.local_rank);
+      GridRank(launch.node_rank, launch.local_world_size, launch.local_rank);
   if (expected == launch.rank) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       claims.rank->source, " does not fit ", node_rank, ", ", local_size,
@@ -206,6 +209,46 @@ absl::StatusOr<Launch> CompleteClaims(const LaunchClaims& claims) {
       RendezvousOfClaims(claims, absl::StrCat("rank ", launch.rank, " of ",
                                               launch.world_size)));
   return launch;
+}
+
+absl::StatusOr<std::optional<Claim<int>>> IntClaim(const Environment& env,
+                                                   const std::string& name) {
+  TANDEM_ASSIGN_OR_RETURN(const std::optional<int> value, env.GetInt(name));
+  if (!value.has_value()) return std::optional<Claim<int>>();
+  return std::optional<Claim<int>>({*value, absl::StrCat(name, "=", *value)});
+}
+
+absl::StatusOr<std::optional<Claim<int>>> FirstIntClaim(
+    const Environment& env, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    TANDEM_ASSIGN_OR_RETURN(auto claim, IntClaim(env, name));
+    if (claim.has_value()) return claim;
+  }
+  return std::optional<Claim<int>>();
+}
+
+std::optional<Claim<std::string>> HostClaim(const Environment& env,
+                                            const std::string& name) {
+  const std::optional<std::string> value = env.Get(name);
+  if (!value.has_value()) return std::nullopt;
+  return Claim<std::string>{std::string(WithoutBrackets(*value)),
+                            absl::StrCat(name, "=", *value)};
+}
+
+std::string FirstSet(const Environment& env,
+                     const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (const auto value = env.Get(name); value.has_value()) return *value;
+  }
+  return "";
+}
+
+int PortOfJob(absl::string_view job) {
+  uint32_t hash = 2166136261u;
+  for (const char c : job) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  }
+  return 20000 + static_cast<int>(hash % 10000);
 }
 
 }  // namespace tandem

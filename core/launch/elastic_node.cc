@@ -47,8 +47,8 @@ void ElasticNode::TakePlace(NodeGroup group, LaunchPlan* plan) {
   const auto at = std::find(group_.nodes.begin(), group_.nodes.end(), node_);
   launch.nnodes = static_cast<int>(group_.nodes.size());
   launch.node_rank = static_cast<int>(at - group_.nodes.begin());
-  launch.world_size = WorldSizeOf(launch.nnodes, launch.local_world_size);
-  launch.rank = RankOf(launch.node_rank, launch.local_world_size, 0);
+  launch.world_size = GridWorldSize(launch.nnodes, launch.local_world_size);
+  launch.rank = GridRank(launch.node_rank, launch.local_world_size, 0);
   plan->restarts.done = group_.attempt;
 }
 

@@ -9,9 +9,8 @@
 
 #include "absl/status/status.h"
 #include "core/elastic/node_group.h"
-#include "core/elastic/node_rendezvous.h"
 #include "core/launch/resolve_launch.h"
-#include "core/process/signal_pipe.h"
+#include "core/launch/stop_signals.h"
 
 namespace tandem {
 
@@ -31,7 +30,7 @@ class ElasticNode {
   // and node 0 ends a job for which too few nodes come.
   absl::Status AwaitTurn(SignalPipe& signals, LaunchPlan* plan,
                          std::string* said, int* stop_signal);
-  // Of the attempt that this node runs: kRun, kStopAtStep or kStop.
+  // The group of the attempt that this node runs: kRun, kStopAtStep or kStop.
   NodeGroup Group() const;
   // Whether nodes take part in this attempt that did not in this node's last.
   bool HasNewcomers() const;

@@ -47,7 +47,7 @@ struct Launch {
   Rendezvous rendezvous;
   // The launcher that started this rank: "none", "tandem", "torchrun",
   // "environment" (RANK and WORLD_SIZE set by hand), "flags", or whose task
-  // it is: "slurm", "openmpi" and others (core/launch/task_variables.h).
+  // it is: "slurm", "openmpi" and others (core/launch/sources.h).
   std::string launcher = "none";
 };
 
@@ -64,10 +64,10 @@ inline bool StartsTasks(absl::string_view launcher) {
 
 // Rank arithmetic where nodes are alike. All arguments count processes or
 // nodes; requires 0 <= node_rank and 0 <= local_rank < nproc_per_node.
-inline int WorldSizeOf(int nnodes, int nproc_per_node) {
+inline int GridWorldSize(int nnodes, int nproc_per_node) {
   return nnodes * nproc_per_node;
 }
-inline int RankOf(int node_rank, int nproc_per_node, int local_rank) {
+inline int GridRank(int node_rank, int nproc_per_node, int local_rank) {
   return node_rank * nproc_per_node + local_rank;
 }
 

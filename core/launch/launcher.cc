@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/call_within.h"
 #include "core/base/status_macros.h"
-#include "core/elastic/rank_count_rule.h"
+#include "core/elastic/rank_counts.h"
 #include "core/launch/attempt.h"
 #include "core/launch/elastic_node.h"
 #include "core/launch/launch.h"
@@ -27,7 +27,6 @@
 #include "core/launch/restarts.h"
 #include "core/launch/stop_signals.h"
 #include "core/process/process_end.h"
-#include "core/process/signal_pipe.h"
 #include "core/store/sockets.h"
 
 namespace tandem {

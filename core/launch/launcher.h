@@ -19,10 +19,10 @@ namespace tandem {
 // the program's name) is what they get.
 //
 // When one has died, and all have been stopped, all are started again, up to
-// plan.restarts.most times (RestartCountOf tells a rank which time it is); what
-// counts then is the last attempt. After the last one, stderr has the causes of
-// all. Nobody is started again after a signal that stops, or after a rank that
-// refused what the user gave.
+// plan.restarts.most times (ReadRestartCount tells a rank which time it is);
+// what counts then is the last attempt. After the last one, stderr has the
+// causes of all. Nobody is started again after a signal that stops, or after a
+// rank that refused what the user gave.
 //
 // Ranks run /proc/self/exe with torchrun's variables. Rank 0 of the job writes
 // to this process's stdout itself where that is a file or a terminal, and else

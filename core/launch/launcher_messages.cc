@@ -56,7 +56,7 @@ void LauncherMessages::History(const std::string& head,
   }
 }
 
-void LauncherMessages::EndedToo(const RankProcess& rank) {
+void LauncherMessages::EndedAfterwards(const RankProcess& rank) {
   Say(absl::StrCat(Name(rank), " then ended too: ", DescribeEnd(*rank.end)));
 }
 
@@ -82,13 +82,13 @@ void LauncherMessages::GivesUp(const Restarts& restarts) {
           restarts.history());
 }
 
-std::string LauncherMessages::CauseOf(RankProcess& dead) const {
-  const std::string line = LastLineOf(dead);
+std::string LauncherMessages::DeathCause(RankProcess& dead) const {
+  const std::string line = LastLine(dead);
   return absl::StrCat(Name(dead), " died: ", DescribeEnd(*dead.end),
                       line.empty() ? "" : ": ", line);
 }
 
-std::string LauncherMessages::LastLineOf(RankProcess& dead) const {
+std::string LauncherMessages::LastLine(RankProcess& dead) const {
   dead.err.Finish();
   const std::vector<std::string> lines = dead.err.LastLinesRead();
   return lines.empty() ? "" : lines.back();

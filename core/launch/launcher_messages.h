@@ -31,21 +31,21 @@ class LauncherMessages {
   // A line, and below it what ended each.
   void History(const std::string& head, const std::vector<std::string>& causes);
   // After another died, by an end of its own.
-  void EndedToo(const RankProcess& rank);
+  void EndedAfterwards(const RankProcess& rank);
   // Ranks were asked to stop by a signal: only another end than that is news.
   void Stopped(const RankProcess& rank, int stop_signal);
   // One was sent that signal, and has stopped the others with it.
   void StoppedByItself(const RankProcess& rank, int signal);
   void IsKilled(const RankProcess& rank);
 
-  // That there are no more restarts, and what ended each attempt.
+  // Says that there are no more restarts, and what ended each attempt.
   void GivesUp(const Restarts& restarts);
 
   // In a line: "rank 1 of 2 (pid 4711) died: exit code 3: " and the last line
   // that it wrote.
-  std::string CauseOf(RankProcess& dead) const;
-  // That line; "" where there is none.
-  std::string LastLineOf(RankProcess& dead) const;
+  std::string DeathCause(RankProcess& dead) const;
+  // The last line of a dead rank; "" where there is none.
+  std::string LastLine(RankProcess& dead) const;
 
  private:
   void LastLines(RankProcess& dead);

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "core/elastic/node_rendezvous.h"
+#include "core/elastic/node_group.h"
 #include "core/elastic/rank_counts.h"
 #include "core/launch/launch.h"
 

@@ -11,11 +11,11 @@
 
 namespace tandem {
 
-// As `launch.rendezvous` says: a FileStore, a TCPStore that the launcher or
-// rank 0 serves on rendezvous.host, or for one rank a HashStore.
-// InvalidArgument where rank 0 would serve nodes that cannot reach it
-// (CheckOthersCanReach). `timeout` bounds the waits of the store, and that for
-// it.
+// Opens the store that `launch.rendezvous` names: a FileStore, a TCPStore that
+// the launcher or rank 0 serves on rendezvous.host, or for one rank a
+// HashStore. InvalidArgument where rank 0 would serve nodes that cannot reach
+// it (CheckOthersCanReach). `timeout` bounds the waits of the store, and that
+// for it.
 absl::StatusOr<StorePtr> OpenStore(const Launch& launch,
                                    std::chrono::milliseconds timeout);
 

@@ -62,8 +62,8 @@ class OutputSink {
  private:
   struct Queue;
 
-  // Of the thread that writes, which a reader that does not read may block for
-  // ever.
+  // The queue of the thread that writes, which a reader that does not read may
+  // block for ever.
   const std::shared_ptr<Queue> queue_;
   const bool is_terminal_;
   const bool has_reader_;

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/base/status_macros.h"
-#include "core/launch/variable_claims.h"
+#include "core/launch/claims.h"
 
 namespace tandem {
 namespace {
@@ -72,7 +72,7 @@ absl::StatusOr<Pod> ReadPod(const LaunchSettings& flags, bool is_one_rank,
                                                 "give --node_rank", read));
   // A rank that PyTorch's scripts would take as such is one where torchrun is
   // left to count GPUs.
-  if (is_one_rank && !NumberIn(FirstOf(env, {kRanksPerNode})).has_value()) {
+  if (is_one_rank && !NumberIn(FirstSet(env, {kRanksPerNode})).has_value()) {
     pod.nproc_per_node = flags.nproc_per_node;
     return pod;
   }
@@ -137,8 +137,8 @@ absl::StatusOr<PodSettings> ReadPodSettings(const LaunchSettings& flags,
   PodSettings settings = {flags, from_env, ""};
   const bool has_rank = from_env.rank.has_value();
   if (!IsByHand(from_env) || flags.rank.has_value() ||
-      FirstOf(env, {kNodes, kNodeRank, kRanksPerNode}).empty() ||
-      (has_rank && FirstOf(env, {kNodeRank}).empty())) {
+      FirstSet(env, {kNodes, kNodeRank, kRanksPerNode}).empty() ||
+      (has_rank && FirstSet(env, {kNodeRank}).empty())) {
     return settings;
   }
   std::vector<std::string> read;

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/process/caught_signals.h"
+#include "core/process/signals.h"
 
 namespace tandem {
 

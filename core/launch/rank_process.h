@@ -46,15 +46,15 @@ int CountRunning(const std::vector<RankProcess>& ranks);
 // To those that run.
 void SignalRunning(std::vector<RankProcess>& ranks, int signal);
 // SIGTERM, after SIGUSR2 to those that write a flight dump then
-// (core/flight/signals.h), and would not die of it.
+// (core/flight/dump_file.h), and would not die of it.
 void StopRunning(std::vector<RankProcess>& ranks);
 // Notes the ends of those that have ended since the last call, and returns
 // them. Of several, one that a signal killed comes first: it is more likely the
 // cause than one that exited because it lost the other.
 std::vector<RankProcess*> TakeEnded(std::vector<RankProcess>& ranks);
 
-// That rank's environment, from the launcher's: torchrun's variables and
-// TANDEM_LAUNCHER. The inverse of ResolveLaunch.
+// The environment of rank `local_rank`, from the launcher's: torchrun's
+// variables and TANDEM_LAUNCHER. The inverse of ResolveLaunch.
 Environment EnvironmentOfRank(const LaunchPlan& plan, int local_rank, int port,
                               Environment base);
 

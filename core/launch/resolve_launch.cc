@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
-#include "core/elastic/rank_limits.h"
+#include "core/elastic/rank_counts.h"
 #include "core/launch/claims.h"
 #include "core/launch/dist_url.h"
 #include "core/launch/pod_settings.h"
@@ -194,8 +194,8 @@ absl::StatusOr<LaunchPlan> PlanLauncher(const LaunchClaims& claims,
   TANDEM_RETURN_IF_ERROR(CheckSizes(claims, nnodes, nproc));
   LaunchPlan plan;
   TANDEM_ASSIGN_OR_RETURN(
-      plan.limits, RankLimitsOf({flags.min_ranks, flags.max_ranks, nnodes,
-                                 nproc, max_restarts}));
+      plan.limits, ResolveRankLimits({flags.min_ranks, flags.max_ranks, nnodes,
+                                      nproc, max_restarts}));
   if (nnodes == 1 && nproc == 1 && max_restarts == 0) return plan;
   plan.is_launcher = true;
   plan.restarts.most = max_restarts;
@@ -203,8 +203,8 @@ absl::StatusOr<LaunchPlan> PlanLauncher(const LaunchClaims& claims,
   plan.launch.nnodes = nnodes;
   plan.launch.node_rank = ValueOr(claims.node_rank, 0);
   plan.launch.local_world_size = nproc;
-  plan.launch.world_size = WorldSizeOf(nnodes, nproc);
-  plan.launch.rank = RankOf(plan.launch.node_rank, nproc, 0);
+  plan.launch.world_size = GridWorldSize(nnodes, nproc);
+  plan.launch.rank = GridRank(plan.launch.node_rank, nproc, 0);
   if (plan.limits.elastic()) {
     plan.launch.world_size = plan.limits.most;
     if (nnodes == 1) plan.launch.local_world_size = plan.limits.most;
@@ -251,7 +251,7 @@ bool IsElastic(const LaunchSettings& flags) {
   return flags.min_ranks.has_value() || flags.max_ranks.has_value();
 }
 
-// Of an elastic job's rank the launcher alone knows how many there are now.
+// The launcher alone knows how many ranks an elastic job has now.
 LaunchSettings ForProcess(LaunchSettings flags, const LaunchClaims& from_env) {
   if (!IsElastic(flags) || from_env.launcher != "tandem") return flags;
   flags.nnodes.reset();
@@ -283,15 +283,15 @@ absl::Status CheckStoreAddress(const Launch& launch) {
   return CheckOneInterface(where.host);
 }
 
-absl::StatusOr<LaunchPlan> PlanOf(const LaunchSettings& flags,
-                                  LaunchClaims from_env,
-                                  const Environment& env) {
+absl::StatusOr<LaunchPlan> MakePlan(const LaunchSettings& flags,
+                                    LaunchClaims from_env,
+                                    const Environment& env) {
   TANDEM_RETURN_IF_ERROR(CheckCountsProcesses(flags, from_env));
   TANDEM_ASSIGN_OR_RETURN(const LaunchClaims from_flags,
                           ClaimsOfFlags(ForProcess(flags, from_env)));
   TANDEM_ASSIGN_OR_RETURN(const int max_restarts, MaxRestarts(flags, from_env));
   if (IsElastic(flags) && max_restarts == 0 && from_env.launcher != "tandem") {
-    return RankLimitsOf({flags.min_ranks, flags.max_ranks}).status();
+    return ResolveRankLimits({flags.min_ranks, flags.max_ranks}).status();
   }
   const bool asks_for_ranks =
       flags.nproc_per_node.has_value() || max_restarts > 0 ||
@@ -322,7 +322,7 @@ absl::StatusOr<LaunchPlan> ResolveLaunch(const LaunchSettings& flags,
                           ClaimsOfEnvironment(env));
   TANDEM_ASSIGN_OR_RETURN(const PodSettings pod,
                           ReadPodSettings(flags, from_env, env));
-  absl::StatusOr<LaunchPlan> plan = PlanOf(pod.flags, pod.from_env, env);
+  absl::StatusOr<LaunchPlan> plan = MakePlan(pod.flags, pod.from_env, env);
   if (plan.ok()) {
     const absl::Status address = CheckStoreAddress(plan->launch);
     if (!address.ok()) plan = address;

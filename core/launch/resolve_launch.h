@@ -14,9 +14,9 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/environment.h"
-#include "core/elastic/rank_limits.h"
+#include "core/elastic/rank_counts.h"
 #include "core/launch/launch.h"
-#include "core/launch/restart_count.h"
+#include "core/launch/restarts.h"
 
 namespace tandem {
 
@@ -43,7 +43,7 @@ struct LaunchPlan {
   // launch.node_rank 0 serves the store.
   bool is_launcher = false;
   Launch launch;
-  // Of a launcher's ranks.
+  // Restarts by the launcher that started this rank, if any did.
   RestartCount restarts;
   // Between which the number of ranks may change; `launch` is of the most.
   RankLimits limits;

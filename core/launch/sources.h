@@ -14,9 +14,37 @@
 
 namespace tandem {
 
+// Task variables: by which launchers of tasks, those of MPIs and of schedulers,
+// tell each task its place. docs/launching.md has them as a table. Pure.
+
+// The variables of a launcher's tasks. Where several names stand, the first
+// that is set counts; none: it is not told.
+struct TaskVariables {
+  std::string launcher;           // as in Launch
+  std::vector<std::string> mark;  // one is set in its tasks alone
+  std::vector<std::string> rank;
+  std::vector<std::string> world_size;
+  std::vector<std::string> local_rank;
+  std::vector<std::string> local_world_size;
+  std::vector<std::string> node_rank;
+  std::vector<std::string> nnodes;
+  std::vector<std::string> job;  // another one in each job
+};
+
+// Launchers that may run in a task of Slurm, innermost first.
+const std::vector<TaskVariables>& LaunchersWithinSlurm();
+// The launchers whose variables Slurm's tasks may have, too, beside its own.
+const std::vector<TaskVariables>& LaunchersLikeSlurm();
+
+// No claims where it is no task of that launcher's. Ranks meet on loopback
+// where all are on this node, and at a port that the job has computed, or the
+// usual one where nothing names the job.
+absl::StatusOr<LaunchClaims> ClaimsOfTask(const TaskVariables& names,
+                                          const Environment& env);
+
 // What the environment as a whole claims. Of several launchers around each
 // other the innermost speaks: torchrun (or tandem's own), then an MPI, then
-// Slurm (core/launch/task_variables.h has all that start tasks). RANK,
+// Slurm (TaskVariables has all that start tasks). RANK,
 // WORLD_SIZE, MASTER_ADDR and MASTER_PORT set by hand are heard beside those of
 // a task and must agree with them.
 absl::StatusOr<LaunchClaims> ClaimsOfEnvironment(const Environment& env);

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/device/host_numbers.h"
+#include "core/device/host_memory.h"
 
 namespace tandem {
 

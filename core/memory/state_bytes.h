@@ -11,7 +11,7 @@ namespace tandem {
 // What a job keeps for each parameter that it trains, beside its values and its
 // gradient: so many tensors of its size.
 struct StatePerParameter {
-  // Of the optimizer: 1 for SGD with momentum, 2 for Adam.
+  // Tensors of the optimizer: 1 for SGD with momentum, 2 for Adam.
   int optimizer_states = 1;
   // So many replicas share these (ZeRO stage 1).
   int64_t optimizer_shares = 1;
@@ -28,8 +28,8 @@ struct StateBytes {
   int64_t total() const { return parameters + gradients + optimizer; }
 };
 
-// Of parameters of so many bytes, of which products keep a copy of `copied`
-// bytes (core/precision/low_precision_copy.h).
+// The state of parameters of so many bytes, of which products keep a copy of
+// `copied` bytes (core/precision/low_precision_copy.h).
 StateBytes StateBytesOf(int64_t bytes, int64_t copied, bool is_trained,
                         const StatePerParameter& kept);
 

@@ -93,14 +93,14 @@ int Mesh::degree(absl::string_view axis) const {
 }
 
 int Mesh::IndexAlong(absl::string_view axis, int rank) const {
-  const Coordinates at = CoordinatesOf(rank);
+  const Coordinates at = RankCoordinates(rank);
   for (size_t i = 0; i < axes_.size(); ++i) {
     if (axes_[i].name == axis) return at[i];
   }
   return 0;
 }
 
-Mesh::Coordinates Mesh::CoordinatesOf(int rank) const {
+Mesh::Coordinates Mesh::RankCoordinates(int rank) const {
   CHECK_GE(rank, 0);
   CHECK_LT(rank, world_size());
   Coordinates at(axes_.size());
@@ -124,10 +124,10 @@ int Mesh::RankAt(const Coordinates& at) const {
 
 std::vector<int> Mesh::RanksAlong(const std::vector<absl::string_view>& axes,
                                   int rank) const {
-  const Coordinates here = CoordinatesOf(rank);
+  const Coordinates here = RankCoordinates(rank);
   std::vector<int> ranks;
   for (int other = 0; other < world_size_; ++other) {
-    const Coordinates there = CoordinatesOf(other);
+    const Coordinates there = RankCoordinates(other);
     bool is_member = true;
     for (size_t i = 0; i < axes_.size(); ++i) {
       const bool varies = absl::c_linear_search(axes, axes_[i].name);

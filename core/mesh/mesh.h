@@ -57,7 +57,7 @@ class Mesh {
 
   // Each requires 0 <= rank < world_size().
   int IndexAlong(absl::string_view axis, int rank) const;
-  Coordinates CoordinatesOf(int rank) const;
+  Coordinates RankCoordinates(int rank) const;
   // Requires coordinates inside the mesh.
   int RankAt(const Coordinates& at) const;
 

@@ -8,8 +8,8 @@
 
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/meta/meta_scope.h"
 #include "core/meta/operator_flops.h"
+#include "core/meta/shapes.h"
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
 

@@ -14,13 +14,14 @@
 
 namespace tandem {
 
-// Of one sample's forward pass, a multiplication and an addition being two; of
-// attention all scores, also those that a causal mask hides (as PaLM's appendix
-// B, 2204.02311, and PyTorch's counter do). Backward has twice as many.
+// FLOPs of one sample's forward pass, a multiplication and an addition being
+// two; for attention all scores count, also those that a causal mask hides (as
+// PaLM's appendix B, 2204.02311, and PyTorch's counter do). Backward has twice
+// as many.
 //
 // `input_shape` is a sample's, without the batch dimension. The model is run
-// once on the meta device: nothing is allocated. Errors as ShapesOf, and what
-// the layers throw, some of which may need real values (Unimplemented or
+// once on the meta device: nothing is allocated. Errors as ModelShapes, and
+// what the layers throw, some of which may need real values (Unimplemented or
 // InvalidArgument). Thread-safe.
 absl::StatusOr<double> ForwardFlops(const LayerSpecs& specs,
                                     const std::vector<int64_t>& input_shape,

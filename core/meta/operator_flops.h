@@ -27,9 +27,9 @@ std::vector<int64_t> OutputPlaces(const at::Tensor& input,
                                   const at::Tensor& weight,
                                   const ConvolutionGeometry& how);
 
-// Of matrix products, convolutions, the fused attention of core/fused, and
-// their gradients, a multiplication and an addition being two; 0 for any other
-// operator. `name` is one without its overload: "aten::mm".
+// FLOPs of matrix products, convolutions, the fused attention of core/fused,
+// and their gradients, a multiplication and an addition being two; 0 for any
+// other operator. `name` is one without its overload: "aten::mm".
 double OperatorFlops(const std::string& name,
                      c10::ArrayRef<c10::IValue> arguments);
 

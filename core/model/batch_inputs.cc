@@ -3,9 +3,9 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/describe_tensor.h"
 #include "core/base/status_macros.h"
 #include "core/base/tensor_tree.h"
+#include "core/base/tensors.h"
 
 namespace tandem {
 namespace {
@@ -21,7 +21,7 @@ std::vector<std::string> NamesOf(const Skips& tensors) {
   return names;
 }
 
-// Who reads what, in messages.
+// A reader and what it reads, for messages.
 struct Reading {
   const char* who;         // "the model"
   const char* what;        // "input"
@@ -52,7 +52,7 @@ absl::Status CheckNames(const Skips& given,
   return absl::OkStatus();
 }
 
-absl::StatusOr<Skips> NamedTensorsOf(
+absl::StatusOr<Skips> CollectNamedTensors(
     const std::map<std::string, c10::IValue>& trees, int64_t size,
     const std::vector<std::string>& names, const Reading& reading) {
   Skips tensors;
@@ -82,12 +82,13 @@ absl::Status CheckSamples(const at::Tensor& tensor, int64_t size,
 
 absl::StatusOr<Skips> NamedInputs(const Batch& batch,
                                   const std::vector<std::string>& names) {
-  return NamedTensorsOf(batch.further_inputs, batch.size, names, kInputs);
+  return CollectNamedTensors(batch.further_inputs, batch.size, names, kInputs);
 }
 
 absl::StatusOr<Skips> NamedTargets(const Batch& batch,
                                    const std::vector<std::string>& names) {
-  return NamedTensorsOf(batch.further_targets, batch.size, names, kTargets);
+  return CollectNamedTensors(batch.further_targets, batch.size, names,
+                             kTargets);
 }
 
 }  // namespace tandem

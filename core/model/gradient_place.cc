@@ -8,7 +8,7 @@
 
 #include <utility>
 
-#include "core/base/viewed_leaf.h"
+#include "core/base/tensors.h"
 
 namespace tandem {
 namespace {
@@ -33,8 +33,8 @@ bool HasHooks(Node& node) {
          !node.post_hooks().empty() || !node.retains_grad_hooks().empty();
 }
 
-// Of a view whose gradient autograd hands on to the leaf behind it as it is,
-// and to nobody else, that leaf.
+// The leaf behind a view whose gradient autograd hands on to that leaf as it
+// is, and to nobody else.
 at::Tensor LeafBehind(const at::Tensor& tensor) {
   const at::Tensor leaf = ViewedLeaf(tensor);
   if (leaf.is_same(tensor)) return tensor;

@@ -46,7 +46,7 @@ struct Layer {
   // the second out of it (whoever else takes them has them all the same), and
   // leaves the third where they are.
   std::function<at::Tensor(const at::Tensor&, Skips&)> forward_with_skips = {};
-  // Those of its spec; MakeLayers sees to it.
+  // The links of its spec; MakeLayers sees to it.
   LayerLinks links = {};
   TraitsByName traits = {};
 };

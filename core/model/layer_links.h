@@ -54,6 +54,13 @@ std::vector<std::string> SkipsBefore(
 // The further inputs that these layers read, in alphabetic order.
 std::vector<std::string> FurtherInputs(const std::vector<LayerLinks>& layers);
 
+// By layer: the skips that it takes and no layer after it does. Those of
+// `outgoing` are needed behind all of them. Requires CheckSkips of the model
+// that the layers are of.
+std::vector<std::vector<std::string>> LastPops(
+    const std::vector<LayerLinks>& layers,
+    const std::vector<std::string>& outgoing = {});
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_MODEL_LAYER_LINKS_H_

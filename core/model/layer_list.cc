@@ -8,7 +8,11 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "core/model/last_pops.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
+#include "core/device/memory_category.h"
+#include "core/model/layer_links.h"
 
 namespace tandem {
 namespace {
@@ -18,8 +22,8 @@ void Append(const std::string& layer, const NamedTensors::value_type& tensor,
   all.emplace_back(layer + "." + tensor.first, tensor.second);
 }
 
-// Of the parameters that the spec's layer is tied to, those that there are, by
-// their names in that layer.
+// The parameters that the spec's layer is tied to and that are there, by their
+// names in that layer.
 NamedTensors SharedWith(const LayerSpec& spec, const LayerList& layers) {
   const NamedTensors all = NamedParameters(layers);
   NamedTensors shared;
@@ -200,6 +204,17 @@ void SetTraining(const LayerList& layers, bool on) {
   for (const Layer& layer : layers) {
     if (layer.module != nullptr) layer.module->train(on);
   }
+}
+
+absl::Status MoveLayers(const LayerList& layers, c10::Device device) {
+  const MemoryCategoryScope scope(MemoryCategory::kParameters);
+  for (const Layer& layer : layers) {
+    if (layer.module == nullptr) continue;
+    TANDEM_RETURN_IF_ERROR(
+        CatchTorch([&] { layer.module->to(device); },
+                   absl::StrCat("moving layer ", layer.name)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tandem

@@ -8,12 +8,14 @@
 #define TANDEM_CORE_MODEL_LAYER_LIST_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "core/base/named_tensors.h"
 #include "core/model/layer.h"
 
@@ -32,7 +34,7 @@ LayerSpecs SpecsOf(const LayerList& layers);
 
 // Sends `input` through one layer, which leaves its skips in `skips`. Those
 // that it takes are there afterwards, too: who runs the layers drops them
-// behind the last that does (core/model/last_pops.h). Throws c10::Error for a
+// behind the last that does (core/model/layer_links.h). Throws c10::Error for a
 // skip or a further input that is not there, for a layer that does not do what
 // its links say, and for one that gives or leaves an undefined tensor.
 at::Tensor RunLayer(const Layer& layer, const at::Tensor& input, Skips& skips);
@@ -58,11 +60,16 @@ std::vector<LayerLinks> LinksOf(const LayerSpecs& specs);
 // named_parameters(). They alias the live tensors.
 NamedTensors NamedParameters(const LayerList& layers);
 NamedTensors NamedBuffers(const LayerList& layers);
-// Of those parameters that have unusual ones, by full name.
+// Traits of the parameters that have unusual ones, by full name.
 TraitsByName NamedTraits(const LayerList& layers);
 
 // torch::nn::Module::train(on) for every layer.
 void SetTraining(const LayerList& layers, bool on);
+
+// Parameters and buffers go to `device`, where they count as parameters' memory
+// (core/device/memory_category.h). An error names the layer; those before it
+// have been moved. LayerList is core/model/layer.h's.
+absl::Status MoveLayers(const LayerList& layers, c10::Device device);
 
 }  // namespace tandem
 

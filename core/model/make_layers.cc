@@ -1,7 +1,9 @@
 #include "core/model/make_layers.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
@@ -9,6 +11,27 @@
 #include "core/model/layer_list.h"
 
 namespace tandem {
+
+LayerSpec MadeThrough(const AroundMake& around, LayerSpec spec) {
+  if (spec.make) {
+    spec.make = [around, make = std::move(spec.make)](uint64_t seed) {
+      return around([&] { return make(seed); });
+    };
+  }
+  if (spec.make_tied) {
+    spec.make_tied = [around, make = std::move(spec.make_tied)](
+                         uint64_t seed, const NamedTensors& shared) {
+      return around([&] { return make(seed, shared); });
+    };
+  }
+  return spec;
+}
+
+LayerSpecs MadeThrough(const AroundMake& around, LayerSpecs specs) {
+  for (LayerSpec& spec : specs) spec = MadeThrough(around, std::move(spec));
+  return specs;
+}
+
 namespace {
 
 template <typename Layers>

@@ -5,14 +5,26 @@
 #define TANDEM_CORE_MODEL_MAKE_LAYERS_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/model/layer.h"
 
 namespace tandem {
+
+// Layer maker: what a spec does to make its layer, wrapped by another.
+
+// Calls `make` once, and gives its layer, or one made of it.
+using AroundMake = std::function<Layer(absl::FunctionRef<Layer()> make)>;
+
+// The same spec, but that its layer, tied to others or not, is made through
+// `around`.
+LayerSpec MadeThrough(const AroundMake& around, LayerSpec spec);
+LayerSpecs MadeThrough(const AroundMake& around, LayerSpecs specs);
 
 // Whether each layer has a name of its own: two of one name would have the same
 // parameters' names. InvalidArgument, naming both by number.

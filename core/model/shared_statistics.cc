@@ -1,10 +1,43 @@
 #include "core/model/shared_statistics.h"
 
 #include <ATen/TensorOperators.h>
-
-#include "core/model/gathered_statistics.h"
+#include <ATen/core/grad_mode.h>
 
 namespace tandem {
+
+void Add(const GatheredStatistics& part, GatheredStatistics* sum) {
+  if (part.count == 0) return;  // nobody had any
+  if (sum->count == 0) {
+    *sum = {part.count, part.mean.clone(), part.squares.clone()};
+    return;
+  }
+  const auto before = static_cast<double>(sum->count);
+  const auto added = static_cast<double>(part.count);
+  const double share = added / (before + added);
+  const at::Tensor distance = part.mean - sum->mean;
+  sum->mean += distance * share;
+  sum->squares += part.squares + distance.square() * (before * share);
+  sum->count += part.count;
+}
+
+void UpdateRunningStatistics(const at::Tensor& mean,
+                             const at::Tensor& unbiased_variance,
+                             std::optional<double> momentum,
+                             at::Tensor& running_mean, at::Tensor& running_var,
+                             at::Tensor& num_batches_tracked) {
+  const at::NoGradGuard no_grad;
+  num_batches_tracked += 1;
+  const double share =
+      momentum.has_value()
+          ? *momentum
+          : 1.0 / static_cast<double>(num_batches_tracked.item<int64_t>());
+  const auto take_in = [share](at::Tensor& running, const at::Tensor& now) {
+    running.copy_(running.to(at::kDouble) * (1 - share) +
+                  now.to(running.device()) * share);
+  };
+  take_in(running_mean, mean);
+  take_in(running_var, unbiased_variance);
+}
 
 void UpdateRunningStatistics(const SharedStatistics& now,
                              std::optional<double> momentum,

@@ -12,6 +12,30 @@
 
 namespace tandem {
 
+// Gathered batch statistics: mean and variance of a normalising layer's values,
+// put together from parts (microbatches, ranks), and what running statistics
+// take in of them.
+
+// Tensors are [channels], double; undefined where there are no values.
+struct GatheredStatistics {
+  int64_t count = 0;  // values a channel
+  at::Tensor mean;
+  at::Tensor squares;  // of the distances from the mean, their sum
+};
+
+// Chan, Golub, LeVeque: "Updating Formulae and a Pairwise Algorithm for
+// Computing Sample Variances", 1979. The bits depend on the order of parts.
+void Add(const GatheredStatistics& part, GatheredStatistics* sum);
+
+// running = (1 - momentum) * running + momentum * now; a mean over all batches
+// without a momentum (PyTorch's BatchNorm). Counts the batch. Computed in
+// double.
+void UpdateRunningStatistics(const at::Tensor& mean,
+                             const at::Tensor& unbiased_variance,
+                             std::optional<double> momentum,
+                             at::Tensor& running_mean, at::Tensor& running_var,
+                             at::Tensor& num_batches_tracked);
+
 struct SharedStatistics {
   int64_t count = 0;  // values a channel, of all ranks
   // [channels], double, on the CPU; the variance is biased. Undefined where
@@ -21,16 +45,16 @@ struct SharedStatistics {
 
 class SharesStatistics;
 
-// Whose samples are normalised together. Both calls are collective, the second
-// one in its backward; errors are LibTorch's, as a layer's are
+// The ranks whose samples are normalised together. Both calls are collective,
+// the second one in its backward; errors are LibTorch's, as a layer's are
 // (parallel/sync_batch_norm/synchronised_statistics.h).
 class StatisticsGroup {
  public:
   virtual ~StatisticsGroup() = default;
 
-  // Of x [n, channels, ...] and what the others have for the same layer; n may
-  // be 0. Where it is computed again (core/model/kept_statistics.h), those of
-  // the first time.
+  // Statistics of x [n, channels, ...] and of what the others have for the same
+  // layer; n may be 0. Where it is computed again
+  // (core/model/kept_statistics.h), those of the first time.
   virtual SharedStatistics Share(const at::Tensor& x,
                                  const SharesStatistics& layer) = 0;
 
@@ -57,7 +81,8 @@ class SharesStatistics {
   virtual at::Tensor NoSamples() const = 0;
 };
 
-// gathered_statistics.h's. Where there was nothing, nothing changes.
+// The same with statistics of all ranks. Where there was nothing, nothing
+// changes.
 void UpdateRunningStatistics(const SharedStatistics& now,
                              std::optional<double> momentum,
                              at::Tensor& running_mean, at::Tensor& running_var,

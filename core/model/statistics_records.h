@@ -40,9 +40,9 @@ class RecordsStatistics {
   virtual RunningStatistics running_statistics() const = 0;
 };
 
-// Of one stage's layers, which lie on one device and have one dtype. A module
-// in evaluation mode (frozen) neither records nor changes. Used by one thread
-// at a time: the one that runs the stage.
+// Records of one stage's layers, which lie on one device and have one dtype. A
+// module in evaluation mode (frozen) neither records nor changes. Used by one
+// thread at a time: the one that runs the stage.
 class StatisticsRecords {
  public:
   // Finds the modules that derive from RecordsStatistics, in the order of the

@@ -17,7 +17,7 @@ struct AutocastState {
   c10::ScalarType dtype;  // kept while it is off, too
 };
 
-// Of the calling thread, by any scope, LibTorch's own included.
+// The calling thread's state, by any scope, LibTorch's own included.
 AutocastState CurrentAutocast(c10::DeviceType type);
 void SetAutocast(const AutocastState& state);
 

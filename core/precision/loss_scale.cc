@@ -1,5 +1,11 @@
 #include "core/precision/loss_scale.h"
 
+#include <ATen/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_amp_update_scale.h>
+#include <ATen/ops/zeros.h>
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -36,8 +42,8 @@ bool IsCount(double value) {
   return value >= 0 && value <= kMostCounted && std::floor(value) == value;
 }
 
-absl::StatusOr<double> NumberOf(const std::map<std::string, double>& state,
-                                const char* key) {
+absl::StatusOr<double> StateNumber(const std::map<std::string, double>& state,
+                                   const char* key) {
   const auto found = state.find(key);
   if (found != state.end()) return found->second;
   return absl::InvalidArgumentError(absl::StrCat(
@@ -45,9 +51,9 @@ absl::StatusOr<double> NumberOf(const std::map<std::string, double>& state,
       state.empty() ? ": it is empty, as that of one that is off" : ""));
 }
 
-absl::StatusOr<int64_t> CountOf(const std::map<std::string, double>& state,
-                                const char* key) {
-  TANDEM_ASSIGN_OR_RETURN(const double count, NumberOf(state, key));
+absl::StatusOr<int64_t> WholeNumber(const std::map<std::string, double>& state,
+                                    const char* key) {
+  TANDEM_ASSIGN_OR_RETURN(const double count, StateNumber(state, key));
   TANDEM_RETURN_IF_ERROR(
       CheckThat(IsCount(count), key, count, "a whole number, 0 or more"));
   return static_cast<int64_t>(count);
@@ -121,15 +127,15 @@ std::map<std::string, double> LossScale::State() const {
 absl::Status LossScale::LoadState(const std::map<std::string, double>& state) {
   if (!is_enabled() || options_.constant) return absl::OkStatus();
   GradScalerOptions options;
-  TANDEM_ASSIGN_OR_RETURN(options.init_scale, NumberOf(state, kScale));
+  TANDEM_ASSIGN_OR_RETURN(options.init_scale, StateNumber(state, kScale));
   TANDEM_ASSIGN_OR_RETURN(options.growth_factor,
-                          NumberOf(state, kGrowthFactor));
+                          StateNumber(state, kGrowthFactor));
   TANDEM_ASSIGN_OR_RETURN(options.backoff_factor,
-                          NumberOf(state, kBackoffFactor));
+                          StateNumber(state, kBackoffFactor));
   TANDEM_ASSIGN_OR_RETURN(options.growth_interval,
-                          CountOf(state, kGrowthInterval));
+                          WholeNumber(state, kGrowthInterval));
   TANDEM_ASSIGN_OR_RETURN(const int64_t tracker,
-                          CountOf(state, kGrowthTracker));
+                          WholeNumber(state, kGrowthTracker));
   for (const auto& each : state) {
     if (State().count(each.first) > 0) continue;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -140,6 +146,79 @@ absl::Status LossScale::LoadState(const std::map<std::string, double>& state) {
   // Devices grow when the tracker comes to the interval, and not beyond it.
   growth_tracker_ = std::min(tracker, options_.growth_interval - 1);
   return absl::OkStatus();
+}
+
+DeviceLossScale::DeviceLossScale(const LossScale& scale,
+                                 const std::vector<c10::Device>& devices)
+    : known_(scale) {
+  for (const c10::Device& device : devices) {
+    const at::TensorOptions options(device);
+    const auto number = [&] {
+      return at::zeros({}, options.dtype(at::kFloat));
+    };
+    on_.push_back(
+        {number(), number(), number(), at::zeros({}, options.dtype(at::kInt))});
+  }
+}
+
+void DeviceLossScale::Tell() {
+  const bool is_known =
+      scale_ == known_.scale() && tracker_ == known_.growth_tracker();
+  if (unread_ > 0 || is_known) return;
+  const at::NoGradGuard no_grad;
+  scale_ = known_.scale();
+  tracker_ = known_.growth_tracker();
+  for (OnDevice& each : on_) {
+    each.scale.fill_(scale_);
+    each.tracker.fill_(tracker_);
+  }
+}
+
+// The inverse is rounded as LossScale::inverse.
+void DeviceLossScale::Begin() {
+  Tell();
+  const at::NoGradGuard no_grad;
+  for (OnDevice& each : on_) {
+    each.inverse.copy_(each.scale.to(at::kDouble).reciprocal());
+    each.found.zero_();
+  }
+}
+
+absl::Status DeviceLossScale::Agree(
+    absl::FunctionRef<absl::Status(const at::Tensor& found)> sum_over_ranks) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor& all = on_.front().found;
+  for (size_t i = 1; i < on_.size(); ++i) {
+    all.add_(on_[i].found.to(all.device()));
+  }
+  const absl::Status summed = sum_over_ranks(all.view({1}));
+  if (!summed.ok()) return summed;
+  all.clamp_max_(1);
+  for (size_t i = 1; i < on_.size(); ++i) on_[i].found.copy_(all);
+  return absl::OkStatus();
+}
+
+at::Tensor DeviceLossScale::Update(size_t reads_from) {
+  const at::NoGradGuard no_grad;
+  const GradScalerOptions& options = known_.options();
+  for (OnDevice& each : on_) {
+    if (options.constant) break;
+    at::_amp_update_scale_(each.scale, each.tracker, each.found,
+                           options.growth_factor, options.backoff_factor,
+                           options.growth_interval);
+  }
+  ++unread_;
+  return on_[reads_from].found.clone();
+}
+
+absl::Status DeviceLossScale::NoteVerdict(bool found_inf) {
+  CHECK_GT(unread_, 0);
+  const absl::Status updated = known_.Update(found_inf);
+  if (--unread_ == 0) {
+    scale_ = known_.scale();
+    tracker_ = known_.growth_tracker();
+  }
+  return updated;
 }
 
 }  // namespace tandem

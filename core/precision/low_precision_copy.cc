@@ -15,7 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
-#include "core/base/viewed_leaf.h"
+#include "core/base/tensors.h"
 #include "core/device/memory_category.h"
 
 namespace tandem {
@@ -77,8 +77,8 @@ bool IsKept(const at::Tensor& parameter) {
          !parameter.is_inference() && parameter.layout() == at::kStrided;
 }
 
-// Whose accumulator it has: what a node of a checkpointed function unpacks is
-// another tensor each time, of the same values.
+// The parameter whose accumulator the tensor has: what a node of a checkpointed
+// function unpacks is another tensor each time, of the same values.
 at::Tensor ParameterOf(const at::Tensor& tensor) {
   const auto accumulator =
       torch::autograd::impl::try_get_grad_accumulator(tensor);

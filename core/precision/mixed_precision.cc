@@ -1,7 +1,11 @@
 #include "core/precision/mixed_precision.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/device/processor.h"
 
@@ -57,6 +61,18 @@ std::string WhySlowOnThisProcessor(c10::ScalarType dtype) {
   if (dtype != c10::kHalf || ProcessorHas("amx_fp16")) return "";
   return "this processor has no AMX instructions for fp16: it will be slower "
          "than bf16, and maybe than fp32";
+}
+
+void CastBuffers(const NamedTensors& buffers, c10::ScalarType dtype) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, buffer] : buffers) {
+    if (!at::isFloatingType(buffer.scalar_type()) ||
+        absl::EndsWith(name, "running_mean") ||
+        absl::EndsWith(name, "running_var")) {
+      continue;
+    }
+    buffer.set_data(buffer.to(dtype));
+  }
 }
 
 }  // namespace tandem

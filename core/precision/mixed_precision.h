@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/base/named_tensors.h"
 
 namespace tandem {
 
@@ -41,6 +42,12 @@ std::string Describe(const MixedPrecision& precision);
 // In words, why computing in `dtype` will be slow on this processor; empty if
 // it has instructions for it.
 std::string WhySlowOnThisProcessor(c10::ScalarType dtype);
+
+// Gives a module's buffers, where they lie in the module, values of `dtype`:
+// those that are floating-point, but for BatchNorm's running statistics
+// ("...running_mean", "...running_var"), whose means of many batches bf16
+// cannot hold (PyTorch leaves them out, too).
+void CastBuffers(const NamedTensors& buffers, c10::ScalarType dtype);
 
 }  // namespace tandem
 

@@ -31,7 +31,7 @@ void Serve() {
   while (true) pause();
 }
 
-// Of a forked child, which has no signal thread.
+// Restores the mask of a forked child, which has no signal thread.
 void RestoreMask() {
   if (!is_started.exchange(false)) return;
   pthread_sigmask(SIG_SETMASK, &mask_before, nullptr);

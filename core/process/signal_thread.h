@@ -31,9 +31,9 @@ void StartSignalThread();
 // without.
 bool HasSignalThread();
 
-// Who signals all processes of a job (systemd, timeout, PBS), reaches a rank
-// twice, as its launcher passes the signal on: what comes so soon after the
-// first of its kind is an echo of it, and no second request.
+// A sender that signals all processes of a job (systemd, timeout, PBS) reaches
+// a rank twice, as its launcher passes the signal on: what comes so soon after
+// the first of its kind is an echo of it, and no second request.
 constexpr std::chrono::seconds kSignalEcho(2);
 
 }  // namespace tandem

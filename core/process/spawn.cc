@@ -174,7 +174,7 @@ class Ranks {
       if (!HasEnded(rank->pid, WNOHANG, &end)) continue;
       Read(*rank);
       Close(*rank);
-      (rank->told.empty() ? first : told).Update(StatusOf(*rank, end));
+      (rank->told.empty() ? first : told).Update(RankStatus(*rank, end));
     }
     first.Update(told);
     return first;
@@ -199,7 +199,7 @@ class Ranks {
     if (rank.fd >= 0) close(std::exchange(rank.fd, -1));
   }
 
-  static absl::Status StatusOf(const Rank& rank, int end) {
+  static absl::Status RankStatus(const Rank& rank, int end) {
     if (rank.told.empty()) {
       return absl::AbortedError(absl::StrCat(
           "rank ", rank.number,

@@ -8,7 +8,7 @@
 
 namespace tandem {
 
-int ExitCodeOf(const absl::Status& status) {
+int StatusExitCode(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return 0;
@@ -35,7 +35,7 @@ int Conclude(absl::string_view program, const absl::Status& status) {
         absl::StrCat(program, ": ", PrintableLines(status.message()), "\n");
     std::fputs(line.c_str(), stderr);
   }
-  return ExitCodeOf(status);
+  return StatusExitCode(status);
 }
 
 }  // namespace tandem

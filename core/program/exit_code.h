@@ -16,7 +16,7 @@ constexpr int kExitRefused = 2;  // the user can mend it in what they gave
 
 // Refused are InvalidArgument, NotFound, FailedPrecondition and Unimplemented;
 // 0 for OK.
-int ExitCodeOf(const absl::Status& status);
+int StatusExitCode(const absl::Status& status);
 
 // What the system says of a path that the user named, when it is tried for the
 // first time: where they may not write there, or something stands there

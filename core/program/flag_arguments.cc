@@ -92,8 +92,8 @@ std::string TypeOf(const absl::CommandLineFlag& flag) {
 }
 
 // Where `value` is a number, it is too large (or too small) for the flag.
-std::string LimitOf(const absl::CommandLineFlag& flag,
-                    absl::string_view value) {
+std::string FlagLimit(const absl::CommandLineFlag& flag,
+                      absl::string_view value) {
   absl::ConsumePrefix(&value, "-");
   if (value.empty() || !std::all_of(value.begin(), value.end(), [](char c) {
         return absl::ascii_isdigit(static_cast<unsigned char>(c));
@@ -116,7 +116,8 @@ absl::Status CheckValue(absl::CommandLineFlag& flag, const std::string& value) {
   const std::string type = TypeOf(flag);
   return absl::InvalidArgumentError(absl::StrCat(
       "--", flag.Name(), "=", value, ": ",
-      type.empty() ? error : absl::StrCat("takes ", type, LimitOf(flag, value)),
+      type.empty() ? error
+                   : absl::StrCat("takes ", type, FlagLimit(flag, value)),
       "; the flag: ", flag.Help()));
 }
 

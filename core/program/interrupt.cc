@@ -11,8 +11,8 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "core/process/end_by_signal.h"
 #include "core/process/signal_thread.h"
+#include "core/process/signals.h"
 
 namespace tandem {
 namespace {
@@ -22,7 +22,7 @@ constexpr int kMostSignals = 65;
 std::atomic<int> interrupt_signal{0};
 // When the first of each kind came, in ms of a clock that nobody sets; 0: none.
 std::atomic<int64_t> first_at[kMostSignals];
-// Who passes signals on; 0: nobody does.
+// The process that passes signals on; 0: nobody does.
 std::atomic<pid_t> launcher{0};
 std::atomic<bool> has_interrupted_wait{false};
 std::atomic<int64_t> grace_in_ms{5000};

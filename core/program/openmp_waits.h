@@ -4,7 +4,7 @@
 #define TANDEM_CORE_PROGRAM_OPENMP_WAITS_H_
 
 #include "core/base/environment.h"
-#include "core/device/machine_load.h"
+#include "core/device/host_resources.h"
 
 namespace tandem {
 

@@ -18,7 +18,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "core/device/cpu_quota.h"
+#include "core/device/host_resources.h"
 #include "core/program/caching_allocator.h"
 
 namespace tandem {

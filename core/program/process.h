@@ -16,7 +16,7 @@ namespace tandem {
 // no number from 1 to `most`.
 absl::StatusOr<int> RequestedThreads(int64_t flag, int most);
 
-// Who uses this host's cores.
+// Use of this host's cores.
 struct CoreSharing {
   int ranks = 1;            // on this host
   int threads_of_rank = 1;  // of each rank that run operators at the same time

@@ -15,13 +15,12 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/base/torch_status.h"
-#include "core/checkpoint/bool_bytes.h"
 #include "core/digest/crc32.h"
 #include "core/files/regular_file.h"
 #include "core/pytorch_file/pickle_tree.h"
 #include "core/pytorch_file/state_dict.h"
-#include "core/pytorch_file/storage_view.h"
 #include "core/pytorch_file/zip_directory.h"
 
 namespace tandem {
@@ -205,10 +204,11 @@ class Archive {
     }
     if (part.scalar_type() == at::kBool)
       MakeBools(part.mutable_data_ptr(), part.nbytes());
-    return ValuesOf(tensor, part.as_strided(view.sizes, view.strides));
+    return StoredValues(tensor, part.as_strided(view.sizes, view.strides));
   }
 
-  static at::Tensor ValuesOf(const PickledTensor& tensor, at::Tensor stored) {
+  static at::Tensor StoredValues(const PickledTensor& tensor,
+                                 at::Tensor stored) {
     if (tensor.is_conjugate) stored = stored.conj().resolve_conj();
     if (tensor.is_negative) stored = stored.neg();
     return stored.contiguous();

@@ -25,11 +25,11 @@ struct ZipRecord {
 
 using ZipDirectory = std::map<std::string, ZipRecord>;  // by name
 
-// Of an archive as torch.save writes it: zip64 or not, without a comment at the
-// end. Format: PKWARE's APPNOTE, 4.3. Trusts nothing: InvalidArgument, naming
-// the path, for what is no such archive (truncated, say), for a record that is
-// not within the file, and for a name that comes twice. Nothing is
-// decompressed.
+// Reads the directory of an archive as torch.save writes it: zip64 or not,
+// without a comment at the end. Format: PKWARE's APPNOTE, 4.3. Trusts nothing:
+// InvalidArgument, naming the path, for what is no such archive (truncated,
+// say), for a record that is not within the file, and for a name that comes
+// twice. Nothing is decompressed.
 absl::StatusOr<ZipDirectory> ReadZipDirectory(const RegularFile& file);
 
 }  // namespace tandem

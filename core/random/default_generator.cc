@@ -40,7 +40,7 @@ bool TakesGenerator(const c10::Argument& argument) {
 
 // Where an operator works: on its tensors' device, or on the one that it is
 // told. A scalar may come from the CPU.
-c10::Device DeviceOf(const torch::jit::Stack& stack, size_t count) {
+c10::Device StackDevice(const torch::jit::Stack& stack, size_t count) {
   c10::Device device = c10::kCPU;
   for (size_t i = 0; i < count; ++i) {
     const c10::IValue& value = torch::jit::peek(stack, i, count);
@@ -66,7 +66,7 @@ void FillIn(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
     if (!TakesGenerator(arguments[i])) continue;
     if (!torch::jit::peek(*stack, i, arguments.size()).isNone()) continue;
     const at::Generator mine =
-        DefaultGeneratorScope::On(DeviceOf(*stack, arguments.size()));
+        DefaultGeneratorScope::On(StackDevice(*stack, arguments.size()));
     if (mine.defined()) torch::jit::peek(*stack, i, arguments.size()) = mine;
   }
   const Drawing scope;

@@ -10,11 +10,23 @@
 
 #include <ATen/core/Generator.h>
 
+#include <array>
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
 
 namespace tandem {
+
+// Random numbers by number: what stands at a place of a stream is a function of
+// that place, so that any part of it can be drawn alone.
+
+using PhiloxBlock = std::array<uint32_t, 4>;
+using PhiloxKey = std::array<uint32_t, 2>;
+
+// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy
+// as 1, 2, 3", 2011): four uniform 32-bit numbers for every counter, a stream
+// of 2^130 numbers for every key. The same on every platform.
+PhiloxBlock Philox(PhiloxBlock counter, PhiloxKey key);
 
 // SipHash-2-4 (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012) of
 // `bytes` under the 128-bit key (key0, key1). The same on every platform.

@@ -1,18 +1,72 @@
 #include "core/replace/job_member.h"
 
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/call_within.h"
 #include "core/base/status_macros.h"
+#include "core/health/group_member.h"
+#include "core/health/job_notes.h"
 #include "core/program/interrupt.h"
+#include "core/replace/membership.h"
 #include "core/store/server.h"
 #include "core/store/store.h"
 
 namespace tandem {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience = std::chrono::seconds(5);
+
+// To the groups of the latest generation. One that is written down after this
+// was read sees the death on the store: it stands there already.
+void TellGroups(const StorePtr& store, const std::string& job_prefix,
+                const Generation& latest, const Death& death) {
+  const std::optional<int> place = latest.PlaceOf(death.process);
+  if (!place) return;
+  FailureNote note;
+  note.kind = FailureNote::Kind::kDied;
+  note.rank = *place;
+  note.text = death.how;
+  const StorePtr groups =
+      WithPrefix(store, PrefixOfGeneration(job_prefix, latest.number));
+  const StorePtr world = WithPrefix(groups, kWorldName);
+  NoteInJob(*world, note);
+  // Nobody waits for the dead one to hear of it.
+  NoteHeard(*world, *place, /*others=*/{}, std::chrono::milliseconds(0));
+}
+
+bool Note(const StorePtr& store, const std::string& job_prefix,
+          const Death& death) {
+  MembershipStore membership(WithPrefix(store, job_prefix));
+  membership.NoteDeath(death);
+  const std::optional<Generation> latest = membership.Latest();
+  if (!latest || membership.IsFinished()) return false;
+  TellGroups(store, job_prefix, *latest, death);
+  const Notices notices = membership.Read(*latest);
+  return absl::c_any_of(latest->members, [&](const Member& each) {
+    return !IsDead(each, notices);
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<bool> NoteLostRank(const Launch& rank, int life,
+                                  const std::string& how) {
+  const Rendezvous& where = rank.rendezvous;
+  TANDEM_ASSIGN_OR_RETURN(const StorePtr store,
+                          ConnectTcpStore(where.host, where.port, kPatience));
+  const Death death = {{rank.rank, life, kNoState}, how};
+  return CallWithin<bool>(kPatience, [store, prefix = where.key_prefix, death] {
+    return Note(store, prefix, death);
+  });
+}
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -28,7 +82,7 @@ std::string NamesOf(const std::vector<Member>& members) {
   });
 }
 
-// Of `before`'s members.
+// The members of `before` that were lost.
 std::vector<std::string> Lost(const Generation& before,
                               const Notices& notices) {
   std::vector<std::string> lost;
@@ -56,7 +110,7 @@ JobMember::JobMember(const Launch& launch, int life, milliseconds timeout,
     : launch_(launch),
       me_{launch.rank, life, kNoState},
       timeout_(timeout),
-      board_(std::make_shared<Board>(std::move(store))),
+      membership_(std::make_shared<MembershipStore>(std::move(store))),
       calls_(std::make_unique<CallThread>()) {}
 
 absl::StatusOr<JobMember> JobMember::Create(const Launch& launch, int life,
@@ -93,11 +147,13 @@ absl::StatusOr<bool> JobMember::Await(
 // A launcher that notes a death tells the groups of the generation that it
 // finds written down; of a later one, every member finds the death here.
 absl::StatusOr<bool> JobMember::IsWhole() const {
-  return calls_->Within<bool>(kAnswerTime, [board = board_, now = generation_] {
-    const Notices notices = board->Read(now);
-    return absl::c_none_of(
-        now.members, [&](const Member& each) { return IsDead(each, notices); });
-  });
+  return calls_->Within<bool>(
+      kAnswerTime, [membership = membership_, now = generation_] {
+        const Notices notices = membership->Read(now);
+        return absl::c_none_of(now.members, [&](const Member& each) {
+          return IsDead(each, notices);
+        });
+      });
 }
 
 absl::StatusOr<bool> JobMember::Enter() {
@@ -112,10 +168,10 @@ absl::StatusOr<bool> JobMember::Enter() {
   const auto seen = std::make_shared<Seen>();
   TANDEM_ASSIGN_OR_RETURN(
       const bool came,
-      Await(timeout_, [seen, board = board_, me = me_]() -> bool {
-        if (!std::exchange(seen->noted, true)) board->NoteWaiting(me);
-        if (board->IsFinished()) return true;
-        std::optional<Generation> latest = board->Latest();
+      Await(timeout_, [seen, membership = membership_, me = me_]() -> bool {
+        if (!std::exchange(seen->noted, true)) membership->NoteWaiting(me);
+        if (membership->IsFinished()) return true;
+        std::optional<Generation> latest = membership->Latest();
         if (!latest || !latest->PlaceOf(me)) return false;
         seen->mine = std::move(latest);
         return true;
@@ -136,23 +192,25 @@ absl::Status JobMember::NoteBegun() {
   if (generation_.number > 0) return absl::OkStatus();
   return calls_
       ->Within<bool>(kAnswerTime,
-                     [board = board_, first = generation_] {
-                       board->Follow(nullptr, first);
+                     [membership = membership_, first = generation_] {
+                       membership->Follow(nullptr, first);
                        return true;
                      })
       .status();
 }
 
 absl::StatusOr<bool> JobMember::SomebodyWaits() {
-  return calls_->Within<bool>(kAnswerTime, [board = board_, now = generation_] {
-    return !Newcomers(now, board->Read(now)).empty();
-  });
+  return calls_->Within<bool>(
+      kAnswerTime, [membership = membership_, now = generation_] {
+        return !Newcomers(now, membership->Read(now)).empty();
+      });
 }
 
 absl::StatusOr<bool> JobMember::HasEnded(milliseconds patience) {
-  return Await(patience, [board = board_, now = generation_]() -> bool {
-    return Missing(now, board->Read(now)).size() < now.members.size();
-  });
+  return Await(
+      patience, [membership = membership_, now = generation_]() -> bool {
+        return Missing(now, membership->Read(now)).size() < now.members.size();
+      });
 }
 
 absl::StatusOr<bool> JobMember::GoOn(int64_t step) {
@@ -173,18 +231,20 @@ absl::StatusOr<bool> JobMember::EnterNext() {
     bool noted = false;
   };
   const auto seen = std::make_shared<Seen>();
-  TANDEM_ASSIGN_OR_RETURN(
-      const bool decided,
-      Await(timeout_,
-            [seen, board = board_, now = generation_, me = me_]() -> bool {
-              if (!std::exchange(seen->noted, true)) board->NoteReady(now, me);
-              seen->notices = board->Read(now);
-              if (board->IsFinished()) return true;
-              if (!Missing(now, seen->notices).empty()) return false;
-              seen->next =
-                  board->Follow(&now, NextGeneration(now, seen->notices));
-              return true;
-            }));
+  TANDEM_ASSIGN_OR_RETURN(const bool decided,
+                          Await(timeout_,
+                                [seen, membership = membership_,
+                                 now = generation_, me = me_]() -> bool {
+                                  if (!std::exchange(seen->noted, true))
+                                    membership->NoteReady(now, me);
+                                  seen->notices = membership->Read(now);
+                                  if (membership->IsFinished()) return true;
+                                  if (!Missing(now, seen->notices).empty())
+                                    return false;
+                                  seen->next = membership->Follow(
+                                      &now, NextGeneration(now, seen->notices));
+                                  return true;
+                                }));
   if (!decided) {
     return absl::DeadlineExceededError(absl::StrCat(
         "cannot go on with the ranks that are left: not heard of: ",
@@ -205,8 +265,8 @@ absl::StatusOr<bool> JobMember::EnterNext() {
 absl::Status JobMember::NoteFinished() {
   return calls_
       ->Within<bool>(kAnswerTime,
-                     [board = board_] {
-                       board->NoteFinished();
+                     [membership = membership_] {
+                       membership->NoteFinished();
                        return true;
                      })
       .status();

@@ -17,10 +17,20 @@
 #include "core/base/call_within.h"
 #include "core/base/environment.h"
 #include "core/launch/launch.h"
-#include "core/replace/board.h"
-#include "core/replace/generation.h"
+#include "core/replace/membership.h"
 
 namespace tandem {
+
+// Lost rank: what a launcher tells a job of a rank that has died and is to be
+// replaced.
+
+// Notes that life `life` of `rank` has ended, and how; what other ranks wait
+// for with it ends within a second. Returns whether the job goes on without it:
+// it has begun to train and not ended, and a member of its latest generation
+// lives (JobMember). Takes seconds at most; an error where the
+// store does not answer.
+absl::StatusOr<bool> NoteLostRank(const Launch& rank, int life,
+                                  const std::string& how);
 
 // Which life of its rank this process is, from what its launcher set
 // (core/launch/rank_process.h). InvalidArgument for what is no number from 0.
@@ -63,8 +73,8 @@ class JobMember {
   const Generation& generation() const { return generation_; }
   // This rank's place in the generation: numbers and keys of its own.
   Launch LaunchNow() const;
-  // Who died since the generation before, and how: "rank 1 (killed by signal 9
-  // (SIGKILL))".
+  // The ranks that died since the generation before, and how: "rank 1 (killed
+  // by signal 9 (SIGKILL))".
   const std::vector<std::string>& lost() const { return lost_; }
 
  private:
@@ -81,7 +91,7 @@ class JobMember {
   Launch launch_;
   Member me_;
   std::chrono::milliseconds timeout_;
-  std::shared_ptr<Board> board_;
+  std::shared_ptr<MembershipStore> membership_;
   std::unique_ptr<CallThread> calls_;  // of the store
   Generation generation_;
   std::vector<std::string> lost_;

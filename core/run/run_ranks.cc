@@ -25,14 +25,14 @@
 #include "core/elastic/rank_counts.h"
 #include "core/elastic/store_rendezvous.h"
 #include "core/files/atomic_file.h"
-#include "core/flight/signals.h"
+#include "core/flight/dump_file.h"
 #include "core/instrument/fault_point.h"
 #include "core/launch/flags.h"
 #include "core/launch/launch.h"
 #include "core/launch/launcher.h"
 #include "core/launch/rank_process.h"
 #include "core/launch/resolve_launch.h"
-#include "core/launch/restart_count.h"
+#include "core/launch/restarts.h"
 #include "core/process/signal_thread.h"
 #include "core/program/command_line.h"
 #include "core/program/exit_code.h"
@@ -41,7 +41,6 @@
 #include "core/program/openmp_waits.h"
 #include "core/program/process.h"
 #include "core/replace/job_member.h"
-#include "core/replace/lost_rank.h"
 #include "core/run/secret_setup.h"
 #include "core/run/setup_failure.h"
 #include "core/store/store.h"
@@ -152,8 +151,8 @@ absl::Status ReadCommandLine(int argc, char** argv,
                    "' is no flag: options look like --nproc_per_node=2"));
 }
 
-// Those of a rank that replaces one: of its first, second, ... life after that
-// one, with '|' between them.
+// Arms the faults of a rank that replaces one: of its first, second, ... life
+// after that one, with '|' between them.
 absl::Status ArmFaultsOfLife(const Environment& env, int life) {
   constexpr char kVariable[] = "TANDEM_REPLACEMENT_FAULT";
   const std::vector<std::string> lives =
@@ -168,7 +167,7 @@ absl::Status ArmFaultsOfLife(const Environment& env, int life) {
 // A rehearsed failure comes once: ranks that were started again have none.
 absl::Status ArmFaultsOfFirstAttempt() {
   const Environment env = Environment::OfProcess();
-  TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts, RestartCountOf(env));
+  TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts, ReadRestartCount(env));
   TANDEM_ASSIGN_OR_RETURN(const int life, LifeOf(env));
   if (restarts.done > 0) return absl::OkStatus();
   return life == 0 ? ArmFaultsFromEnvironment() : ArmFaultsOfLife(env, life);
@@ -180,7 +179,7 @@ bool Lose(const Launch& rank, int life, const std::string& how) {
 }
 
 // With how many ranks an elastic job may run, which its check knows.
-absl::StatusOr<std::optional<RankCounts>> RankCountsOf(
+absl::StatusOr<std::optional<RankCounts>> ElasticRankCounts(
     const LaunchPlan& plan, const RanksProgram& program) {
   if (!plan.limits.elastic()) return std::optional<RankCounts>();
   const auto fits = [&](int ranks) {
@@ -194,8 +193,8 @@ absl::StatusOr<std::optional<RankCounts>> RankCountsOf(
   return std::optional<RankCounts>(std::move(counts));
 }
 
-StoreRendezvousOptions RendezvousOf(const Launch& node, int port,
-                                    absl::Duration join_timeout) {
+StoreRendezvousOptions NodeRendezvousOptions(const Launch& node, int port,
+                                             absl::Duration join_timeout) {
   StoreRendezvousOptions options;
   options.host = node.rendezvous.host;
   options.port = port;
@@ -219,7 +218,7 @@ void StartLauncherLogs(const RanksProgram& program) {
 int StartRanks(const LaunchPlan& plan, int argc, char** argv,
                const RanksProgram& program, const GraceSettings& grace) {
   StartLauncherLogs(program);
-  auto rank_counts = RankCountsOf(plan, program);
+  auto rank_counts = ElasticRankCounts(plan, program);
   if (!rank_counts.ok()) return Refuse(program, rank_counts.status());
   // For what this process itself asks of the store, which is to be connected.
   static constexpr std::chrono::minutes kTimeout(1);
@@ -248,7 +247,7 @@ int StartRanks(const LaunchPlan& plan, int argc, char** argv,
   launcher.progress = program.progress;
   launcher.meet_nodes = [&](const Launch& node, int port) {
     return MeetAtStore(*launcher.rank_counts,
-                       RendezvousOf(node, port, grace.join_timeout));
+                       NodeRendezvousOptions(node, port, grace.join_timeout));
   };
   launcher.refusal_code = kExitRefused;
   launcher.restart_delay = absl::ToChronoMilliseconds(grace.restart_delay);

@@ -45,9 +45,9 @@ struct RanksProgram {
 // and environment say. An error is one line on stderr; what this process
 // refuses, other nodes' ranks are told.
 //
-// 0: all went well; 2 and 1: ExitCodeOf (core/program/exit_code.h). 128 + the
-// signal: HandleInterrupts was called, and a signal came. A launcher returns
-// what RunLauncher does.
+// 0: all went well; 2 and 1: StatusExitCode (core/program/exit_code.h). 128 +
+// the signal: HandleInterrupts was called, and a signal came. A launcher
+// returns what RunLauncher does.
 int RunRanks(int argc, char** argv, const RanksProgram& program);
 
 }  // namespace tandem

@@ -11,7 +11,6 @@
 #include "core/files/user_path.h"
 #include "core/launch/launch.h"
 #include "core/store/guard/job_secret.h"
-#include "core/store/guard/secret_file.h"
 
 namespace tandem {
 namespace {

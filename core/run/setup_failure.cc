@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "core/health/job_failure.h"
+#include "core/health/job_notes.h"
 
 namespace tandem {
 namespace {
@@ -27,7 +27,7 @@ void TellOfFailedSetUp(const Launch& launch, const absl::Status& status) {
 }
 
 void TellOfDeath(const Launch& rank, const std::string& how) {
-  // Who cannot be told finds out by its connections, or by timeout.
+  // A rank that cannot be told finds out by its connections, or by timeout.
   TellJobOfFailure(rank, FailureNote::Kind::kDied, how, kPatience)
       .IgnoreError();
 }

@@ -15,7 +15,7 @@ namespace tandem {
 bool IsOwnFault(const absl::Status& status);
 
 // Tells the job why rank `launch.rank` goes no further
-// (core/health/job_failure.h), so that other ranks end soon, and say why. Does
+// (core/health/job_notes.h), so that other ranks end soon, and say why. Does
 // nothing where a launcher of all ranks stops them, and for what is another
 // rank's fault. Takes seconds at most; a job that cannot be reached is not
 // told.

@@ -10,7 +10,6 @@
 #include "core/base/status_macros.h"
 #include "core/shm/chunks.h"
 #include "core/shm/collectives.h"
-#include "core/shm/in_place.h"
 
 namespace tandem {
 namespace {
@@ -26,7 +25,7 @@ constexpr size_t kMostRead = size_t{1} << 20;
 //   small: every rank copies its tensor into its slot and sums all slots, so
 //     that all ranks together read the square of their number.
 //   in place: all tensors lie in arenas, and are not tiny. In blocks, the sum
-//     of all ranks' tensors is written into all of them (core/shm/in_place.h).
+//     of all ranks' tensors is written into all of them (core/shm/chunks.h).
 //   staged: in chunks through the slots. Up to three ranks each sum all of a
 //     chunk; more divide it and exchange the sums in a second round.
 class ShmAllReduce : public ShmCollective {
@@ -63,7 +62,7 @@ ShmAllReduce::ShmAllReduce(MutableBytes tensor, const Reduction& reduction,
     : tensor_(tensor),
       sum_(sum),
       element_bytes_(c10::elementSize(reduction.dtype)),
-      note_(NoteOf(ShmOp::kAllReduce, tensor, reduction)) {
+      note_(MakeNote(ShmOp::kAllReduce, tensor, reduction)) {
   note_.offset = OffsetInNote(tensor);
 }
 

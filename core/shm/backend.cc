@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "core/base/status_macros.h"
-#include "core/shm/arguments.h"
 #include "core/shm/collectives.h"
 #include "core/shm/work.h"
 #include "core/vector/sum.h"
@@ -18,7 +17,58 @@
 namespace tandem {
 namespace {
 
-double FactorOf(const c10d::ReduceOp& op) {
+void CheckDense(const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.defined() && tensor.device().is_cpu() &&
+                  tensor.layout() == at::kStrided && tensor.is_contiguous(),
+              "shm takes dense contiguous tensors on the CPU");
+  TORCH_CHECK(!tensor.is_conj() && !tensor.is_neg(),
+              "shm takes tensors as their memory has them: resolve_conj() and "
+              "resolve_neg() come first");
+}
+
+}  // namespace
+
+ConstBytes InputBytes(const at::Tensor& tensor) {
+  CheckDense(tensor);
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()),
+          tensor.nbytes(), tensor.scalar_type()};
+}
+
+MutableBytes OutputBytes(const at::Tensor& tensor) {
+  CheckDense(tensor);
+  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes(),
+          tensor.scalar_type()};
+}
+
+void CheckDtypes(c10::ScalarType one, c10::ScalarType other) {
+  TORCH_CHECK(one == other, "tensors differ in dtype: ", one, " and ", other);
+}
+
+void CheckSplits(const std::vector<int64_t>& splits, int64_t rows) {
+  int64_t left = rows;
+  for (const int64_t split : splits) {
+    TORCH_CHECK(split >= 0, "a split cannot be negative, but one is ", split);
+    TORCH_CHECK(split <= left, "splits exceed the tensor, which has ", rows,
+                " rows: they are ", splits);
+    left -= split;
+  }
+  TORCH_CHECK(left == 0, "splits do not add up to the tensor, which has ", rows,
+              " rows: they are ", splits);
+}
+
+int64_t RowsOf(const at::Tensor& tensor) {
+  return tensor.dim() == 0 ? 1 : tensor.size(0);
+}
+
+int CheckIndex(const char* what, int64_t index, size_t size) {
+  TORCH_CHECK(index >= 0 && index < static_cast<int64_t>(size), "there is no ",
+              what, " ", index, " among ", size);
+  return static_cast<int>(index);
+}
+
+namespace {
+
+double PremultipliedFactor(const c10d::ReduceOp& op) {
   const auto* const supplement =
       dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK(supplement != nullptr, "PREMUL_SUM needs a factor");
@@ -51,13 +101,14 @@ ReduceKind KindOf(c10d::ReduceOp::RedOpType op) {
 }
 
 // For `ranks` ranks. Throws c10::Error for what does not exist.
-Reduction ReductionOf(const c10d::ReduceOp& op, c10::ScalarType dtype,
+Reduction ToReduction(const c10d::ReduceOp& op, c10::ScalarType dtype,
                       int ranks) {
   Reduction reduction;
   reduction.dtype = dtype;
   reduction.kind = KindOf(op.op_);
   if (op.op_ == c10d::ReduceOp::AVG) reduction.divisor = ranks;
-  if (op.op_ == c10d::ReduceOp::PREMUL_SUM) reduction.factor = FactorOf(op);
+  if (op.op_ == c10d::ReduceOp::PREMUL_SUM)
+    reduction.factor = PremultipliedFactor(op);
   return reduction;
 }
 
@@ -109,9 +160,9 @@ MutableBytes ShmBackend::PlacedBytes(const at::Tensor& tensor) const {
 
 ShmBackend::WorkPtr ShmBackend::allreduce(
     Tensors& tensors, const c10d::AllreduceOptions& options) {
-  const at::Tensor& tensor = SingleOf(tensors);
+  const at::Tensor& tensor = SingleTensor(tensors);
   const Reduction reduction =
-      ReductionOf(options.reduceOp, tensor.scalar_type(), size_);
+      ToReduction(options.reduceOp, tensor.scalar_type(), size_);
   return Issue(OpType::ALLREDUCE,
                MakeAllReduce(PlacedBytes(tensor), reduction, SumOf(reduction)),
                options.timeout, tensors);
@@ -143,9 +194,9 @@ ShmBackend::WorkPtr ShmBackend::broadcast(
 
 ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors,
                                        const c10d::ReduceOptions& options) {
-  const at::Tensor& tensor = SingleOf(tensors);
+  const at::Tensor& tensor = SingleTensor(tensors);
   const Reduction reduction =
-      ReductionOf(options.reduceOp, tensor.scalar_type(), size_);
+      ToReduction(options.reduceOp, tensor.scalar_type(), size_);
   return Issue(
       OpType::REDUCE,
       MakeReduce(PlacedBytes(tensor), CheckRank(options.rootRank, size_),
@@ -156,9 +207,9 @@ ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors,
 ShmBackend::WorkPtr ShmBackend::allgather(
     std::vector<Tensors>& outputs, Tensors& inputs,
     const c10d::AllgatherOptions& options) {
-  const ConstBytes input = InputBytes(SingleOf(inputs));
+  const ConstBytes input = InputBytes(SingleTensor(inputs));
   std::vector<MutableBytes> each =
-      BytesOfEach(SingleOf(outputs), size_, &OutputBytes);
+      BytesOfEach(SingleTensor(outputs), size_, &OutputBytes);
   CheckAlike(each, input);
   return Issue(OpType::ALLGATHER, MakeAllGather(input, std::move(each)),
                options.timeout, outputs[0], inputs);
@@ -177,12 +228,12 @@ ShmBackend::WorkPtr ShmBackend::all_gather_single(
 ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs,
                                        Tensors& inputs,
                                        const c10d::GatherOptions& options) {
-  const ConstBytes input = InputBytes(SingleOf(inputs));
+  const ConstBytes input = InputBytes(SingleTensor(inputs));
   const int root = CheckRank(options.rootRank, size_);
   std::vector<MutableBytes> each;
   Tensors held;
   if (rank_ == root) {
-    held = SingleOf(outputs);
+    held = SingleTensor(outputs);
     each = BytesOfEach(held, size_, &OutputBytes);
   }
   CheckAlike(each, input);
@@ -193,12 +244,12 @@ ShmBackend::WorkPtr ShmBackend::gather(std::vector<Tensors>& outputs,
 ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs,
                                         std::vector<Tensors>& inputs,
                                         const c10d::ScatterOptions& options) {
-  const MutableBytes output = OutputBytes(SingleOf(outputs));
+  const MutableBytes output = OutputBytes(SingleTensor(outputs));
   const int root = CheckRank(options.rootRank, size_);
   std::vector<ConstBytes> each;
   Tensors held;
   if (rank_ == root) {
-    held = SingleOf(inputs);
+    held = SingleTensor(inputs);
     each = BytesOfEach(held, size_, &InputBytes);
   }
   CheckAlike(each, output);
@@ -210,12 +261,12 @@ ShmBackend::WorkPtr ShmBackend::scatter(Tensors& outputs,
 ShmBackend::WorkPtr ShmBackend::reduce_scatter(
     Tensors& outputs, std::vector<Tensors>& inputs,
     const c10d::ReduceScatterOptions& options) {
-  const at::Tensor& output = SingleOf(outputs);
+  const at::Tensor& output = SingleTensor(outputs);
   std::vector<ConstBytes> each =
-      BytesOfEach(SingleOf(inputs), size_, &InputBytes);
+      BytesOfEach(SingleTensor(inputs), size_, &InputBytes);
   CheckAlike(each, OutputBytes(output));
   const Reduction reduction =
-      ReductionOf(options.reduceOp, output.scalar_type(), size_);
+      ToReduction(options.reduceOp, output.scalar_type(), size_);
   return Issue(OpType::REDUCE_SCATTER,
                MakeReduceScatter(std::move(each), OutputBytes(output),
                                  reduction, SumOf(reduction)),
@@ -228,7 +279,7 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter_single(
   std::vector<ConstBytes> each = CutBytes(InputBytes(input), size_);
   CheckAlike(each, OutputBytes(output));
   const Reduction reduction =
-      ReductionOf(options.reduceOp, output.scalar_type(), size_);
+      ToReduction(options.reduceOp, output.scalar_type(), size_);
   return Issue(OpType::_REDUCE_SCATTER_BASE,
                MakeReduceScatter(std::move(each), OutputBytes(output),
                                  reduction, SumOf(reduction)),
@@ -270,16 +321,17 @@ void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options,
 
 ShmBackend::WorkPtr ShmBackend::send(Tensors& tensors, int to, int tag) {
   return c10::make_intrusive<ShmMailWork>(
-      OpType::SEND, std::shared_ptr<ShmMail>(group_, &group_->mail()),
-      group_->mail().Send(InputBytes(SingleOf(tensors)), CheckRank(to, size_),
-                          tag, std::make_shared<Tensors>(tensors)),
+      OpType::SEND, std::shared_ptr<ShmPointToPoint>(group_, &group_->mail()),
+      group_->mail().Send(InputBytes(SingleTensor(tensors)),
+                          CheckRank(to, size_), tag,
+                          std::make_shared<Tensors>(tensors)),
       timeout_);
 }
 
 ShmBackend::WorkPtr ShmBackend::recv(Tensors& tensors, int from, int tag) {
   return c10::make_intrusive<ShmMailWork>(
-      OpType::RECV, std::shared_ptr<ShmMail>(group_, &group_->mail()),
-      group_->mail().Receive(OutputBytes(SingleOf(tensors)),
+      OpType::RECV, std::shared_ptr<ShmPointToPoint>(group_, &group_->mail()),
+      group_->mail().Receive(OutputBytes(SingleTensor(tensors)),
                              CheckRank(from, size_), tag,
                              std::make_shared<Tensors>(tensors)),
       timeout_);

@@ -12,7 +12,6 @@
 #include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/shm/chunks.h"
-#include "core/shm/in_place.h"
 #include "core/shm/memory/operation_names.h"
 
 namespace tandem {
@@ -23,7 +22,7 @@ using Terms = absl::InlinedVector<const void*, 16>;
 class Barrier : public ShmChunked {
  public:
   Barrier()
-      : ShmChunked(NoteOf(ShmOp::kBarrier, ConstBytes()), 0, kSlotBytes) {}
+      : ShmChunked(MakeNote(ShmOp::kBarrier, ConstBytes()), 0, kSlotBytes) {}
 
  private:
   void Write(const ShmRounds&, std::byte*, size_t, size_t) override {}
@@ -58,7 +57,7 @@ class Scatter : public ShmChunked {
  public:
   Scatter(std::vector<ConstBytes> inputs, MutableBytes output, int root,
           int size)
-      : ShmChunked(NoteOf(ShmOp::kScatter, output, root), output.size,
+      : ShmChunked(MakeNote(ShmOp::kScatter, output, root), output.size,
                    SharePerRank(size)),
         inputs_(std::move(inputs)),
         output_(output),
@@ -88,7 +87,7 @@ class ReduceScatter : public ShmChunked {
  public:
   ReduceScatter(std::vector<ConstBytes> inputs, MutableBytes output,
                 const Reduction& reduction, const VectorSum& sum)
-      : ShmChunked(NoteOf(ShmOp::kReduceScatter, output, reduction),
+      : ShmChunked(MakeNote(ShmOp::kReduceScatter, output, reduction),
                    output.size, SharePerRank(inputs.size())),
         inputs_(std::move(inputs)),
         output_(output),
@@ -133,7 +132,7 @@ class Reduce : public ShmChunked {
  private:
   static ShmNote NoteFor(const MutableBytes& tensor, int root,
                          const Reduction& reduction) {
-    ShmNote note = NoteOf(ShmOp::kReduce, tensor, reduction, root);
+    ShmNote note = MakeNote(ShmOp::kReduce, tensor, reduction, root);
     note.offset = OffsetInNote(tensor);
     return note;
   }
@@ -179,7 +178,7 @@ class Broadcast : public ShmChunked {
  private:
   static ShmNote NoteFor(const std::vector<MutableBytes>& tensors, int root,
                          size_t root_tensor) {
-    ShmNote note = NoteOf(ShmOp::kBroadcast, tensors[0], root);
+    ShmNote note = MakeNote(ShmOp::kBroadcast, tensors[0], root);
     if (tensors.size() == 1) note.offset = OffsetInNote(tensors[0]);
     note.variant = static_cast<uint32_t>(root_tensor);
     return note;
@@ -254,13 +253,13 @@ ShmCollectivePtr MakeReduceScatter(std::vector<ConstBytes> inputs,
 
 ShmCollectivePtr MakeAllGather(ConstBytes input,
                                std::vector<MutableBytes> outputs) {
-  return std::make_unique<Gather>(NoteOf(ShmOp::kAllGather, input), input,
+  return std::make_unique<Gather>(MakeNote(ShmOp::kAllGather, input), input,
                                   std::move(outputs));
 }
 
 ShmCollectivePtr MakeGather(ConstBytes input, std::vector<MutableBytes> outputs,
                             int root) {
-  return std::make_unique<Gather>(NoteOf(ShmOp::kGather, input, root), input,
+  return std::make_unique<Gather>(MakeNote(ShmOp::kGather, input, root), input,
                                   std::move(outputs));
 }
 

@@ -6,19 +6,45 @@
 
 #include <chrono>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "absl/base/call_once.h"
 #include "absl/status/statusor.h"
-#include "core/shm/mail.h"
 #include "core/shm/memory/arena.h"
 #include "core/shm/memory/connect.h"
-#include "core/shm/memory/monitor.h"
+#include "core/shm/memory/peer_descriptors.h"
 #include "core/shm/memory/segment.h"
+#include "core/shm/memory/shared_memory.h"
+#include "core/shm/point_to_point.h"
 #include "core/shm/queue.h"
 #include "core/store/store.h"
 
 namespace tandem {
+
+// A thread that sleeps until a peer's socket is closed or its process has
+// ended. If that rank had not left, it is marked as dead in the shared memory,
+// and all who wait there wake up.
+class ShmMonitor {
+ public:
+  // Both must outlive it. An error where the process may open no more files.
+  static absl::StatusOr<std::unique_ptr<ShmMonitor>> Create(
+      ShmSegment* segment, const std::vector<ShmPeer>* peers);
+  ~ShmMonitor();
+  ShmMonitor(const ShmMonitor&) = delete;
+  ShmMonitor& operator=(const ShmMonitor&) = delete;
+
+ private:
+  ShmMonitor(ShmSegment* segment, const std::vector<ShmPeer>* peers,
+             OwnedFd stop);
+
+  void Run(const std::vector<ShmPeer>& peers);
+
+  ShmSegment* const segment_;
+  std::vector<SharedFd> processes_;  // where the kernel has them
+  OwnedFd stop_;                     // an eventfd
+  std::thread thread_;
+};
 
 class ShmGroup {
  public:
@@ -38,7 +64,7 @@ class ShmGroup {
   // Tensors in it hold it.
   const std::shared_ptr<ShmArena>& shared_arena() const { return arena_; }
   ShmQueue& queue() { return *queue_; }
-  ShmMail& mail() { return *mail_; }
+  ShmPointToPoint& mail() { return *mail_; }
 
   // Unavailable, as waits have it, when another rank has died, given up or
   // left.
@@ -58,7 +84,7 @@ class ShmGroup {
   const std::shared_ptr<ShmArena> arena_;
   std::unique_ptr<ShmMonitor> monitor_;
   std::unique_ptr<ShmQueue> queue_;
-  std::unique_ptr<ShmMail> mail_;
+  std::unique_ptr<ShmPointToPoint> mail_;
   absl::once_flag closed_;
 };
 

@@ -22,13 +22,13 @@ void ShmQueue::Close() {
     absl::MutexLock lock(&mutex_);
     if (std::exchange(stop_, true)) return;
   }
-  Hurry();
+  WakeWorker();
   thread_.join();
   absl::MutexLock lock(&mutex_);
   if (failure_.ok()) failure_ = absl::UnavailableError("this rank left");
 }
 
-void ShmQueue::Hurry() { segment_->page(rank_).bell.Add(1); }
+void ShmQueue::WakeWorker() { segment_->page(rank_).wake_signal.Add(1); }
 
 std::shared_ptr<ShmTask> ShmQueue::Issue(ShmCollectivePtr collective,
                                          std::shared_ptr<void> keep,
@@ -47,9 +47,10 @@ std::shared_ptr<ShmTask> ShmQueue::Issue(ShmCollectivePtr collective,
     task->begun_ = true;
   }
   tasks_.push_back(task);
-  // Who waits for this rank and has asked its worker before does not ask again.
+  // A thread that waits for this rank and has asked its worker before does not
+  // ask again.
   const bool asked = !task->begun_ && segment_->shared().impatient.load() != 0;
-  if (task->collective_->is_long() || asked) Hurry();
+  if (task->collective_->is_long() || asked) WakeWorker();
   return task;
 }
 
@@ -65,7 +66,7 @@ absl::Status ShmQueue::Wait(ShmTask& task, std::chrono::milliseconds timeout) {
       RunFront(/*in_background=*/false, patience);
     }
     if (!Over(task) && steady_clock::now() >= patience) {
-      Hurry();
+      WakeWorker();
       return absl::DeadlineExceededError(
           absl::StrCat("timed out after ", timeout.count(), " ms"));
     }
@@ -96,16 +97,16 @@ void ShmQueue::OnDone(ShmTask& task, std::function<void()> callback) {
 void ShmQueue::GiveUp(const std::string& reason) {
   segment_->SetState(rank_, ShmRankState::kGaveUp, reason);
   absl::MutexLock lock(&mutex_);
-  // Who runs a collective notices by itself.
+  // The thread that runs a collective notices by itself.
   if (!running_) {
     Fail(absl::UnavailableError("this rank gave up: " + reason));
   }
 }
 
 void ShmQueue::Run() {
-  SharedSignal& bell = segment_->page(rank_).bell;
+  SharedSignal& wake_signal = segment_->page(rank_).wake_signal;
   for (;;) {
-    const uint32_t seen = bell.value();
+    const uint32_t seen = wake_signal.value();
     {
       absl::MutexLock lock(&mutex_);
       while (!tasks_.empty()) {
@@ -117,7 +118,7 @@ void ShmQueue::Run() {
       }
       if (stop_) return;
     }
-    bell.Sleep(seen, std::chrono::hours(1));
+    wake_signal.Sleep(seen, std::chrono::hours(1));
   }
 }
 

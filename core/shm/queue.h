@@ -29,7 +29,7 @@ class ShmTask {
   // Is its end known? Who waits for it is let go a little later, when all
   // callbacks have been called.
   bool done() const { return done_.load(std::memory_order_acquire); }
-  // Of one that is done.
+  // The status of a task that is done.
   const absl::Status& status() const { return status_; }
 
  private:
@@ -76,7 +76,7 @@ class ShmQueue {
   absl::Status Wait(ShmTask& task, std::chrono::milliseconds timeout);
 
   // Has the queue's thread run all that is queued.
-  void Hurry();
+  void WakeWorker();
 
   // Calls `callback` when the task is done: at once, or on the thread that
   // finishes it, before any Wait() returns.

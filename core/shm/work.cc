@@ -41,7 +41,7 @@ ShmWork::ShmWork(c10d::OpType type, std::shared_ptr<ShmQueue> queue,
       outputs_(std::move(outputs)) {}
 
 bool ShmWork::isCompleted() {
-  if (!task_->done()) queue_->Hurry();
+  if (!task_->done()) queue_->WakeWorker();
   return task_->done();
 }
 
@@ -71,11 +71,12 @@ c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
       future->setError(ToException(task->status()));
     }
   });
-  if (!task_->done()) queue_->Hurry();
+  if (!task_->done()) queue_->WakeWorker();
   return future_;
 }
 
-ShmMailWork::ShmMailWork(c10d::OpType type, std::shared_ptr<ShmMail> mail,
+ShmMailWork::ShmMailWork(c10d::OpType type,
+                         std::shared_ptr<ShmPointToPoint> mail,
                          std::shared_ptr<ShmMessage> message,
                          std::chrono::milliseconds timeout)
     : c10d::Work(-1, type),
@@ -101,7 +102,7 @@ bool ShmMailWork::wait(std::chrono::milliseconds timeout) {
   }
   const absl::Status status = mail_->Wait(
       *message_, *deadline_,
-      timeout.count() > 0 ? now + timeout : ShmMail::Deadline::max());
+      timeout.count() > 0 ? now + timeout : ShmPointToPoint::Deadline::max());
   if (absl::IsCancelled(status)) return false;
   if (!status.ok()) std::rethrow_exception(ToException(status));
   return true;

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "core/shm/completion_notice.h"
-#include "core/shm/mail.h"
+#include "core/shm/point_to_point.h"
 #include "core/shm/queue.h"
 
 namespace tandem {
@@ -50,7 +50,7 @@ class ShmWork : public c10d::Work, public NotifiesCompletion {
 // A send or a receive. It has no future.
 class ShmMailWork : public c10d::Work {
  public:
-  ShmMailWork(c10d::OpType type, std::shared_ptr<ShmMail> mail,
+  ShmMailWork(c10d::OpType type, std::shared_ptr<ShmPointToPoint> mail,
               std::shared_ptr<ShmMessage> message,
               std::chrono::milliseconds timeout);
 
@@ -63,12 +63,12 @@ class ShmMailWork : public c10d::Work {
   // aborted.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void synchronize() override { wait(); }
-  // As with Gloo: ends the wait() that is under way, or else the next one. The
+  // Ends the wait() that is under way, or else the next one, as Gloo does. The
   // message goes on.
   void abort() override { mail_->CancelWait(*message_); }
 
  private:
-  const std::shared_ptr<ShmMail> mail_;
+  const std::shared_ptr<ShmPointToPoint> mail_;
   const std::shared_ptr<ShmMessage> message_;
   const std::chrono::milliseconds timeout_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;

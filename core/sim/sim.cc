@@ -27,7 +27,6 @@
 #include "core/sim/streams/device_guard.h"
 #include "core/sim/streams/generator.h"
 #include "core/sim/streams/host_waits.h"
-#include "core/sim/streams/limits.h"
 #include "core/sim/streams/streams.h"
 
 namespace tandem {
@@ -150,7 +149,7 @@ absl::Status Check(const SimOptions& options) {
   return absl::OkStatus();
 }
 
-// Of a device that is imagined: shapes alone.
+// The view of a tensor of an imagined device: shapes alone.
 at::Tensor ViewFromHost(const at::Tensor& tensor) {
   if (sim::MemoryIsImagined()) {
     return at::empty_strided(tensor.sizes(), tensor.strides(),
@@ -178,7 +177,7 @@ void Register(const SimOptions& options) {
   sim::RegisterOperators();
   at::globalContext().lazyInitDevice(c10::DeviceType::PrivateUse1);
   RegisterHostMemory(c10::DeviceType::PrivateUse1, &ViewFromHost);
-  RegisterMemoryBooks(c10::DeviceType::PrivateUse1, &sim::BooksOf);
+  RegisterMemoryStatistics(c10::DeviceType::PrivateUse1, &sim::BooksOf);
   RegisterDeviceType("sim", c10::DeviceType::PrivateUse1);
 }
 

@@ -16,7 +16,7 @@ std::vector<uint8_t> Bytes(const std::string& text) {
   return std::vector<uint8_t>(text.begin(), text.end());
 }
 
-// Of what each rank has appended: its number and its text.
+// The texts that ranks have appended: each one's number and its text.
 GatheredTexts DecodeList(absl::string_view list, int size) {
   GatheredTexts texts(size);
   while (const std::optional<int> rank = TakeNumber(&list)) {

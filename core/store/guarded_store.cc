@@ -145,7 +145,7 @@ void GuardedStore::multiSet(const std::vector<std::string>& keys,
   Call(request);
 }
 
-std::string GuardedStore::DescribeStrangers() {
+std::string GuardedStore::DescribeRejected() {
   if (!check({kStrangersKey})) return "";
   return Text(get(kStrangersKey));
 }

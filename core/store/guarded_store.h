@@ -58,7 +58,7 @@ class GuardedStore : public c10d::Store, public KnownStore {
 
   std::optional<StoreServer> server() const override { return server_; }
   std::string address() const override { return address_; }
-  std::string DescribeStrangers() override;
+  std::string DescribeRejected() override;
 
  private:
   std::vector<std::string> Call(const std::vector<std::string>& request);

@@ -45,13 +45,13 @@ std::string DescribeSilence(const c10::intrusive_ptr<c10d::Store>& store,
       absl::IsUnavailable(error) ? ": its connection is lost" : "");
 }
 
-std::string DescribeStrangers(const c10::intrusive_ptr<c10d::Store>& store) {
+std::string DescribeRejected(const c10::intrusive_ptr<c10d::Store>& store) {
   constexpr std::chrono::seconds kPatience(5);
   const auto served = ClientBehind(store);
   const absl::StatusOr<std::string> strangers =
       CallWithin<std::string>(kPatience, [served]() -> std::string {
         auto* const known = dynamic_cast<KnownStore*>(served.get());
-        return known == nullptr ? "" : known->DescribeStrangers();
+        return known == nullptr ? "" : known->DescribeRejected();
       });
   if (!strangers.ok() || strangers->empty()) return "";
   return absl::StrCat("; ", *strangers);

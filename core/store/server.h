@@ -20,13 +20,13 @@ enum class StoreServer { kRankZero, kLauncher };
 class KnownStore {
  public:
   virtual ~KnownStore() = default;
-  // Who serves it; none: not known.
+  // The server of the store; none: not known.
   virtual std::optional<StoreServer> server() const = 0;
   // "HOST:PORT", as this client was given them.
   virtual std::string address() const = 0;
-  // Who was turned away, in words that end a sentence; empty for nobody. Asks
-  // the server, and throws as the store does.
-  virtual std::string DescribeStrangers() { return ""; }
+  // Describes who was turned away, in words that end a sentence; empty for
+  // nobody. Asks the server, and throws as the store does.
+  virtual std::string DescribeRejected() { return ""; }
 };
 
 // A client of a TCPStore that knows who serves it.
@@ -57,7 +57,7 @@ std::string DescribeSilence(const c10::intrusive_ptr<c10d::Store>& store,
 // How many strangers the server of a guarded store has turned away, and from
 // where the last one came: "; 2 connections that ..." Empty for none, and where
 // the store does not answer within 5 s.
-std::string DescribeStrangers(const c10::intrusive_ptr<c10d::Store>& store);
+std::string DescribeRejected(const c10::intrusive_ptr<c10d::Store>& store);
 
 }  // namespace tandem
 

@@ -64,7 +64,7 @@ absl::Status BindError(int error, const std::string& host, int port) {
   return SystemError(error, absl::StrCat("cannot listen on ", host, ":", port));
 }
 
-int PortOf(const sockaddr_storage& address) {
+int AddressPort(const sockaddr_storage& address) {
   return ntohs(address.ss_family == AF_INET6
                    ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
                    : reinterpret_cast<const sockaddr_in&>(address).sin_port);
@@ -243,7 +243,7 @@ absl::StatusOr<BoundSocket> ListenOn(const std::string& host, int port) {
   absl::Cleanup close_fd = [fd] { close(fd); };
   TANDEM_ASSIGN_OR_RETURN(sockaddr_storage address, SocketName(fd));
   std::move(close_fd).Cancel();
-  return BoundSocket{fd, PortOf(address)};
+  return BoundSocket{fd, AddressPort(address)};
 }
 
 absl::Status CheckOthersCanReach(const std::string& host) {

@@ -37,8 +37,7 @@
 namespace tandem {
 namespace {
 
-absl::Status CheckDirectoryOf(const std::string& path,
-                              const std::string& name) {
+absl::Status CheckDirectory(const std::string& path, const std::string& name) {
   std::filesystem::path directory = std::filesystem::path(path).parent_path();
   if (directory.empty()) directory = ".";
   std::error_code error;
@@ -75,7 +74,7 @@ absl::Status CheckDirectoryOf(const std::string& path,
 // replace it. A folder of a group is taken: many users have one of their own.
 absl::Status MakeStoreFile(const std::string& path) {
   const std::string name = absl::StrCat("file://", path);
-  TANDEM_RETURN_IF_ERROR(CheckDirectoryOf(path, name));
+  TANDEM_RETURN_IF_ERROR(CheckDirectory(path, name));
   const OwnedFd fd(open(path.c_str(),
                         O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
                         S_IRUSR | S_IWUSR));
@@ -147,8 +146,8 @@ absl::StatusOr<StorePtr> ConnectUnguarded(const std::string& host, int port,
   });
 }
 
-// Who is cut off in the middle of a handshake tries again: strangers may have
-// beset the server.
+// A process that is cut off in the middle of a handshake tries again: strangers
+// may have beset the server.
 absl::StatusOr<StorePtr> ConnectGuarded(const std::string& host, int port,
                                         milliseconds timeout,
                                         std::optional<StoreServer> server,

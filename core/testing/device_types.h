@@ -124,6 +124,16 @@ class DeviceTypesAnd
             std::get<0>(info.param), std::get<1>(info.param), info.index); \
       })
 
+// For tests: subgroups whose tensors lie on the test's device.
+
+// For Communicator::Subgroup of `group`: with a communicator for TestDevice()
+// of the calling rank, if the backend is for such devices.
+inline SubgroupOptions SubgroupForTestDevice(const Communicator& group) {
+  SubgroupOptions options;
+  if (group.HasStreams(TestDevice().type())) options.device = TestDevice();
+  return options;
+}
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_TESTING_DEVICE_TYPES_H_

@@ -138,7 +138,7 @@ CombineLoop BitLoop(ReduceKind kind) {
 }
 
 template <typename T>
-CombineLoop LoopOf(ReduceKind kind, Scaling scaling) {
+CombineLoop SelectLoop(ReduceKind kind, Scaling scaling) {
   if (kind == ReduceKind::kSum) return SumLoop<T>(scaling);
   if (scaling != Scaling::kNone) return nullptr;
   switch (kind) {
@@ -153,17 +153,17 @@ CombineLoop LoopOf(ReduceKind kind, Scaling scaling) {
   }
 }
 
-// As bits that are 0 or 1.
+// Reduces bools as bits that are 0 or 1.
 CombineLoop BoolLoop(ReduceKind kind, Scaling scaling) {
   switch (kind) {
     case ReduceKind::kSum:
     case ReduceKind::kMax:
-      return LoopOf<uint8_t>(ReduceKind::kBitOr, scaling);
+      return SelectLoop<uint8_t>(ReduceKind::kBitOr, scaling);
     case ReduceKind::kProduct:
     case ReduceKind::kMin:
-      return LoopOf<uint8_t>(ReduceKind::kBitAnd, scaling);
+      return SelectLoop<uint8_t>(ReduceKind::kBitAnd, scaling);
     default:
-      return LoopOf<uint8_t>(kind, scaling);
+      return SelectLoop<uint8_t>(kind, scaling);
   }
 }
 
@@ -173,19 +173,19 @@ CombineLoop FindCombineLoop(ScalarType dtype, ReduceKind kind,
                             Scaling scaling) {
   switch (dtype) {
     case ScalarType::Float:
-      return LoopOf<float>(kind, scaling);
+      return SelectLoop<float>(kind, scaling);
     case ScalarType::Double:
-      return LoopOf<double>(kind, scaling);
+      return SelectLoop<double>(kind, scaling);
     case ScalarType::Char:
-      return LoopOf<int8_t>(kind, scaling);
+      return SelectLoop<int8_t>(kind, scaling);
     case ScalarType::Byte:
-      return LoopOf<uint8_t>(kind, scaling);
+      return SelectLoop<uint8_t>(kind, scaling);
     case ScalarType::Short:
-      return LoopOf<int16_t>(kind, scaling);
+      return SelectLoop<int16_t>(kind, scaling);
     case ScalarType::Int:
-      return LoopOf<int32_t>(kind, scaling);
+      return SelectLoop<int32_t>(kind, scaling);
     case ScalarType::Long:
-      return LoopOf<int64_t>(kind, scaling);
+      return SelectLoop<int64_t>(kind, scaling);
     case ScalarType::Bool:
       return BoolLoop(kind, scaling);
     default:

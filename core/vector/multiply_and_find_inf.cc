@@ -21,23 +21,23 @@ namespace {
 constexpr int64_t kElementsOfABlock = 32768;
 
 template <typename T>
-using BitsOf = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+using FloatBits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
 
 // Infinities and NaNs are the numbers whose exponent is all ones: a comparison
 // of integers, which vectors of every instruction set have.
 template <typename T>
 struct MultiplyAndFind {
   static TANDEM_INLINE void Body(T* x, int64_t count, T factor,
-                                 BitsOf<T>* found) {
+                                 FloatBits<T>* found) {
     const T infinity = std::numeric_limits<T>::infinity();
-    BitsOf<T> exponent;
+    FloatBits<T> exponent;
     std::memcpy(&exponent, &infinity, sizeof(exponent));
-    BitsOf<T> any = 0;
+    FloatBits<T> any = 0;
     TANDEM_INDEPENDENT
     for (int64_t i = 0; i < count; ++i) {
-      BitsOf<T> bits;
+      FloatBits<T> bits;
       std::memcpy(&bits, x + i, sizeof(bits));
-      any |= static_cast<BitsOf<T>>((bits & exponent) == exponent);
+      any |= static_cast<FloatBits<T>>((bits & exponent) == exponent);
       x[i] = x[i] * factor;
     }
     *found = any;
@@ -47,12 +47,12 @@ struct MultiplyAndFind {
 template <typename T>
 bool OnHost(const at::Tensor& part, float factor) {
   static const auto run =
-      Choose<MultiplyAndFind<T>, T*, int64_t, T, BitsOf<T>*>();
+      Choose<MultiplyAndFind<T>, T*, int64_t, T, FloatBits<T>*>();
   T* const all = part.mutable_data_ptr<T>();
   std::atomic<bool> found{false};
   at::parallel_for(
       0, part.numel(), kElementsOfABlock, [&](int64_t begin, int64_t end) {
-        BitsOf<T> any = 0;
+        FloatBits<T> any = 0;
         run(all + begin, end - begin, static_cast<T>(factor), &any);
         if (any != 0) found = true;
       });

@@ -117,9 +117,9 @@ double PowerSum(const T* x, int64_t n, double p) {
 }
 
 template <typename T>
-std::vector<double> PowerSumsOf(const T* x,
-                                const std::vector<ElementRange>& ranges,
-                                double p) {
+std::vector<double> ChunkPowerSums(const T* x,
+                                   const std::vector<ElementRange>& ranges,
+                                   double p) {
   std::vector<double> sums;
   for (const ElementRange& range : ranges) {
     sums.push_back(PowerSum(x + range.offset, range.numel, p));
@@ -186,10 +186,10 @@ std::vector<double> PowerSums(const at::Tensor& flat,
     return std::vector<double>(ranges.size(), 0);
   }
   if (host.defined() && host.scalar_type() == at::kFloat) {
-    return PowerSumsOf(host.const_data_ptr<float>(), ranges, p);
+    return ChunkPowerSums(host.const_data_ptr<float>(), ranges, p);
   }
   if (host.defined() && host.scalar_type() == at::kDouble) {
-    return PowerSumsOf(host.const_data_ptr<double>(), ranges, p);
+    return ChunkPowerSums(host.const_data_ptr<double>(), ranges, p);
   }
   return PowerSumsOfLibTorch(flat, ranges, p);
 }

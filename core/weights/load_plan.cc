@@ -123,7 +123,8 @@ StoredTensor Renamed(const StoredTensor& tensor, const std::string& name) {
   return renamed;
 }
 
-// As other makers' linear layers have them.
+// Whether the shape is the transposed one that other makers' linear layers
+// have.
 bool AreTransposed(const std::vector<int64_t>& one,
                    const std::vector<int64_t>& other) {
   return one.size() == 2 &&
@@ -197,7 +198,7 @@ std::string CommonPrefix(const Obstacles& obstacles) {
   return "";
 }
 
-absl::Status ErrorOf(const Obstacles& obstacles) {
+absl::Status ObstaclesError(const Obstacles& obstacles) {
   std::vector<std::string> errors;
   if (!obstacles.missing.empty()) {
     errors.push_back(absl::StrCat("missing: ", SomeOf(obstacles.missing)));
@@ -233,7 +234,7 @@ absl::StatusOr<LoadPlan> PlanLoading(const StoredTensors& stored,
   Obstacles obstacles;
   TakeModel(model, rules, allowances, sources, &plan, &obstacles);
   TakeRest(model, allowances, sources, &plan, &obstacles);
-  TANDEM_RETURN_IF_ERROR(ErrorOf(obstacles));
+  TANDEM_RETURN_IF_ERROR(ObstaclesError(obstacles));
   return plan;
 }
 

@@ -27,7 +27,7 @@ constexpr std::pair<const char*, const char*> kKinds[] = {
     {kWeightsFile, kWeightsIndexFile},
     {kPyTorchWeightsFile, kPyTorchIndexFile}};
 
-// As much as one file's header may take, which says the same and more.
+// An index may take as much as one file's header, which says the same and more.
 constexpr uint64_t kMaxIndexBytes = kMaxSafetensorsHeaderBytes;
 
 // Names of tensors by the shard that has them.

@@ -127,7 +127,7 @@ std::string ShardName(size_t i, size_t shards) {
              : absl::StrFormat("model-%05d-of-%05d.safetensors", i + 1, shards);
 }
 
-std::string IndexOf(const std::vector<Shard>& shards) {
+std::string WeightsIndex(const std::vector<Shard>& shards) {
   nlohmann::json map = nlohmann::json::object();
   uint64_t bytes = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
@@ -204,7 +204,7 @@ absl::StatusOr<NonfiniteTensors> WriteWeightsFolder(
   }
   if (shards.size() > 1) {
     TANDEM_RETURN_IF_ERROR(WriteFileAtomically(
-        absl::StrCat(folder, "/", kWeightsIndexFile), IndexOf(shards)));
+        absl::StrCat(folder, "/", kWeightsIndexFile), WeightsIndex(shards)));
   }
   std::move(remove).Cancel();
   return nonfinite;

@@ -17,7 +17,7 @@
 namespace tandem {
 
 struct WeightsFolderOptions {
-  // Of floating-point values; nothing: as they are stored.
+  // The dtype of floating-point values; nothing: as they are stored.
   std::optional<c10::ScalarType> dtype;
   // Bytes of values in one file, unless a single tensor has more:
   // save_pretrained's max_shard_size.

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/random/philox.h"
+#include "core/random/random.h"
 
 namespace tandem {
 namespace {

@@ -11,7 +11,6 @@
 #include <memory>
 #include <utility>
 
-#include "core/model/gathered_statistics.h"
 #include "core/model/microbatch_scope.h"
 #include "core/model/shared_statistics.h"
 #include "core/model/statistics_records.h"

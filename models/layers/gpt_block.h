@@ -28,7 +28,7 @@ at::Tensor DroppedAttention(const at::Tensor& qkv, int64_t heads,
 InitialRule GptInitialValues(int64_t blocks);
 
 struct GptLayerOptions {
-  // The layer reads where documents begin (core/model/documents.h): positions
+  // The layer reads where documents begin (core/model/batch.h): positions
   // begin anew with each, and attention keeps within them.
   bool document_masks = false;
   // In training: of what the position embedding gives, of attention's

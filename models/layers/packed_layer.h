@@ -1,5 +1,5 @@
 // Packed layer: a module layer that tells packed documents apart, where its
-// model is made for them (core/model/documents.h).
+// model is made for them (core/model/batch.h).
 
 #ifndef TANDEM_MODELS_LAYERS_PACKED_LAYER_H_
 #define TANDEM_MODELS_LAYERS_PACKED_LAYER_H_
@@ -13,7 +13,7 @@
 #include <memory>
 #include <string>
 
-#include "core/model/documents.h"
+#include "core/model/batch.h"
 #include "core/model/layer.h"
 #include "models/layers/initialize.h"
 #include "models/layers/module_layer.h"

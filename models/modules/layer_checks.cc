@@ -11,8 +11,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/describe_tensor.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/base/torch_status.h"
 #include "core/random/default_generator.h"
 #include "models/modules/tree_form.h"

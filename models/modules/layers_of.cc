@@ -12,7 +12,7 @@
 #include "core/base/named_tensors.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/model/layer_border.h"
+#include "core/model/layer_flow.h"
 #include "core/random/default_generator.h"
 #include "models/modules/any_module_call.h"
 #include "models/modules/layer_checks.h"

@@ -27,7 +27,7 @@ struct GptOptions {
   int64_t vocabulary = 256;
   bool ties_lm_head = false;  // lm_head.weight is transformer.wte.weight
   // Samples are documents side by side, and a batch says where they begin
-  // (core/model/documents.h).
+  // (core/model/batch.h).
   bool document_masks = false;
   // In training, where GPT-2 has it: models/layers/gpt_block.h. 0.1 is its.
   double dropout = 0;

@@ -9,7 +9,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/model/last_pops.h"
 #include "core/model/layer_links.h"
 #include "core/model/layer_list.h"
 #include "parallel/activation_checkpointing/checkpoint.h"

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "core/base/describe_tensor.h"
+#include "core/base/tensors.h"
 #include "core/random/random.h"
 
 namespace tandem {

@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/comm/pending_collective.h"
-#include "core/flight/purpose.h"
+#include "core/flight/recorder.h"
 #include "parallel/channel/channel.h"
 #include "parallel/channel/message_layout.h"
 #include "parallel/channel/remote_channel.h"

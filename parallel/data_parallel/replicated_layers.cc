@@ -15,7 +15,6 @@
 #include "core/model/layer_list.h"
 #include "core/model/layer_list_traits.h"
 #include "core/model/microbatch_scope.h"
-#include "core/model/move_layers.h"
 #include "core/model/shared_statistics.h"
 #include "core/model/statistics_records.h"
 #include "parallel/data_parallel/data_parallel.h"

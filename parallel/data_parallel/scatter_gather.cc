@@ -9,7 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/describe_tensor.h"
+#include "core/base/tensors.h"
 #include "core/base/torch_status.h"
 
 namespace tandem {

@@ -6,8 +6,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/multiply_in_place.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/optim/flat_buffer.h"
 

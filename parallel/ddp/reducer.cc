@@ -11,7 +11,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/flight/purpose.h"
+#include "core/flight/recorder.h"
 #include "core/instrument/fault_point.h"
 #include "core/instrument/trace.h"
 #include "parallel/ddp/early_end.h"

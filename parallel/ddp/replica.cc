@@ -18,7 +18,7 @@
 #include "core/comm/communicator.h"
 #include "core/model/microbatch_scope.h"
 #include "core/precision/autocast.h"
-#include "core/precision/cast_buffers.h"
+#include "core/precision/mixed_precision.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/ddp/early_end.h"
 #include "parallel/ddp/logging.h"

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/describe_tensor.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/device/memory_category.h"
 #include "parallel/optim/aligned_length.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/multiply_in_place.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/vector/power_sum.h"
 #include "parallel/optim/flat_buffer.h"
 

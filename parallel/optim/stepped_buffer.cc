@@ -12,8 +12,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/describe_tensor.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 
 namespace tandem {
 namespace {

@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/model/last_pops.h"
+#include "core/model/layer_links.h"
 #include "core/model/layer_list.h"
 #include "core/precision/low_precision_copy.h"
 

@@ -6,10 +6,10 @@
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
 #include "core/device/placement.h"
-#include "core/flight/purpose.h"
+#include "core/flight/recorder.h"
 #include "core/instrument/fault_point.h"
 #include "core/model/batch_inputs.h"
-#include "core/model/layer_border.h"
+#include "core/model/layer_flow.h"
 #include "parallel/pipeline/loss_weights.h"
 
 namespace tandem {

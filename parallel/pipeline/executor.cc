@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/device/host_numbers.h"
+#include "core/device/host_memory.h"
 #include "core/flight/dump_file.h"
 #include "core/loss/deferred_score.h"
 #include "core/loss/loss_terms.h"

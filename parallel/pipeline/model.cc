@@ -13,9 +13,8 @@
 #include "core/base/torch_status.h"
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
-#include "core/model/move_layers.h"
 #include "core/model/reproducible.h"
-#include "core/precision/cast_buffers.h"
+#include "core/precision/mixed_precision.h"
 #include "parallel/channel/message_layout.h"
 
 namespace tandem {

@@ -10,11 +10,23 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "core/base/axis_ticks.h"
 #include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedule.h"
 
 namespace tandem {
+
+std::vector<double> AxisTicks(double most) {
+  if (!(most > 0)) return {0};
+  double unit = std::pow(10, std::floor(std::log10(most / 10)));
+  for (const double factor : {2.0, 2.5, 2.0}) {  // 1, 2, 5, 10
+    if (most / unit <= 10) break;
+    unit *= factor;
+  }
+  std::vector<double> ticks;
+  for (int i = 0; i * unit <= most * (1 + 1e-9); ++i) ticks.push_back(i * unit);
+  return ticks;
+}
+
 namespace {
 
 constexpr ActionKind kKinds[] = {ActionKind::kForward, ActionKind::kBackward,

@@ -4,10 +4,17 @@
 #define TANDEM_PARALLEL_SCHEDULE_DRAWING_H_
 
 #include <string>
+#include <vector>
 
 #include "parallel/schedule/prediction.h"
 
 namespace tandem {
+
+// Axis ticks: round values for the axis of a drawing.
+
+// 0 and its multiples up to `most` of 1, 2 or 5 times a power of ten, chosen so
+// that there are at most ten behind 0. {0} where `most` is not above 0.
+std::vector<double> AxisTicks(double most);
 
 // A line for each device, its time from left to right in at most `columns`
 // characters; actions carry their letters and microbatches as far as there is

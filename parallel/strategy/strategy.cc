@@ -4,7 +4,6 @@
 
 #include "core/base/status_macros.h"
 #include "core/checkpoint/checkpoint.h"
-#include "core/checkpoint/collected_tensors.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/checkpoint/tensor_stream.h"
 #include "core/precision/loss_scale.h"

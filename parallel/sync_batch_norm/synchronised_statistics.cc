@@ -20,8 +20,8 @@
 
 #include "absl/status/status.h"
 #include "core/instrument/fault_point.h"
-#include "core/model/gathered_statistics.h"
 #include "core/model/kept_statistics.h"
+#include "core/model/shared_statistics.h"
 
 namespace tandem {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/model/documents.h"
+#include "core/model/batch.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

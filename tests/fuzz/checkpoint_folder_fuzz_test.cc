@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/checkpoint/folder/manifest.h"
-#include "core/checkpoint/folder/shard.h"
+#include "core/checkpoint/folder/save.h"
 #include "core/checkpoint/folder/stored_folder.h"
 #include "core/digest/crc32.h"
 #include "glog/logging.h"

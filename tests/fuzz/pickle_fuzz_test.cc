@@ -2,7 +2,6 @@
 
 #include "core/pytorch_file/pickle_tree.h"
 #include "core/pytorch_file/state_dict.h"
-#include "core/pytorch_file/storage_view.h"
 #include "glog/logging.h"
 #include "tests/fuzz/fuzz_input.h"
 

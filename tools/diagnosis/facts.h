@@ -9,11 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/device/available_memory.h"
-#include "core/device/cpu_quota.h"
-#include "core/device/machine_load.h"
+#include "core/device/host_resources.h"
 #include "core/device/nvidia_driver.h"
-#include "core/device/task_limit.h"
 
 namespace tandem {
 

@@ -20,7 +20,6 @@
 #include "core/launch/launch.h"
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
-#include "core/model/move_layers.h"
 #include "core/weights/load_plan.h"
 #include "core/weights/stored_weights.h"
 #include "models/hugging_face/model_config.h"

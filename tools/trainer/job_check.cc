@@ -4,7 +4,7 @@
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/launch/flags.h"
-#include "core/launch/restart_count.h"
+#include "core/launch/restarts.h"
 #include "core/mesh/mesh.h"
 #include "core/replace/job_member.h"
 #include "tools/trainer/job/job.h"
@@ -36,7 +36,7 @@ absl::Status CheckJob(const Launch& first) {
   const Environment environment = Environment::OfProcess();
   TANDEM_ASSIGN_OR_RETURN(const TrainOptions settings, TrainOptionsFromFlags());
   TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts,
-                          RestartCountOf(environment));
+                          ReadRestartCount(environment));
   TANDEM_ASSIGN_OR_RETURN(const int life, LifeOf(environment));
   // A rank that is started again finds the job's own checkpoints.
   const RehearsalSettings rehearsal = RehearsalSettingsFromFlags();

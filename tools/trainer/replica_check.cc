@@ -11,9 +11,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "core/base/host_values.h"
 #include "core/base/some_of.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/digest/crc32.h"
 
 namespace tandem {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "core/launch/restart_count.h"
+#include "core/launch/restarts.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/settings/options.h"
 

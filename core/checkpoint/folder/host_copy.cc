@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;  // as LibTorch's own tensors
 
-std::vector<TensorInfo> FormsOf(const StatePart& part) {
+std::vector<TensorInfo> TensorForms(const StatePart& part) {
   std::vector<TensorInfo> forms;
   for (const auto& [name, tensor] : part.tensors) {
     forms.push_back(InfoOf(name, tensor));
@@ -38,7 +38,7 @@ int64_t BytesOf(const at::Tensor& tensor) {
 }
 
 // The GPU that has the first tensor of one, else the CPU.
-c10::Device GpuOf(const StatePart& part) {
+c10::Device StateGpu(const StatePart& part) {
   for (const auto& each : part.tensors) {
     if (each.second.is_cuda()) return each.second.device();
   }
@@ -49,7 +49,7 @@ c10::Device GpuOf(const StatePart& part) {
 
 // One block: what is pinned piece by piece takes more than it has.
 void HostCopy::MakeRoom(const StatePart& part) {
-  std::vector<TensorInfo> forms = FormsOf(part);
+  std::vector<TensorInfo> forms = TensorForms(part);
   if (AreAlike(forms, forms_)) return;
   forms_.clear();
   buffers_.clear();  // before there is the new block
@@ -57,7 +57,7 @@ void HostCopy::MakeRoom(const StatePart& part) {
   for (const auto& each : part.tensors) {
     bytes += RoundUp(BytesOf(each.second), kAlignment);
   }
-  const at::Tensor block = NewPinned(bytes, GpuOf(part));
+  const at::Tensor block = NewPinned(bytes, StateGpu(part));
   int64_t at = 0;
   for (const auto& each : part.tensors) {
     const int64_t its = BytesOf(each.second);

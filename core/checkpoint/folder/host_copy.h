@@ -24,7 +24,7 @@ class HostCopy {
   // memory.
   absl::StatusOr<StatePart> Take(const StatePart& part);
 
-  // Of what it keeps.
+  // The size of what it keeps.
   uint64_t bytes() const;
 
  private:

@@ -55,7 +55,7 @@ absl::StatusOr<std::string> Text(const Json& object, const char* name) {
 }
 
 // At least 0, and at most what an int64_t holds.
-absl::StatusOr<int64_t> NumberOf(const Json& number) {
+absl::StatusOr<int64_t> ReadNumber(const Json& number) {
   if (number.is_number_unsigned() && number.get<uint64_t>() <= INT64_MAX) {
     return static_cast<int64_t>(number.get<uint64_t>());
   }
@@ -66,7 +66,7 @@ absl::StatusOr<int64_t> Number(const Json& object, const char* name) {
   TANDEM_ASSIGN_OR_RETURN(
       const Json* number,
       Field(object, name, &Json::is_number_unsigned, "a number of 0 or more"));
-  return NumberOf(*number);
+  return ReadNumber(*number);
 }
 
 absl::StatusOr<std::vector<int64_t>> Numbers(const Json& object,
@@ -74,7 +74,7 @@ absl::StatusOr<std::vector<int64_t>> Numbers(const Json& object,
   TANDEM_ASSIGN_OR_RETURN(const Json* array, Array(object, name));
   std::vector<int64_t> numbers;
   for (const Json& each : *array) {
-    TANDEM_ASSIGN_OR_RETURN(numbers.emplace_back(), NumberOf(each));
+    TANDEM_ASSIGN_OR_RETURN(numbers.emplace_back(), ReadNumber(each));
   }
   return numbers;
 }
@@ -151,12 +151,12 @@ absl::StatusOr<std::map<std::string, int64_t>> ParseMesh(const Json& json) {
                           Field(json, "mesh", &Json::is_object, "an object"));
   std::map<std::string, int64_t> mesh;
   for (const auto& [axis, degree] : object->items()) {
-    TANDEM_ASSIGN_OR_RETURN(mesh[axis], NumberOf(degree));
+    TANDEM_ASSIGN_OR_RETURN(mesh[axis], ReadNumber(degree));
   }
   return mesh;
 }
 
-absl::StatusOr<Manifest> ManifestOf(const Json& json) {
+absl::StatusOr<Manifest> ReadManifestJson(const Json& json) {
   TANDEM_ASSIGN_OR_RETURN(const std::string format, Text(json, "format"));
   if (format != kFormat) {
     return Bad(
@@ -187,7 +187,7 @@ absl::StatusOr<Manifest> ManifestOf(const Json& json) {
   return manifest;
 }
 
-Json JsonOf(const ManifestTensor& tensor) {
+Json ToJson(const ManifestTensor& tensor) {
   Json json = {{"name", tensor.info.name},
                {"dtype", std::string(DtypeName(tensor.info.dtype))},
                {"shape", tensor.info.sizes}};
@@ -205,7 +205,7 @@ Json JsonOf(const ManifestTensor& tensor) {
   return json;
 }
 
-uint32_t CrcOf(absl::string_view text) {
+uint32_t TextCrc(absl::string_view text) {
   return Crc32(0, text.data(), text.size());
 }
 
@@ -215,7 +215,7 @@ absl::Status Bad(const ManifestTensor& tensor, absl::string_view why) {
 }
 
 // Elements; -1: more bytes than an int64_t counts.
-int64_t ElementsOf(const TensorInfo& info) {
+int64_t ElementCount(const TensorInfo& info) {
   int64_t bytes = static_cast<int64_t>(c10::elementSize(info.dtype));
   int64_t elements = 1;
   bool is_empty = false;
@@ -258,12 +258,12 @@ std::string FormatManifest(const Manifest& manifest) {
                              {"crc32", Hex(each.crc32)}});
   }
   for (const ManifestTensor& each : manifest.tensors) {
-    json["tensors"].push_back(JsonOf(each));
+    json["tensors"].push_back(ToJson(each));
   }
   std::string rest = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   rest.replace(0, 1, "\",");
   rest += '\n';
-  return absl::StrCat(kBeginning, Hex(CrcOf(rest)), rest);
+  return absl::StrCat(kBeginning, Hex(TextCrc(rest)), rest);
 }
 
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
@@ -274,15 +274,15 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
     return absl::DataLossError("it does not begin with its checksum");
   }
   rest.remove_prefix(8);
-  if (CrcOf(rest) != crc) {
+  if (TextCrc(rest) != crc) {
     return absl::DataLossError(
-        absl::StrCat("its checksum is ", Hex(CrcOf(rest)), ", written was ",
+        absl::StrCat("its checksum is ", Hex(TextCrc(rest)), ", written was ",
                      Hex(crc), " (truncated, changed or edited)"));
   }
   const Json json = Json::parse(text.begin(), text.end(), nullptr,
                                 /*allow_exceptions=*/false);
   if (json.is_discarded()) return Bad("it is no JSON");
-  return ManifestOf(json);
+  return ReadManifestJson(json);
 }
 
 std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& sizes) {
@@ -298,7 +298,7 @@ std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& sizes) {
 }
 
 absl::Status CheckTensor(const ManifestTensor& tensor) {
-  const int64_t elements = ElementsOf(tensor.info);
+  const int64_t elements = ElementCount(tensor.info);
   if (elements < 0) return Bad(tensor, "has more than 2^63 bytes");
   if (tensor.strides.size() != tensor.info.sizes.size() ||
       (elements > 0 && !IsDense(tensor))) {

@@ -66,7 +66,7 @@ struct Manifest {
   std::vector<ManifestTensor> tensors;
 };
 
-// Those of a row-major tensor.
+// The strides of a row-major tensor.
 std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& sizes);
 
 // InvalidArgument unless pieces make up a tensor that is dense in its strides:

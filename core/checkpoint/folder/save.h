@@ -13,10 +13,50 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/checkpoint/folder/manifest.h"
 #include "core/checkpoint/folder/state_part.h"
+#include "core/checkpoint/row_parts.h"
 #include "core/checkpoint/safetensors_header.h"
 
 namespace tandem {
+
+// Joined rows: what a rank writes of weights that its model has in parts, as
+// slices of these weights.
+
+struct JoinedState {
+  StatePart part;
+  std::map<std::string, std::string> tensor_of_slice;  // FolderSave's
+};
+
+// Copies nothing: tensors alias those of `part`, which are contiguous where
+// they are a weight's parts.
+JoinedState JoinRows(const StatePart& part, const RowParts& parts);
+
+// Shard of a checkpoint: the safetensors file that one rank writes.
+//
+// What the rank has whole stands there as in any file of weights; a slice of a
+// tensor that ranks share is [length], and the file's metadata says for it,
+// under "tandem.slice.NAME", "BEGIN;SIZES;STRIDES" (core/checkpoint/folder/
+// state_part.h), as in "6;2,3;3,1", and behind it ";TENSOR" where the slice is
+// not called as the tensor that it belongs to.
+
+// "rank-00003.safetensors".
+std::string ShardName(int rank);
+
+// Writes `part` to the file at `path`, synced; no second copy of it is held.
+// `tensor_of_slice` and `may_be_infinite`: FolderSave's.
+// Errors and fault points are SafetensorsWriter's.
+absl::Status WriteShard(
+    const std::string& path, const StatePart& part,
+    const std::map<std::string, std::string>& tensor_of_slice = {},
+    const std::set<std::string>& may_be_infinite = {});
+
+// Puts together what shards of `folder` hold, by their headers alone: the files
+// and tensors of a manifest, tensors in the order of their names. NotFound for
+// a shard that is not there: ranks see different folders. InvalidArgument,
+// naming the tensor, unless the shards' pieces make up whole tensors.
+absl::StatusOr<Manifest> CollectShards(const std::string& folder,
+                                       const std::vector<std::string>& shards);
 
 // An all-gather: every rank's text, by rank. It waits for all of them; its
 // errors are its own.
@@ -32,7 +72,7 @@ struct FolderSave {
   std::map<std::string, int64_t> mesh;
   SafetensorsMetadata metadata;
   // Slices that are called otherwise than the tensor that they belong to, since
-  // a rank has several of it: by name, the tensor's (joined_rows.h).
+  // a rank has several of it: by name, the tensor's (JoinRows).
   std::map<std::string, std::string> tensor_of_slice = {};
   // Tensors of this rank's part that may have infinite and NaN values: buffers
   // (a mask, say), and what is not trained. In all others such a value has

@@ -22,8 +22,8 @@ inline constexpr char kProbeName[] = ".probe";
 
 struct StepFolder {
   int64_t step = 0;
-  // Of those of one step: 0 for step-000000042, 1 for step-000000042.1, which
-  // was written when that was there, ...
+  // The number among the folders of one step: 0 for step-000000042, 1 for
+  // step-000000042.1, which was written when that was there, ...
   int copy = 0;
   std::string path;
 };
@@ -32,8 +32,9 @@ struct StepFolder {
 // step, and of it the last copy) first.
 std::vector<StepFolder> StepFolders(const std::string& folder);
 
-// Those that are checkpoints: they have a manifest, which is written last. What
-// is being written, or was when its job was killed, has another name.
+// The folders that are checkpoints: they have a manifest, which is written
+// last. A folder that is being written, or was when its job was killed, has
+// another name.
 std::vector<StepFolder> CompleteCheckpoints(const std::string& folder);
 
 // The checkpoint that a user means by `path`: itself, or the newest of a folder

@@ -45,7 +45,7 @@ class OpenFolder {
     const SafetensorsEntry* entry;
   };
 
-  std::string PathOf(size_t file) const {
+  std::string FilePath(size_t file) const {
     return absl::StrCat(path_, "/", manifest_.files[file].name);
   }
   absl::Status Damaged(size_t file, const ManifestTensor& tensor,
@@ -64,7 +64,7 @@ class OpenFolder {
 
 absl::Status OpenFolder::Damaged(size_t file, const ManifestTensor& tensor,
                                  absl::string_view why) const {
-  return absl::DataLossError(absl::StrCat(PathOf(file), " is damaged: ", why,
+  return absl::DataLossError(absl::StrCat(FilePath(file), " is damaged: ", why,
                                           " (wanted for tensor ",
                                           tensor.info.name, ")"));
 }
@@ -74,7 +74,7 @@ absl::StatusOr<SafetensorsReader*> OpenFolder::Open(
     size_t file, const ManifestTensor& tensor) {
   if (readers_[file] != nullptr) return readers_[file].get();
   const ManifestFile& written = manifest_.files[file];
-  const std::string path = PathOf(file);
+  const std::string path = FilePath(file);
   std::error_code error;
   const uint64_t bytes = std::filesystem::file_size(path, error);
   if (!error && bytes != written.bytes) {

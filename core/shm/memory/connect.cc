@@ -14,8 +14,7 @@
 #include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/device/cpu_quota.h"
-#include "core/shm/memory/local_door.h"
+#include "core/device/host_resources.h"
 #include "core/shm/memory/local_socket.h"
 #include "core/shm/memory/peer_descriptors.h"
 #include "core/shm/memory/segment.h"
@@ -84,20 +83,22 @@ class Connector {
   int NameOf(int rank) const { return names_.empty() ? rank : names_[rank]; }
 
   absl::Status ConnectToAll() {
-    TANDEM_ASSIGN_OR_RETURN(LocalDoor door, LocalDoor::Open());
+    TANDEM_ASSIGN_OR_RETURN(AuthenticatedListener listener,
+                            AuthenticatedListener::Open());
     if (mine_.rank == 0) {
       TANDEM_ASSIGN_OR_RETURN(made_.segment, ShmSegment::NewMemory(size_));
     }
     TANDEM_ASSIGN_OR_RETURN(
         const GatheredTexts doors,
         GatherAtStore(*store_, "shm", mine_.rank, size_,
-                      absl::StrCat(door.name(), " ", door.secret()), timeout_));
+                      absl::StrCat(listener.name(), " ", listener.secret()),
+                      timeout_));
     for (int r = 0; r < mine_.rank; ++r) {
       TANDEM_RETURN_IF_ERROR(Annotate(
           ConnectTo(r, doors[r]), absl::StrCat("connect to rank ", NameOf(r))));
     }
     for (int r = mine_.rank + 1; r < size_; ++r) {
-      TANDEM_RETURN_IF_ERROR(AcceptOne(door));
+      TANDEM_RETURN_IF_ERROR(AcceptOne(listener));
     }
     return absl::OkStatus();
   }
@@ -107,11 +108,11 @@ class Connector {
     if (!published.has_value()) {
       return absl::DeadlineExceededError("it did not say where it listens");
     }
-    const std::pair<std::string, std::string> door =
+    const std::pair<std::string, std::string> listener =
         absl::StrSplit(*published, absl::MaxSplits(' ', 1));
     absl::Status status;
     for (int tries = 0; tries < kTries; ++tries) {
-      status = TryConnect(rank, door.first, door.second);
+      status = TryConnect(rank, listener.first, listener.second);
       if (!absl::IsUnavailable(status)) return status;
     }
     return status;
@@ -137,18 +138,18 @@ class Connector {
     return SendWithFds(peer.fd.get(), &mine_, sizeof(mine_), fds);
   }
 
-  absl::Status AcceptOne(LocalDoor& door) {
+  absl::Status AcceptOne(AuthenticatedListener& listener) {
     Hello theirs;
-    absl::StatusOr<LocalDoor::Visitor> came =
-        door.Next(&theirs, sizeof(theirs), 1, deadline_);
+    absl::StatusOr<AuthenticatedListener::Connection> came =
+        listener.Next(&theirs, sizeof(theirs), 1, deadline_);
     if (absl::IsDeadlineExceeded(came.status())) return NobodyCame();
     TANDEM_RETURN_IF_ERROR(came.status());
-    LocalDoor::Visitor visitor = *std::move(came);
+    AuthenticatedListener::Connection connection = *std::move(came);
     std::vector<int> fds = {arena_};
     if (mine_.rank == 0) fds.push_back(made_.segment.get());
-    TANDEM_RETURN_IF_ERROR(SendHello(visitor.peer, door.secret(), fds));
+    TANDEM_RETURN_IF_ERROR(SendHello(connection.peer, listener.secret(), fds));
     return Annotate(
-        Note(theirs, std::move(visitor.peer), std::move(visitor.fds[0])),
+        Note(theirs, std::move(connection.peer), std::move(connection.fds[0])),
         "connection from a further rank");
   }
 

@@ -36,7 +36,7 @@ struct ShmConnections {
 
 // Connects every pair of `size` ranks of this host, which meet on `store`: a
 // random socket name for each rank, and what to say there, is all that stands
-// there. Others that connect are dropped (core/shm/memory/local_door.h).
+// there. Others that connect are dropped (core/shm/memory/local_socket.h).
 // `arena` is this rank's. Errors name the rank that could not be reached (by
 // `names`, unless it is empty): DeadlineExceeded, Unavailable, PermissionDenied
 // (another user's process).

@@ -8,9 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/random_bytes.h"
@@ -38,7 +41,7 @@ struct Address {
   socklen_t length = 0;
 };
 
-absl::StatusOr<Address> AddressOf(const std::string& name) {
+absl::StatusOr<Address> SocketAddress(const std::string& name) {
   Address result;
   result.address.sun_family = AF_UNIX;
   // A zero first makes the name abstract: it is not in the file system.
@@ -97,7 +100,7 @@ absl::Status AwaitInput(int fd, SocketDeadline deadline) {
   }
 }
 
-std::vector<OwnedFd> FdsOf(msghdr* message) {
+std::vector<OwnedFd> ReceivedFds(msghdr* message) {
   std::vector<OwnedFd> fds;
   for (cmsghdr* part = CMSG_FIRSTHDR(message); part != nullptr;
        part = CMSG_NXTHDR(message, part)) {
@@ -126,7 +129,7 @@ absl::StatusOr<LocalListener> ListenLocal(int backlog) {
   TANDEM_ASSIGN_OR_RETURN(listener.fd, NewSocket());
   TANDEM_ASSIGN_OR_RETURN(const std::string random, RandomCharacters());
   listener.name = absl::StrCat("tandem-", random);
-  TANDEM_ASSIGN_OR_RETURN(const Address at, AddressOf(listener.name));
+  TANDEM_ASSIGN_OR_RETURN(const Address at, SocketAddress(listener.name));
   const auto* address = reinterpret_cast<const sockaddr*>(&at.address);
   if (bind(listener.fd.get(), address, at.length) != 0) return Failed("bind");
   if (listen(listener.fd.get(), backlog) != 0) return Failed("listen");
@@ -147,7 +150,7 @@ absl::StatusOr<LocalPeer> AcceptLocal(int listener, SocketDeadline deadline) {
 absl::StatusOr<LocalPeer> ConnectLocal(const std::string& name,
                                        SocketDeadline deadline) {
   TANDEM_ASSIGN_OR_RETURN(OwnedFd fd, NewSocket());
-  TANDEM_ASSIGN_OR_RETURN(const Address at, AddressOf(name));
+  TANDEM_ASSIGN_OR_RETURN(const Address at, SocketAddress(name));
   const auto* address = reinterpret_cast<const sockaddr*>(&at.address);
   TANDEM_RETURN_IF_ERROR(LimitWait(fd.get(), deadline));
   if (connect(fd.get(), address, at.length) != 0) {
@@ -196,7 +199,7 @@ absl::StatusOr<std::vector<OwnedFd>> ReceiveWithFds(int socket, void* data,
   if (got == 0) {
     return absl::UnavailableError("local socket: the other end has closed");
   }
-  std::vector<OwnedFd> received = FdsOf(&message);
+  std::vector<OwnedFd> received = ReceivedFds(&message);
   if (got == static_cast<ssize_t>(bytes) &&
       received.size() == static_cast<size_t>(fds)) {
     return received;
@@ -204,6 +207,107 @@ absl::StatusOr<std::vector<OwnedFd>> ReceiveWithFds(int socket, void* data,
   return absl::DataLossError(
       absl::StrCat("local socket: ", got, " bytes and ", received.size(),
                    " descriptors came, ", bytes, " and ", fds, " expected"));
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A rank sends its message right after it has connected.
+constexpr std::chrono::seconds kHandshakeTimeout(5);
+// Beyond so many that say nothing, the one that has waited longest goes.
+constexpr size_t kMostWaiting = 256;
+constexpr int kBacklog = 4096;  // the system has a limit of its own
+
+int PollTime(SocketDeadline until) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 60000));
+}
+
+}  // namespace
+
+absl::StatusOr<AuthenticatedListener> AuthenticatedListener::Open() {
+  TANDEM_ASSIGN_OR_RETURN(LocalListener listener, ListenLocal(kBacklog));
+  TANDEM_ASSIGN_OR_RETURN(std::string secret, RandomCharacters());
+  return AuthenticatedListener(std::move(listener), std::move(secret));
+}
+
+absl::StatusOr<AuthenticatedListener::Connection> AuthenticatedListener::Next(
+    void* message, size_t bytes, int fds, SocketDeadline deadline) {
+  while (true) {
+    const SocketDeadline until =
+        waiting_.empty() ? deadline
+                         : std::min(deadline, waiting_.front().until);
+    size_t speaking = 0;
+    TANDEM_ASSIGN_OR_RETURN(const bool knocks, Listen(until, &speaking));
+    for (; speaking > 0; --speaking) {
+      Connection connection{std::move(waiting_.front().peer), {}};
+      waiting_.pop_front();
+      auto received = ReceiveWithFds(connection.peer.fd.get(), message, bytes,
+                                     fds, Clock::now());
+      if (!received.ok() ||
+          std::memcmp(message, secret_.data(), secret_.size()) != 0) {
+        continue;
+      }
+      connection.fds = *std::move(received);
+      return connection;
+    }
+    if (knocks) TANDEM_RETURN_IF_ERROR(Admit());
+    DropExpired();
+    if (Clock::now() >= deadline) {
+      return absl::DeadlineExceededError("local socket: timed out");
+    }
+  }
+}
+
+absl::StatusOr<bool> AuthenticatedListener::Listen(SocketDeadline until,
+                                                   size_t* speaking) {
+  std::vector<pollfd> watched = {{listener_.fd.get(), POLLIN, 0}};
+  for (const Waiting& each : waiting_) {
+    watched.push_back({each.peer.fd.get(), POLLIN, 0});
+  }
+  const int ready = poll(watched.data(), watched.size(), PollTime(until));
+  if (ready < 0 && errno != EINTR) {
+    return absl::ErrnoToStatus(errno, "local socket: poll");
+  }
+  if (ready <= 0) return false;
+  std::list<Waiting> ones;
+  auto each = waiting_.begin();
+  for (size_t i = 1; i < watched.size(); ++i) {
+    const auto one = each++;
+    if (watched[i].revents != 0) ones.splice(ones.end(), waiting_, one);
+  }
+  *speaking = ones.size();
+  waiting_.splice(waiting_.begin(), ones);
+  return watched[0].revents != 0;
+}
+
+absl::Status AuthenticatedListener::Admit() {
+  absl::StatusOr<LocalPeer> peer =
+      AcceptLocal(listener_.fd.get(), Clock::now());
+  if (peer.ok()) {
+    waiting_.push_back({*std::move(peer), Clock::now() + kHandshakeTimeout});
+    if (waiting_.size() > kMostWaiting) waiting_.pop_front();
+    return absl::OkStatus();
+  }
+  const absl::Status& error = peer.status();
+  // Another user's, or one that has gone again.
+  if (absl::IsPermissionDenied(error) || absl::IsUnavailable(error) ||
+      absl::IsDeadlineExceeded(error)) {
+    return absl::OkStatus();
+  }
+  if (!absl::IsResourceExhausted(error) || waiting_.empty()) return error;
+  // Without descriptors: the next one has that of who has waited longest.
+  waiting_.pop_front();
+  return absl::OkStatus();
+}
+
+void AuthenticatedListener::DropExpired() {
+  const auto now = Clock::now();
+  while (!waiting_.empty() && waiting_.front().until <= now) {
+    waiting_.pop_front();
+  }
 }
 
 }  // namespace tandem

@@ -9,7 +9,9 @@
 
 #include <chrono>
 #include <cstddef>
+#include <list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -56,6 +58,57 @@ absl::Status SendWithFds(int socket, const void* data, size_t bytes,
 absl::StatusOr<std::vector<OwnedFd>> ReceiveWithFds(int socket, void* data,
                                                     size_t bytes, int fds,
                                                     SocketDeadline deadline);
+
+// Local listener for processes of one job: lets in who knows its secret, and
+// drops everybody else.
+
+// The names of abstract sockets are there for everybody to read
+// (/proc/net/unix), so anybody may connect: another user, a scanner, a process
+// that sends something else, or nothing, or that closes again. None of them is
+// an error here, and none keeps the next one waiting: connections are accepted
+// as they come, and each has a few seconds to send its first message. Where the
+// process may open no more files, the one that has waited longest goes.
+class AuthenticatedListener {
+ public:
+  struct Connection {
+    LocalPeer peer;
+    std::vector<OwnedFd> fds;  // that came with the message
+  };
+
+  static absl::StatusOr<AuthenticatedListener> Open();
+
+  // Where to connect (ConnectLocal).
+  const std::string& name() const { return listener_.name; }
+  // What each first message must begin with: 32 random characters, which should
+  // reach the others on a way that is the job's own.
+  const std::string& secret() const { return secret_; }
+
+  // The next connection, of a process of this user, that has sent a message of
+  // exactly `bytes` bytes, which begins with the secret, and `fds` descriptors.
+  // DeadlineExceeded when none has by then: those that have come so far are
+  // still heard in the next call.
+  absl::StatusOr<Connection> Next(void* message, size_t bytes, int fds,
+                                  SocketDeadline deadline);
+
+ private:
+  struct Waiting {
+    LocalPeer peer;
+    SocketDeadline until;  // it should have said something
+  };
+
+  AuthenticatedListener(LocalListener listener, std::string secret)
+      : listener_(std::move(listener)), secret_(std::move(secret)) {}
+
+  // Until somebody knocks or speaks, or `until`. True if somebody knocks; those
+  // that speak are moved to the front of `waiting_`, `*speaking` of them.
+  absl::StatusOr<bool> Listen(SocketDeadline until, size_t* speaking);
+  absl::Status Admit();
+  void DropExpired();
+
+  LocalListener listener_;
+  std::string secret_;
+  std::list<Waiting> waiting_;  // the first have waited longest
+};
 
 }  // namespace tandem
 

@@ -96,9 +96,10 @@ void ShmOutbox::FailAll(const absl::Status& status) {
 }
 
 void ShmInbox::Post(ShmMessagePtr message) {
-  const auto found = std::find_if(
-      aside_.begin(), aside_.end(),
-      [&](const Letter& letter) { return letter.tag == message->tag; });
+  const auto found = std::find_if(aside_.begin(), aside_.end(),
+                                  [&](const ReceivedMessage& letter) {
+                                    return letter.tag == message->tag;
+                                  });
   if (found == aside_.end()) {
     wanted_.push_back(std::move(message));
     return;
@@ -107,7 +108,7 @@ void ShmInbox::Post(ShmMessagePtr message) {
   aside_.erase(found);
 }
 
-void ShmInbox::Deliver(const Letter& letter, ShmMessage& message) {
+void ShmInbox::Deliver(const ReceivedMessage& letter, ShmMessage& message) {
   const absl::Status fits = CheckSize(message, letter.body.size());
   if (fits.ok() && message.bytes > 0) {
     std::memcpy(message.data, letter.body.data(), message.bytes);
@@ -134,7 +135,7 @@ bool ShmInbox::Pull(ShmMailRing& ring) {
     }
     const size_t before = read_;
     const bool whole = ReadBody(ring);
-    // Of a sender that is slow, or dead, nothing may have come.
+    // Nothing may have come of a sender that is slow, or dead.
     moved |= read_ > before;
     if (!whole) return moved;
     EndCurrent();
@@ -151,15 +152,15 @@ bool ShmInbox::StartNext(ShmMailRing& ring) {
   read_ = 0;
   reader_ = TakeWanted(header.tag);
   if (reader_ == nullptr) {
-    letter_.tag = header.tag;
-    letter_.body.resize(bytes_);
+    received_.tag = header.tag;
+    received_.body.resize(bytes_);
   }
   return true;
 }
 
 // All of it? What does not fit its reader is read into nothing.
 bool ShmInbox::ReadBody(ShmMailRing& ring) {
-  std::byte* to = letter_.body.data();
+  std::byte* to = received_.body.data();
   if (reader_ != nullptr) {
     to = reader_->bytes == bytes_ ? reader_->data : nullptr;
   }
@@ -177,7 +178,7 @@ void ShmInbox::EndCurrent() {
     return;
   }
   // Somebody may have come to want it while it was read.
-  Letter letter = std::exchange(letter_, {});
+  ReceivedMessage letter = std::exchange(received_, {});
   const ShmMessagePtr message = TakeWanted(letter.tag);
   if (message != nullptr) {
     Deliver(letter, *message);

@@ -66,7 +66,7 @@ class ShmInbox {
   void FailAll(const absl::Status& status);
 
  private:
-  struct Letter {  // that came
+  struct ReceivedMessage {  // that came
     int64_t tag = 0;
     std::vector<std::byte> body;
   };
@@ -76,14 +76,14 @@ class ShmInbox {
   bool StartNext(ShmMailRing& ring);
   bool ReadBody(ShmMailRing& ring);
   void EndCurrent();
-  static void Deliver(const Letter& letter, ShmMessage& message);
+  static void Deliver(const ReceivedMessage& letter, ShmMessage& message);
 
   std::list<ShmMessagePtr> wanted_;
-  std::list<Letter> aside_;
-  // The message that is being read: for `reader_`, or else into `letter_`.
+  std::list<ReceivedMessage> aside_;
+  // The message that is being read: for `reader_`, or else into `received_`.
   bool reading_ = false;
   ShmMessagePtr reader_;
-  Letter letter_;
+  ReceivedMessage received_;
   size_t bytes_ = 0;
   size_t read_ = 0;
 };

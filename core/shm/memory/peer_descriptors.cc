@@ -13,7 +13,7 @@
 namespace tandem {
 namespace {
 
-// Those that somebody holds.
+// The entries that somebody holds.
 template <typename Key>
 class Table {
  public:

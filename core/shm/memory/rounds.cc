@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/shm/memory/operation_names.h"
-#include "core/shm/memory/spin.h"
+#include "core/shm/memory/segment.h"
 #include "core/shm/memory/states.h"
 
 namespace tandem {
@@ -97,7 +97,7 @@ absl::Status ShmRounds::SleepUntil(SharedSignal& signal, ShmDeadline deadline,
                            left, impatience ? kLongestSleep : kPatience));
     if (!impatience && !done()) {
       impatience.emplace(segment_->shared().impatient);
-      RingBells();
+      WakePeers();
     }
   }
 }
@@ -106,9 +106,9 @@ absl::Status ShmRounds::SleepUntil(SharedSignal& signal, ShmDeadline deadline,
 // queues its task and looks then whether anybody is impatient; who is counts
 // itself and rings then. So either the issuer sees it, or its worker, which is
 // rung, sees the task. One ring is enough, however long the wait is.
-void ShmRounds::RingBells() const {
+void ShmRounds::WakePeers() const {
   for (int r = 0; r < size(); ++r) {
-    if (r != rank_) segment_->page(r).bell.Add(1);
+    if (r != rank_) segment_->page(r).wake_signal.Add(1);
   }
 }
 

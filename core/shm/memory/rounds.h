@@ -52,7 +52,7 @@ class ShmRounds {
   absl::Status Await(ShmDeadline deadline);
   // The names of those that have not.
   std::vector<int> Missing() const;
-  // Of the round that was last waited for.
+  // The slot of `rank` in the round that was last waited for.
   const std::byte* Slot(int rank) const {
     return segment_->slot(rank, round_ % 2);
   }
@@ -90,7 +90,7 @@ class ShmRounds {
   absl::Status SleepUntil(SharedSignal& signal, ShmDeadline deadline, Done done,
                           RanksAwaited awaited);
   absl::Status TimedOut(RanksAwaited awaited) const;
-  void RingBells() const;
+  void WakePeers() const;
 
   ShmSegment* const segment_;
   const int rank_;

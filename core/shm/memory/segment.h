@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,10 +16,67 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/shm/memory/futex.h"
 #include "core/shm/memory/shared_memory.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace tandem {
+
+// Sleeping on a word of memory that processes share, and waking who sleeps.
+
+// A word that others wait for, on a cache line of its own. It may lie in memory
+// that several processes map, each at an address of its own: it holds no
+// pointer, and zeros are a valid initial state. A process that is killed while
+// it sleeps leaves nothing worse behind than system calls that wake nobody.
+//
+// Memory order: what a thread wrote before Add() is seen by whoever reads the
+// new value (release and acquire); Add() and Sleep() are sequentially
+// consistent among themselves, so no wake-up is lost.
+class alignas(64) SharedSignal {
+ public:
+  uint32_t value() const { return value_.load(std::memory_order_acquire); }
+
+  // Adds and wakes all sleepers. A system call only when there are any.
+  void Add(uint32_t delta);
+
+  // Sleeps while the value is `seen`, `timeout` at most; may return early.
+  void Sleep(uint32_t seen, std::chrono::nanoseconds timeout);
+
+  // Does anybody sleep?
+  bool awaited() const { return sleepers_.load() != 0; }
+
+ private:
+  std::atomic<uint32_t> value_{0};
+  std::atomic<uint32_t> sleepers_{0};
+};
+
+static_assert(std::atomic<uint32_t>::is_always_lock_free);
+
+// Spin wait: a short one, without giving up the processor.
+
+// About what it takes to put a thread to sleep and to wake it again.
+constexpr std::chrono::microseconds kSpinTime(50);
+
+// Looks at `done` until it holds, for kSpinTime at most, and once only when
+// `spin` is false: where threads outnumber processors, the thread that is
+// waited for may need this one's. Returns whether it holds.
+template <typename Done>
+bool SpinUntil(bool spin, Done done) {
+  if (done()) return true;
+  if (!spin) return false;
+  const auto end = std::chrono::steady_clock::now() + kSpinTime;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (done()) return true;
+#if defined(__x86_64__)
+      _mm_pause();
+#endif
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return done();
+}
 
 // Where a rank stands. It only ever leaves kPresent, once.
 enum class ShmRankState : uint32_t { kPresent, kLeft, kGaveUp, kDied };
@@ -43,7 +101,7 @@ struct ShmRankPage {
   // bits: alarms, which anybody raises to make sleepers look at the states.
   SharedSignal rounds;
   // Rung to have this rank's worker look for something to do.
-  SharedSignal bell;
+  SharedSignal wake_signal;
   // The same of its mail: for who waits for mail, and for the thread that
   // looks after it otherwise.
   SharedSignal mail;

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/system_error.h"
-#include "core/device/available_memory.h"
+#include "core/device/host_resources.h"
 
 namespace tandem {
 namespace {

@@ -17,6 +17,11 @@
 
 namespace tandem {
 namespace sim {
+
+bool IsSim(const at::Tensor& tensor) {
+  return tensor.device().type() == c10::DeviceType::PrivateUse1;
+}
+
 namespace {
 
 using c10::DispatchKey;
@@ -25,23 +30,19 @@ using c10::DispatchKeySet;
 constexpr DispatchKeySet kBits({DispatchKey::Conjugate, DispatchKey::Negative,
                                 DispatchKey::ZeroTensor});
 
-bool IsSim(const at::Tensor& tensor) {
-  return tensor.device().type() == c10::DeviceType::PrivateUse1;
-}
-
 void DropStorage(void* storage) {
   c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(storage));
 }
 
-// Not ReleaseBlock itself, by which BlockOf() knows memory that is to be taken
-// over.
+// Not ReleaseBlock itself, by which FindBlock() knows memory that is to be
+// taken over.
 void DropBlock(void* data) { ReleaseBlock(data); }
 
 // The memory itself, for the host. The block is held, not the storage, which
 // may be resized, by another stream's thread, while a queue still works on it.
 c10::DataPtr Hold(const c10::Storage& original, void* data) {
   const c10::Device host(c10::DeviceType::CPU);
-  Block* const block = BlockOf(original.data_ptr());
+  Block* const block = FindBlock(original.data_ptr());
   if (block != nullptr && block->data() == data) {
     block->references.fetch_add(1, std::memory_order_relaxed);
     return c10::DataPtr(data, data, &DropBlock, host);
@@ -102,7 +103,7 @@ c10::DataPtr TakeMemory(const c10::Storage& host, int8_t device) {
     return c10::DataPtr(nullptr,
                         c10::Device(c10::DeviceType::PrivateUse1, device));
   }
-  Block* block = BlockOf(host.data_ptr());
+  Block* block = FindBlock(host.data_ptr());
   if (block == nullptr || block->device != device) {
     return CopyOnDevice(host, device);
   }

@@ -13,6 +13,9 @@
 namespace tandem {
 namespace sim {
 
+// Whether the tensor is a simulated device's.
+bool IsSim(const at::Tensor& tensor);
+
 // One object serves one call. Tensors over one storage stay over one, so that
 // kernels see what overlaps.
 class CallAliases {

@@ -80,8 +80,8 @@ Memory& AllRemembered() {
 
 }  // namespace
 
-std::optional<std::string> SignatureOf(const OperatorTraits& traits,
-                                       const torch::jit::Stack& arguments) {
+std::optional<std::string> CallSignature(const OperatorTraits& traits,
+                                         const torch::jit::Stack& arguments) {
   Writer writer;
   writer.Text(traits.name);
   for (const c10::IValue& each : arguments) {

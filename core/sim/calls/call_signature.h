@@ -21,10 +21,10 @@ namespace sim {
 // The operator, its arguments' shapes, strides and dtypes, and all plain values
 // but real numbers that change no shape, as bytes; nothing if there is an
 // argument of another kind.
-std::optional<std::string> SignatureOf(const OperatorTraits& traits,
-                                       const torch::jit::Stack& arguments);
+std::optional<std::string> CallSignature(const OperatorTraits& traits,
+                                         const torch::jit::Stack& arguments);
 
-// Of one result.
+// Geometry of one result.
 struct Geometry {
   bool defined = false;
   // Is it this one of the operator's arguments (index)? -1: it is new.
@@ -35,9 +35,9 @@ struct Geometry {
 };
 using Geometries = std::vector<Geometry>;
 
-// Those that an earlier call of this signature had; null if there was none.
-// Thread-safe; what is remembered stays, but beyond 65,536 signatures nothing
-// more is.
+// The geometries that an earlier call of this signature had; null if there was
+// none. Thread-safe; what is remembered stays, but beyond 65,536 signatures
+// nothing more is.
 const Geometries* Remembered(const std::string& signature);
 void Remember(const std::string& signature, Geometries results);
 

@@ -123,7 +123,7 @@ c10::IValue OperatorCall::ToHost(const c10::IValue& value, Kind kind) {
   if (value.isStorage()) return aliases_.ToHost(value.toStorage());
   if (value.isDevice()) return c10::Device(c10::DeviceType::CPU);
   if (kind == Kind::kGenerator) {
-    return HostGeneratorOf(
+    return HostGenerator(
         value.isNone() ? DefaultGenerator(device_) : value.toGenerator(),
         device_);
   }

@@ -32,7 +32,7 @@ class OperatorCall {
   // Replaces the kernel's results on top of the stack by the device's.
   void GiveResults(torch::jit::Stack& stack);
 
-  // As TakeArguments finds it, which calls this.
+  // Finds the device as TakeArguments does, which calls this.
   void FindDevice(const torch::jit::Stack& stack);
   int8_t device() const { return device_; }
 

@@ -58,7 +58,8 @@ bool IsAnyOf(const std::string& name,
                      [&](const char* each) { return name == each; });
 }
 
-// Of the process: the schema's text goes when a library is unloaded.
+// A copy that lives as long as the process: the schema's text goes when a
+// library is unloaded.
 const char* Intern(const std::string& name) {
   static auto* mutex = new std::mutex;
   static auto* names = new std::set<std::string>;
@@ -71,7 +72,7 @@ bool MixesDevices(const std::string& name) {
       name, {"aten::copy_", "aten::_copy_from", "aten::_copy_from_and_resize"});
 }
 
-// As on CUDA.
+// Operators that take tensors of the CPU beside the device's, as on CUDA.
 bool TakesCpuTensors(const std::string& name) {
   return absl::StartsWith(name, "aten::index") ||
          absl::StartsWith(name, "aten::_index_put_impl") ||

@@ -7,10 +7,26 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
+#include <cstdint>
+#include <optional>
+
+#include "core/sim/calls/call_signature.h"
 #include "core/sim/calls/operator_traits.h"
 
 namespace tandem {
 namespace sim {
+
+// Call results: an operator's results, made before their values are there.
+
+// Geometries of the results of a call that has run; nothing if they cannot be
+// foretold.
+std::optional<Geometries> ResultGeometries(const torch::jit::Stack& arguments,
+                                           const torch::jit::Stack& results);
+
+// Tensors on the device, whose values come later.
+torch::jit::Stack MakeResults(const Geometries& geometries,
+                              const torch::jit::Stack& arguments,
+                              int8_t device);
 
 // Queues the call on the current stream of its device. What must know values
 // first runs at once, after all that the stream has queued: operators whose

@@ -7,23 +7,49 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/sim/calls/operator_traits.h"
-#include "core/sim/imagined/recording.h"
+#include "core/sim/imagined/imagined_memory.h"
 
 namespace tandem {
 namespace sim {
 
+// Stand-ins of a call's arguments: tensors of the same shapes elsewhere, to
+// call a kernel on.
+
+// On the CPU, zeros; or on the meta device. What is on the CPU already (a
+// number) stays, but for tensors with dimensions that stand beside meta ones.
+struct StandIns {
+  StandIns(const OperatorTraits& traits, const torch::jit::Stack& originals,
+           c10::DeviceType type);
+
+  torch::jit::Stack arguments;
+  // The tensors among them in order, and the sizes that they had at first.
+  std::vector<at::Tensor> tensors;
+  std::vector<std::vector<int64_t>> sizes;
+
+ private:
+  at::Tensor For(const at::Tensor& original, c10::DeviceType type);
+  c10::IValue For(const c10::IValue& original, OperatorTraits::Kind kind,
+                  c10::DeviceType type);
+
+  // Pairs of an original and what stands in for it.
+  std::vector<std::pair<at::Tensor, at::Tensor>> made_;
+};
+
 // A tensor that the call gives, or an argument as it is afterwards.
 struct OutcomeTensor {
   bool defined = false;
-  // Of the call's tensors (TensorsOf): is it that one, or a view of it?
+  // Numbers among the call's tensors (TensorsOf): of the one that it is, and of
+  // the one that it is a view of; -1: none.
   int argument = -1;
   int viewed = -1;
   int block = -1;  // of the events; -1: it lies elsewhere, or has no elements

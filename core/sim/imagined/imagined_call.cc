@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "core/memory/result_category.h"
+#include "core/sim/calls/call_aliases.h"
 #include "core/sim/calls/operator_call.h"
 #include "core/sim/calls/queued_call.h"
 #include "core/sim/imagined/call_outcome.h"
 #include "core/sim/imagined/imagined_memory.h"
-#include "core/sim/imagined/link_meter.h"
-#include "core/sim/imagined/work_meter.h"
+#include "core/sim/imagined/meters.h"
 
 namespace tandem {
 namespace sim {
@@ -56,7 +56,7 @@ class Replay {
   void Change(const OutcomeTensor& after) {
     const at::Tensor& tensor = tensors_[static_cast<size_t>(after.argument)];
     c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-    if (after.block >= 0) impl.set_storage_keep_dtype(StorageOf(after));
+    if (after.block >= 0) impl.set_storage_keep_dtype(ResultStorage(after));
     impl.set_sizes_and_strides(after.sizes, after.strides, after.offset);
   }
 
@@ -77,14 +77,15 @@ class Replay {
       return tensors_[static_cast<size_t>(result.argument)];
     }
     at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(
-        StorageOf(result), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+        ResultStorage(result),
+        c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
         c10::scalarTypeToTypeMeta(result.dtype));
     made.unsafeGetTensorImpl()->set_sizes_and_strides(
         result.sizes, result.strides, result.offset);
     return made;
   }
 
-  c10::Storage StorageOf(const OutcomeTensor& result) {
+  c10::Storage ResultStorage(const OutcomeTensor& result) {
     if (result.viewed >= 0 && result.block < 0) {
       return tensors_[static_cast<size_t>(result.viewed)].storage();
     }
@@ -117,10 +118,6 @@ class Replay {
   std::vector<c10::DataPtr> blocks_;
   std::map<int, c10::Storage> storages_;
 };
-
-bool IsSim(const at::Tensor& tensor) {
-  return tensor.device().type() == c10::DeviceType::PrivateUse1;
-}
 
 // What a copy brings to the host are zeros.
 void Copy(const OperatorTraits& traits, const Stack& arguments, Stack* stack) {

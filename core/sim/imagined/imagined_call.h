@@ -14,7 +14,7 @@ namespace tandem {
 namespace sim {
 
 // Takes and gives back the memory that the CPU's kernel would (call_outcome.h),
-// and counts the call's work (work_meter.h). What the host is given, by a copy
+// and counts the call's work (meters.h). What the host is given, by a copy
 // or as a number, are zeros. c10::Error as on a device that computes: for
 // tensors of several devices, memory that does not suffice, shapes that do not
 // go together.

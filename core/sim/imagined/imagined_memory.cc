@@ -1,17 +1,50 @@
 #include "core/sim/imagined/imagined_memory.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <glog/logging.h>
 
 #include <memory>
 
 #include "core/memory/result_category.h"
-#include "core/sim/imagined/recording.h"
 #include "core/sim/memory/block.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/streams/device_guard.h"
 
 namespace tandem {
 namespace sim {
+namespace {
+
+thread_local AllocationRecording* current = nullptr;
+
+}  // namespace
+
+AllocationRecording::AllocationRecording() {
+  CHECK(current == nullptr) << "calls are recorded one at a time";
+  current = this;
+}
+
+AllocationRecording::~AllocationRecording() { current = nullptr; }
+
+AllocationRecording* AllocationRecording::Current() { return current; }
+
+void AllocationRecording::NoteTaken(const void* block, size_t bytes) {
+  held_[block] = blocks_;
+  events_.push_back({blocks_++, /*taken=*/true, bytes});
+}
+
+void AllocationRecording::NoteGivenBack(const void* block) {
+  const auto found = held_.find(block);
+  if (found == held_.end()) return;
+  events_.push_back({found->second, /*taken=*/false, 0});
+  held_.erase(found);
+}
+
+std::optional<int> AllocationRecording::Find(const void* block) const {
+  const auto found = held_.find(block);
+  if (found == held_.end()) return std::nullopt;
+  return found->second;
+}
+
 namespace {
 
 c10::Allocator* host = nullptr;  // what the process had
@@ -59,7 +92,7 @@ void GiveBackMeta(void* mark) {
   delete static_cast<char*>(mark);
 }
 
-// As LibTorch's own, but for a mark on each allocation that is recorded.
+// LibTorch's own allocator, but for a mark on each allocation that is recorded.
 class RecordedMetaAllocator : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -85,7 +118,7 @@ void Install(c10::DeviceType type) {
 
 void InstallImaginedAllocators() {
   host = c10::GetCPUAllocator();
-  UseBlocksOf(host);  // pinned memory's
+  TakeBlocksFrom(host);  // pinned memory's
   Install<RecordedHostAllocator>(c10::DeviceType::CPU);
   Install<RecordedMetaAllocator>(c10::DeviceType::Meta);
   Install<ImaginedAllocator>(c10::DeviceType::PrivateUse1);

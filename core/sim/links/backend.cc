@@ -6,7 +6,7 @@
 
 #include "core/shm/completion_notice.h"
 #include "core/sim/imagined/imagined_memory.h"
-#include "core/sim/imagined/link_meter.h"
+#include "core/sim/imagined/meters.h"
 
 namespace tandem {
 namespace sim {
@@ -109,7 +109,7 @@ LinksBackend::WorkPtr LinksBackend::send(Tensors& /*tensors*/, int /*to*/,
   return MessageWork(OpType::SEND);
 }
 
-// Who receives counts.
+// The side that receives counts a message.
 LinksBackend::WorkPtr LinksBackend::recv(Tensors& tensors, int /*from*/,
                                          int /*tag*/) {
   CountMessage(tensors.at(0).device().index(), BytesOf(tensors));

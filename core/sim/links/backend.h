@@ -20,7 +20,7 @@ absl::Status CheckImagined();
 // that cross a device's link in a ring, as nccl-tests count them: of an
 // all-reduce 2 (n - 1) / n of its tensor's, of an all-gather or reduce-scatter
 // (n - 1) / n of the larger one's, of a reduce or broadcast all. Waiting for a
-// collective's work has the device's clock wait (link_meter.h). Tags and orders
+// collective's work has the device's clock wait (meters.h). Tags and orders
 // mean nothing. Requires CheckImagined; thread-safe.
 class LinksBackend : public c10d::Backend {
  public:

@@ -78,7 +78,7 @@ c10::Allocator* Forever() {
 }  // namespace
 
 void InstallAllocators() {
-  UseBlocksOf(c10::GetCPUAllocator());
+  TakeBlocksFrom(c10::GetCPUAllocator());
   // A priority above that of the allocator that was there.
   c10::SetCPUAllocator(Forever<HostAllocator>(), /*priority=*/255);
   c10::SetAllocator(c10::DeviceType::PrivateUse1, DeviceAllocator());

@@ -50,7 +50,7 @@ ChargeScope::~ChargeScope() {
   running_op = outer_op_;
 }
 
-void UseBlocksOf(c10::Allocator* allocator) { source = allocator; }
+void TakeBlocksFrom(c10::Allocator* allocator) { source = allocator; }
 
 c10::DataPtr AllocateOnHost(size_t bytes) {
   const c10::Device cpu(c10::DeviceType::CPU);
@@ -68,7 +68,7 @@ c10::DataPtr AllocateOnDevice(size_t bytes, int8_t device,
                       SimDevice(device));
 }
 
-Block* BlockOf(const c10::DataPtr& pointer) {
+Block* FindBlock(const c10::DataPtr& pointer) {
   if (pointer.get_deleter() != &ReleaseBlock) return nullptr;
   return static_cast<Block*>(pointer.get_context()) - 1;
 }

@@ -26,7 +26,7 @@ struct alignas(64) Block {
   MemoryCategory category = MemoryCategory::kOther;
   size_t bytes = 0;
   const char* made_by = "";  // an operator's name; lives as long as the process
-  // Of the device's list, which its memory's lock guards.
+  // The next in the device's list, which its memory's lock guards.
   Block* next = nullptr;
   Block* previous = nullptr;
 
@@ -49,7 +49,7 @@ class ChargeScope {
 };
 
 // From where blocks come: the process's CPU allocator until then. Once.
-void UseBlocksOf(c10::Allocator* allocator);
+void TakeBlocksFrom(c10::Allocator* allocator);
 
 // A device's pointers are no addresses: whoever dereferences one on the host is
 // told so by a fault, as with a GPU's. Null stays null.
@@ -74,7 +74,7 @@ c10::DataPtr AllocateOnDevice(size_t bytes, int8_t device,
                               MemoryCategory category);
 
 // The block behind a pointer that one of these gave, or null.
-Block* BlockOf(const c10::DataPtr& pointer);
+Block* FindBlock(const c10::DataPtr& pointer);
 
 // The same memory on a device; holds the block.
 c10::DataPtr OnDevice(Block& block);

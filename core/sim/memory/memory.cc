@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/byte_size.h"
-#include "core/sim/streams/limits.h"
+#include "core/sim/streams/streams.h"
 
 namespace tandem {
 namespace sim {
@@ -22,7 +22,7 @@ constexpr size_t kHoldersNamed = 5;
 
 struct DeviceMemory {
   std::mutex mutex;
-  MemoryBooks books;
+  MemoryStatistics statistics;
   int64_t cap = 0;
   Block* first = nullptr;
 };
@@ -65,27 +65,28 @@ std::string LargestHolders(const DeviceMemory& memory) {
 // The mutex is held.
 void CheckFitsLocked(const DeviceMemory& memory, int device, size_t bytes) {
   const int64_t more = static_cast<int64_t>(bytes);
-  if (memory.cap == 0 || memory.books.now.total + more <= memory.cap) return;
+  if (memory.cap == 0 || memory.statistics.now.total + more <= memory.cap)
+    return;
   TORCH_CHECK_WITH(OutOfMemoryError, false, "sim:", device,
                    " is out of memory: ", FormatBytes(more), " asked for, ",
-                   FormatBytes(memory.books.now.total), " of ",
+                   FormatBytes(memory.statistics.now.total), " of ",
                    FormatBytes(memory.cap), " in use (",
-                   DescribeUse(memory.books.now),
+                   DescribeUse(memory.statistics.now),
                    "); largest holders: ", LargestHolders(memory));
 }
 
 }  // namespace
 
-MemoryBooks BooksOf(int device) {
+MemoryStatistics BooksOf(int device) {
   DeviceMemory& memory = MemoryOf(device);
   std::lock_guard<std::mutex> lock(memory.mutex);
-  return memory.books;
+  return memory.statistics;
 }
 
 void ResetPeak(int device) {
   DeviceMemory& memory = MemoryOf(device);
   std::lock_guard<std::mutex> lock(memory.mutex);
-  memory.books.peak = memory.books.now;
+  memory.statistics.peak = memory.statistics.now;
 }
 
 void SetCap(int device, int64_t bytes) {
@@ -117,8 +118,8 @@ void Charge(Block& block) {
   DeviceMemory& memory = MemoryOf(block.device);
   std::lock_guard<std::mutex> lock(memory.mutex);
   CheckFitsLocked(memory, block.device, block.bytes);
-  memory.books.now.Add(block.category, static_cast<int64_t>(block.bytes));
-  memory.books.NotePeak();
+  memory.statistics.now.Add(block.category, static_cast<int64_t>(block.bytes));
+  memory.statistics.NotePeak();
   block.next = memory.first;
   if (memory.first != nullptr) memory.first->previous = &block;
   memory.first = &block;
@@ -127,7 +128,7 @@ void Charge(Block& block) {
 void Discharge(Block& block) {
   DeviceMemory& memory = MemoryOf(block.device);
   std::lock_guard<std::mutex> lock(memory.mutex);
-  memory.books.now.Add(block.category, -static_cast<int64_t>(block.bytes));
+  memory.statistics.now.Add(block.category, -static_cast<int64_t>(block.bytes));
   (block.previous == nullptr ? memory.first : block.previous->next) =
       block.next;
   if (block.next != nullptr) block.next->previous = block.previous;
@@ -136,9 +137,9 @@ void Discharge(Block& block) {
 void Recategorise(Block& block, MemoryCategory category) {
   DeviceMemory& memory = MemoryOf(block.device);
   std::lock_guard<std::mutex> lock(memory.mutex);
-  memory.books.now.Add(block.category, -static_cast<int64_t>(block.bytes));
+  memory.statistics.now.Add(block.category, -static_cast<int64_t>(block.bytes));
   block.category = category;
-  memory.books.now.Add(block.category, static_cast<int64_t>(block.bytes));
+  memory.statistics.now.Add(block.category, static_cast<int64_t>(block.bytes));
 }
 
 }  // namespace sim

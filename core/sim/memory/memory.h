@@ -1,4 +1,4 @@
-// Memory statistics of the simulated devices: their books.
+// Memory statistics of the simulated devices.
 
 #ifndef TANDEM_CORE_SIM_MEMORY_MEMORY_H_
 #define TANDEM_CORE_SIM_MEMORY_MEMORY_H_
@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "core/device/memory_category.h"
-#include "core/memory/memory_use.h"
+#include "core/memory/device_memory.h"
 #include "core/sim/memory/block.h"
 
 namespace tandem {
@@ -17,7 +17,7 @@ namespace sim {
 // temporaries of operators, but not what a kernel's own worker threads use.
 // What an operator has just made counts among its temporaries until it returns.
 // All of these are thread-safe.
-MemoryBooks BooksOf(int device);
+MemoryStatistics BooksOf(int device);
 
 // From now on the peak counts anew, from what is in use.
 void ResetPeak(int device);
@@ -30,7 +30,7 @@ void SetCap(int device, int64_t bytes);
 // message names device, request, cap, use by category and the largest holders.
 void CheckFits(int8_t device, size_t bytes);
 
-// Whose memory holds the address; kHost if no device's does.
+// The device whose memory holds the address; kHost if no device's does.
 int DeviceHolding(const void* address);
 
 // Books a block, checking again; takes it off the books; moves it to another

@@ -123,7 +123,7 @@ absl::Status NcclBackend::Connect(c10::Device device) {
   return absl::OkStatus();
 }
 
-NcclCommunicator& NcclBackend::CommunicatorOf(c10::Device device) {
+NcclCommunicator& NcclBackend::DeviceCommunicator(c10::Device device) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = communicators_.find(device.index());
@@ -160,7 +160,8 @@ NcclBackend::WorkPtr NcclBackend::Launch(OpType type, NcclPart part,
   }
   CheckNoGroupIsOpen();
   was_used_ = true;
-  return CommunicatorOf(tensors.front().device()).Launch(type, {part}, tensors);
+  return DeviceCommunicator(tensors.front().device())
+      .Launch(type, {part}, tensors);
 }
 
 NcclBackend::WorkPtr NcclBackend::allreduce(
@@ -242,7 +243,7 @@ NcclBackend::WorkPtr NcclBackend::barrier(const c10d::BarrierOptions& options) {
                    "a barrier of sim_nccl must know its device");
   CheckNoGroupIsOpen();
   auto part = Collective("barrier", [](auto& wire) { return wire.barrier(); });
-  return CommunicatorOf(*device).Launch(OpType::BARRIER, {part}, {});
+  return DeviceCommunicator(*device).Launch(OpType::BARRIER, {part}, {});
 }
 
 NcclBackend::WorkPtr NcclBackend::Message(bool sends, Tensors& tensors,
@@ -275,7 +276,7 @@ NcclBackend::WorkPtr NcclBackend::endCoalescing() {
   --open_groups;
   TORCH_CHECK(!group.tensors.empty(), "a group of nothing");
   was_used_ = true;
-  return CommunicatorOf(group.tensors.front().device())
+  return DeviceCommunicator(group.tensors.front().device())
       .Launch(OpType::COALESCED, std::move(group.parts),
               std::move(group.tensors));
 }

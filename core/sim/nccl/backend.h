@@ -34,9 +34,9 @@ struct NcclOptions {
   std::vector<int> rank_names;  // in the job; empty: as they count
   // Where ranks of all groups find each other's notes of whom they wait for.
   StorePtr job;
-  // Whose communicators are made at once, in this order, as with
-  // init_process_group's device_id; others': with the first tensor, and whoever
-  // brings it waits for the others. As many on each rank.
+  // Devices whose communicators are made at once, in this order, as with
+  // init_process_group's device_id; those of others are made with the first
+  // tensor, and whoever brings it waits for the others. As many on each rank.
   std::vector<c10::Device> devices;
 };
 
@@ -97,7 +97,7 @@ class NcclBackend : public c10d::Backend {
   };
 
   absl::Status Connect(c10::Device device);
-  NcclCommunicator& CommunicatorOf(c10::Device device);
+  NcclCommunicator& DeviceCommunicator(c10::Device device);
   // At once, or with the rest of a group: then there is no work.
   WorkPtr Launch(c10d::OpType type, NcclPart part, const Tensors& tensors);
   WorkPtr Message(bool sends, Tensors& tensors, int peer);

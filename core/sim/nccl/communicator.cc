@@ -5,7 +5,9 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,99 @@
 
 namespace tandem {
 namespace sim {
+namespace {
+
+// How soon a wait notices that it was left.
+constexpr std::chrono::milliseconds kSlice(100);
+
+}  // namespace
+
+NcclWire::NcclWire(c10::intrusive_ptr<c10d::Backend> backend)
+    : backend_(std::move(backend)) {
+  // Time is the business of who polls the works.
+  backend_->setTimeout(std::chrono::hours(24 * 365));
+}
+
+NcclWire::~NcclWire() {
+  if (is_left_) CatchTorch([&] { backend_->abort(); }).IgnoreError();
+}
+
+NcclWire::WorkPtr NcclWire::Send(at::Tensor bytes, int to, Kind kind) {
+  std::vector<at::Tensor> tensors = {std::move(bytes)};
+  return backend_->send(tensors, to, static_cast<int>(kind));
+}
+
+NcclWire::WorkPtr NcclWire::Receive(at::Tensor bytes, int from, Kind kind) {
+  std::vector<at::Tensor> tensors = {std::move(bytes)};
+  return backend_->recv(tensors, from, static_cast<int>(kind));
+}
+
+bool NcclWire::is_left() const { return is_left_ || ProcessEnds(); }
+
+bool NcclWire::Await(c10d::Work& work) {
+  while (!is_left()) {
+    const absl::Status status = CatchTorch([&] { work.wait(kSlice); });
+    if (status.ok()) return true;
+    if (absl::IsDeadlineExceeded(status)) continue;
+    AwaitLeaving();
+  }
+  return false;
+}
+
+void NcclWire::AwaitLeaving() {
+  while (!is_left()) std::this_thread::sleep_for(kSlice / 10);
+}
+
+NcclWork::NcclWork(c10d::OpType type, c10::Device device,
+                   std::vector<at::Tensor> outputs)
+    : Work(/*rank=*/-1, type), device_(device), outputs_(std::move(outputs)) {}
+
+bool NcclWork::isCompleted() {
+  std::lock_guard<std::mutex> lock(state_mutex_);
+  return has_ended_;
+}
+
+bool NcclWork::isSuccess() const {
+  std::lock_guard<std::mutex> lock(state_mutex_);
+  return has_ended_ && error_ == nullptr;
+}
+
+std::exception_ptr NcclWork::exception() const {
+  std::lock_guard<std::mutex> lock(state_mutex_);
+  return error_;
+}
+
+bool NcclWork::wait(std::chrono::milliseconds /*timeout*/) {
+  synchronize();
+  return true;
+}
+
+void NcclWork::synchronize() {
+  HoldStream(end_, CurrentStream(device_.index()));
+}
+
+void NcclWork::OnCompletion(std::function<void()> callback) {
+  {
+    std::lock_guard<std::mutex> lock(state_mutex_);
+    if (!has_ended_) {
+      callback_ = std::move(callback);
+      return;
+    }
+  }
+  callback();
+}
+
+void NcclWork::End(std::exception_ptr error) {
+  std::function<void()> callback;
+  {
+    std::lock_guard<std::mutex> lock(state_mutex_);
+    has_ended_ = true;
+    error_ = std::move(error);
+    callback = std::exchange(callback_, nullptr);
+  }
+  if (callback) callback();
+}
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -165,7 +260,7 @@ bool NcclCommunicator::Meet(Unit* unit) {
     const Kind hears = !is_message  ? Kind::kCollective
                        : part.sends ? Kind::kReceives
                                     : Kind::kSends;
-    for (const int peer : PeersOf(part)) {
+    for (const int peer : PartPeers(part)) {
       unit->given.push_back({mine, wire_.Send(mine, peer, says)});
       const at::Tensor theirs = NewAnnouncement("");
       unit->announcements.push_back(
@@ -222,7 +317,7 @@ bool NcclCommunicator::Move(Unit* unit) {
                      [this](const auto& each) { return wire_.Await(*each); });
 }
 
-std::vector<int> NcclCommunicator::PeersOf(const NcclPart& part) const {
+std::vector<int> NcclCommunicator::PartPeers(const NcclPart& part) const {
   if (part.collective.empty()) return {part.peer};
   std::vector<int> peers;
   for (int rank = 0; rank < wire_.backend().getSize(); ++rank) {

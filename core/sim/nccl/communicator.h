@@ -8,20 +8,97 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
+#include <atomic>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
-#include "core/sim/nccl/waits.h"
-#include "core/sim/nccl/wire.h"
-#include "core/sim/nccl/work.h"
+#include "core/shm/completion_notice.h"
+#include "core/sim/nccl/deadlock.h"
+#include "core/sim/streams/stream_queue.h"
 
 namespace tandem {
 namespace sim {
+
+// Wire of a simulated NCCL communicator: what its stream's work reaches the
+// other ranks with.
+
+// A c10d backend for CPU tensors that nobody else uses, whose waits can be
+// left: by Leave(), on this rank alone, as ncclCommAbort is local. Where the
+// backend itself fails (a rank is gone) a wait goes on until it is left: a GPU
+// that waits for a dead one does so, too.
+//
+// One thread uses it, but for Leave.
+class NcclWire {
+ public:
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+  explicit NcclWire(c10::intrusive_ptr<c10d::Backend> backend);
+  // What was left is broken off on the other ranks as well: they had their time
+  // to leave by themselves.
+  ~NcclWire();
+
+  c10d::Backend& backend() const { return *backend_; }
+
+  // Messages of one kind between two ranks come in the order of sending.
+  enum class Kind : int { kCollective, kSends, kReceives, kData };
+  WorkPtr Send(at::Tensor bytes, int to, Kind kind);
+  WorkPtr Receive(at::Tensor bytes, int from, Kind kind);
+
+  // False: it was left.
+  bool Await(c10d::Work& work);
+  // Waits until somebody leaves.
+  void AwaitLeaving();
+
+  void Leave() { is_left_ = true; }
+  bool is_left() const;
+
+ private:
+  const c10::intrusive_ptr<c10d::Backend> backend_;
+  std::atomic<bool> is_left_{false};
+};
+
+// NCCL work, simulated: a collective or messages on a communicator's stream, as
+// c10d sees them (c10d's WorkNCCL).
+
+// wait() orders streams and never the host: what the calling thread's stream of
+// the device is given from then on runs behind the work; it throws nothing and
+// knows no timeout. Errors come by polling: isCompleted(), then exception().
+//
+// Thread-safe.
+class NcclWork : public c10d::Work, public NotifiesCompletion {
+ public:
+  NcclWork(c10d::OpType type, c10::Device device,
+           std::vector<at::Tensor> outputs);
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  std::vector<at::Tensor> result() override { return outputs_; }
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
+  void synchronize() override;
+  void OnCompletion(std::function<void()> callback) override;
+
+  // For the communicator: the mark that what waits for the work waits for, and
+  // its end, with an error or without one. Streams go on in either case.
+  Event& end() { return end_; }
+  void End(std::exception_ptr error);
+
+ private:
+  const c10::Device device_;
+  const std::vector<at::Tensor> outputs_;
+  Event end_;
+  mutable std::mutex state_mutex_;
+  bool has_ended_ = false;
+  std::exception_ptr error_;
+  std::function<void()> callback_;
+};
 
 // A part of what a communicator is given at once: a collective, or a message.
 struct NcclPart {
@@ -93,7 +170,7 @@ class NcclCommunicator {
                          const std::string& theirs);
   std::string TextOf(const NcclPart& part) const;
   std::string TextOf(const std::vector<NcclPart>& parts) const;
-  std::vector<int> PeersOf(const NcclPart& part) const;
+  std::vector<int> PartPeers(const NcclPart& part) const;
   std::exception_ptr error() const;
 
   const Options options_;

@@ -1,6 +1,7 @@
 #include "core/sim/nccl/deadlock.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 #include <vector>
@@ -10,6 +11,61 @@
 
 namespace tandem {
 namespace sim {
+namespace {
+
+using nlohmann::json;
+
+json ToJson(const CommunicatorWait& wait) {
+  return {{"communicator", wait.communicator},
+          {"state", static_cast<int>(wait.state)},
+          {"operation", wait.operation},
+          {"number", wait.number},
+          {"peers", wait.peers},
+          {"differs", wait.differs},
+          {"seconds", wait.seconds}};
+}
+
+CommunicatorWait FromJson(const json& text) {
+  CommunicatorWait wait;
+  wait.communicator = text.at("communicator").get<std::string>();
+  wait.state =
+      static_cast<CommunicatorWait::State>(text.at("state").get<int>());
+  wait.operation = text.at("operation").get<std::string>();
+  wait.number = text.at("number").get<int64_t>();
+  wait.peers = text.at("peers").get<std::vector<int>>();
+  wait.differs = text.at("differs").get<std::string>();
+  wait.seconds = text.at("seconds").get<double>();
+  return wait;
+}
+
+}  // namespace
+
+std::string RankWaits::Encode() const {
+  json all = {{"rank", rank},
+              {"waiting_threads", waiting_threads},
+              {"communicators", json::array()}};
+  for (const CommunicatorWait& each : communicators) {
+    all["communicators"].push_back(ToJson(each));
+  }
+  // A group's name need not be UTF-8.
+  return all.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+RankWaits DecodeRankWaits(const std::string& text) {
+  RankWaits waits;
+  try {
+    const json all = json::parse(text);
+    waits.rank = all.at("rank").get<int>();
+    waits.waiting_threads = all.at("waiting_threads").get<int>();
+    for (const json& each : all.at("communicators")) {
+      waits.communicators.push_back(FromJson(each));
+    }
+  } catch (const json::exception&) {
+    return {};
+  }
+  return waits;
+}
+
 namespace {
 
 using State = CommunicatorWait::State;
@@ -52,7 +108,7 @@ class WaitGraph {
   // Another communicator of the rank, which waits for other ranks, may be what
   // `node` waits behind: streams are worked off in order, so that at the end of
   // those that wait for each other on one rank stands one that does not.
-  void AddOthersOf(const Node& node, std::vector<Node>* next) const {
+  void AddPeers(const Node& node, std::vector<Node>* next) const {
     if (certain_alone_) return;
     for (const auto& [other, wait] : waits_) {
       if (other.first == node.first && other != node &&
@@ -62,12 +118,12 @@ class WaitGraph {
     }
   }
 
-  // Whom `node`, which waits, waits for.
-  std::vector<Node> NextOf(const Node& node) const {
+  // The nodes that `node`, which waits, waits for.
+  std::vector<Node> Successors(const Node& node) const {
     std::vector<Node> next;
     const CommunicatorWait& wait = *waits_.at(node);
     if (wait.state == State::kInputs) {
-      AddOthersOf(node, &next);
+      AddPeers(node, &next);
       return next;
     }
     for (const int peer : wait.peers) {
@@ -75,7 +131,7 @@ class WaitGraph {
       if (waits_.count(there) > 0) {
         next.push_back(there);
       } else if (host_waits_.count(peer) > 0) {
-        AddOthersOf(there, &next);
+        AddPeers(there, &next);
       }
     }
     return next;
@@ -91,7 +147,7 @@ class WaitGraph {
     }
     if (!done->insert(node).second) return false;
     path->push_back(node);
-    for (const Node& each : NextOf(node)) {
+    for (const Node& each : Successors(node)) {
       if (Follow(each, path, done)) return true;
     }
     path->pop_back();

@@ -20,7 +20,7 @@ namespace {
 constexpr std::chrono::milliseconds kInterval(500);
 constexpr double kPatience = 1;  // seconds
 
-// Of the first rank to find a deadlock, for all.
+// The key at which the first rank to find a deadlock leaves it for all.
 constexpr char kVerdict[] = "sim_nccl/deadlock";
 
 std::string KeyOf(int rank) { return absl::StrCat("sim_nccl/waits/", rank); }
@@ -115,7 +115,7 @@ void DeadlockWatch::Look(int rank, const RankWaits& mine, const StorePtr& job) {
   }
   if (waits || has_noted) Write(KeyOf(rank), waits ? mine.Encode() : "", *job);
   if (!waits) return;
-  // Who ends first waits no longer, and no circle is left to be found.
+  // A rank that ends first waits no longer, and no circle is left to be found.
   const std::string verdict = Read(kVerdict, *job);
   if (!verdict.empty()) return Abort(rank, verdict);
   const auto found = FindDeadlock(Gather(mine, *job), kPatience);

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/sim/nccl/communicator.h"
-#include "core/sim/nccl/waits.h"
+#include "core/sim/nccl/deadlock.h"
 #include "core/store/store.h"
 
 namespace tandem {

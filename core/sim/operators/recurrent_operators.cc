@@ -16,7 +16,6 @@
 #include "core/sim/calls/call_aliases.h"
 #include "core/sim/calls/operator_traits.h"
 #include "core/sim/memory/block.h"
-#include "core/sim/operators/libraries.h"
 #include "core/sim/operators/register_operators.h"
 #include "core/sim/streams/generator.h"
 #include "core/sim/streams/streams.h"
@@ -80,7 +79,7 @@ torch::jit::Stack WithTensors(torch::jit::Stack arguments,
   return arguments;
 }
 
-int8_t DeviceOf(const variable_list& tensors) {
+int8_t FirstDevice(const variable_list& tensors) {
   for (const at::Tensor& each : tensors) {
     if (each.device().type() == c10::DeviceType::PrivateUse1) {
       return each.device().index();
@@ -137,7 +136,7 @@ class RecurrentFunction : public torch::autograd::Function<RecurrentFunction> {
           c10::impl::LocalDispatchKeySet(c10::impl::PODLocalDispatchKeySet{}));
       // Within: it is a dispatch key of the thread's.
       const GeneratorScope generator(
-          HostGeneratorOf(GeneratorOn(call->device), call->device));
+          HostGenerator(GeneratorOn(call->device), call->device));
       call->op.callBoxed(stack);
     }
     call->arguments.clear();
@@ -203,7 +202,7 @@ class RecurrentKernel final : public c10::OperatorKernel {
                            stack->end());
     stack->resize(stack->size() - count);
     const variable_list inputs = TensorsOf(call->arguments);
-    call->device = DeviceOf(inputs);
+    call->device = FirstDevice(inputs);
     for (at::Tensor& each :
          RecurrentFunction::apply(at::TensorList(inputs), call)) {
       stack->emplace_back(std::move(each));

@@ -10,23 +10,32 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "core/sim/calls/operator_traits.h"
 #include "core/sim/calls/queued_call.h"
 #include "core/sim/imagined/imagined_call.h"
 #include "core/sim/imagined/imagined_memory.h"
-#include "core/sim/operators/libraries.h"
 #include "core/sim/streams/streams.h"
 
 namespace tandem {
 namespace sim {
+
+torch::Library& NewLibrary(const char* name_space, c10::DispatchKey key) {
+  // Never destroyed: operators are called while static objects are.
+  static auto* kept = new std::vector<std::unique_ptr<torch::Library>>;
+  kept->push_back(std::make_unique<torch::Library>(
+      torch::Library::IMPL, name_space, key, __FILE__, __LINE__));
+  return *kept->back();
+}
+
 namespace {
 
 using c10::DispatchKey;
 
 // Looked at once, and kept: what is queued needs it.
-const OperatorTraits& TraitsOf(const c10::OperatorHandle& op) {
+const OperatorTraits& FindTraits(const c10::OperatorHandle& op) {
   static auto* mutex = new std::mutex;
   static auto* all =
       new std::unordered_map<c10::OperatorName,
@@ -59,7 +68,7 @@ class BoxedKernel final : public c10::OperatorKernel {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/,
                   torch::jit::Stack* stack) {
-    Call(op, traits_ == nullptr ? TraitsOf(op) : *traits_, stack);
+    Call(op, traits_ == nullptr ? FindTraits(op) : *traits_, stack);
   }
 
  private:

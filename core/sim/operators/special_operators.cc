@@ -13,7 +13,6 @@
 #include <memory>
 
 #include "core/sim/calls/call_aliases.h"
-#include "core/sim/operators/libraries.h"
 #include "core/sim/operators/register_operators.h"
 
 namespace tandem {
@@ -63,8 +62,9 @@ bool HasCompatibleShallowCopyType(const at::Tensor& self,
          from.layout() == c10::Layout::Strided;
 }
 
-// As on the CPU, from the device's generator: for a device that it does not
-// know LibTorch takes native_dropout, which draws from the CPU's.
+// Dropout draws as on the CPU, but from the device's generator: for a device
+// that it does not know LibTorch takes native_dropout, which draws from the
+// CPU's.
 at::Tensor Dropout(const at::Tensor& input, double p, bool train) {
   TORCH_CHECK(p >= 0 && p <= 1,
               "dropout probability has to be between 0 and 1, but got ", p);

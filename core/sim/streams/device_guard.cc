@@ -19,7 +19,7 @@ std::atomic<int> device_count{0};
 
 thread_local int8_t current_device = 0;
 
-c10::Device DeviceOf(int8_t index) {
+c10::Device SimDeviceAt(int8_t index) {
   return c10::Device(c10::DeviceType::PrivateUse1, index);
 }
 
@@ -35,7 +35,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     setDevice(device);
     return before;
   }
-  c10::Device getDevice() const override { return DeviceOf(CurrentDevice()); }
+  c10::Device getDevice() const override {
+    return SimDeviceAt(CurrentDevice());
+  }
   void setDevice(c10::Device device) const override {
     SetCurrentDevice(IndexOf(device));
   }

@@ -8,7 +8,6 @@
 #include <memory>
 #include <utility>
 
-#include "core/sim/streams/limits.h"
 #include "core/sim/streams/streams.h"
 
 namespace tandem {
@@ -77,7 +76,7 @@ const at::Generator& DefaultGenerator(int8_t device) {
   return (*generators)[device];
 }
 
-at::Generator HostGeneratorOf(const at::Generator& generator, int8_t device) {
+at::Generator HostGenerator(const at::Generator& generator, int8_t device) {
   TORCH_CHECK(generator.device().type() == c10::DeviceType::PrivateUse1,
               "Expected a 'sim' device type for generator but found '",
               generator.device(), "'");

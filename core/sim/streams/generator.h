@@ -20,7 +20,7 @@ const at::Generator& DefaultGenerator(int8_t device);
 
 // The CPU generator inside of a simulated device's; c10::Error for another
 // device's generator.
-at::Generator HostGeneratorOf(const at::Generator& generator, int8_t device);
+at::Generator HostGenerator(const at::Generator& generator, int8_t device);
 
 }  // namespace sim
 }  // namespace tandem

@@ -24,7 +24,7 @@ void CountHostWait(const std::string& what);
 // Is it asynchronous mode?
 bool CountsHostWaits();
 
-// Of all threads and devices so far.
+// Waits of all threads and devices so far.
 HostWaits CountedHostWaits();
 
 // What has come since `before`.

@@ -9,14 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "core/sim/streams/limits.h"
-
 namespace tandem {
+
 namespace sim {
 namespace {
 
-// Of a device: the default one, a pool, and one of high priority, which shares
-// none with it, as on CUDA.
+// Streams of a device: the default one, a pool, and one of high priority, which
+// shares none with it, as on CUDA.
 constexpr int kPooled = 7;
 constexpr int kPrioritised = 4;
 constexpr int kStreams = 1 + kPooled + kPrioritised;
@@ -33,8 +32,8 @@ struct QueueSettings {
 // Written once, before any work.
 QueueSettings settings;
 
-// Of the device, by a stream's id: those of the pool, started at first use, run
-// until the process ends; behind them those that are somebody's own.
+// Queues of the device, by a stream's id: those of the pool, started at first
+// use, run until the process ends; behind them those that are somebody's own.
 struct Queues {
   std::mutex mutex;
   std::array<std::vector<QueuePtr>, kMostDevices> of;
@@ -62,7 +61,7 @@ QueuePtr NewQueue(int device, int64_t id) {
       settings.seed + static_cast<uint64_t>(id * kMostDevices + device));
 }
 
-QueuePtr QueueOf(c10::Stream stream) {
+QueuePtr FindQueue(c10::Stream stream) {
   const int device = stream.device_index();
   const int64_t id = stream.id();
   std::lock_guard<std::mutex> lock(AllQueues().mutex);
@@ -71,8 +70,8 @@ QueuePtr QueueOf(c10::Stream stream) {
   return queue;
 }
 
-// Those of the device's first ones that have been used.
-std::vector<QueuePtr> QueuesOf(int8_t device, size_t first = SIZE_MAX) {
+// The queues that have been used, of the device's first ones.
+std::vector<QueuePtr> UsedQueues(int8_t device, size_t first = SIZE_MAX) {
   std::vector<QueuePtr> queues;
   std::lock_guard<std::mutex> lock(AllQueues().mutex);
   const auto& all = AllQueues().of[device];
@@ -159,7 +158,7 @@ c10::Stream ExchangeStream(c10::Stream stream) {
 }
 
 void Push(c10::Stream stream, std::function<void()> work) {
-  QueueOf(stream)->Push(std::move(work));
+  FindQueue(stream)->Push(std::move(work));
 }
 
 void RecordEvent(Event& event, c10::Stream stream) {
@@ -174,21 +173,21 @@ void HoldStream(const Event& event, c10::Stream stream) {
 }
 
 bool IsIdle(c10::Stream stream) {
-  return !IsAsynchronous() || QueueOf(stream)->IsIdle();
+  return !IsAsynchronous() || FindQueue(stream)->IsIdle();
 }
 
 void Synchronise(c10::Stream stream) {
-  if (IsAsynchronous()) Drain(*QueueOf(stream), stream.device_index());
+  if (IsAsynchronous()) Drain(*FindQueue(stream), stream.device_index());
 }
 
 void SynchroniseDevice(int8_t device) {
-  for (const QueuePtr& queue : QueuesOf(device)) {
+  for (const QueuePtr& queue : UsedQueues(device)) {
     Drain(*queue, device);
   }
 }
 
 void SynchroniseComputing(int8_t device) {
-  for (const QueuePtr& queue : QueuesOf(device, kStreams)) {
+  for (const QueuePtr& queue : UsedQueues(device, kStreams)) {
     Drain(*queue, device);
   }
 }
@@ -202,4 +201,5 @@ void SynchroniseAll() {
 }
 
 }  // namespace sim
+
 }  // namespace tandem

@@ -14,6 +14,9 @@
 namespace tandem {
 namespace sim {
 
+// How many simulated devices there can be.
+constexpr int kMostDevices = 16;
+
 // Switches asynchronous mode on, with the delays of StreamQueue; each stream
 // has its own sequence of them. Once, before any work.
 void UseQueues(int most_delay_us, uint64_t seed);
@@ -59,6 +62,7 @@ void SynchroniseAll();
 int HostThreadsWaiting(int8_t device);
 
 }  // namespace sim
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_SIM_STREAMS_STREAMS_H_

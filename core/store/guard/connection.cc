@@ -115,7 +115,7 @@ absl::StatusOr<std::unique_ptr<GuardedConnection>> GuardedConnection::Open(
                           ReceiveAll(fd.get(), kCodeBytes, deadline));
   TANDEM_RETURN_IF_ERROR(CheckServer(proof, secret, nonces));
   return std::unique_ptr<GuardedConnection>(
-      new GuardedConnection(std::move(fd), KeysOf(secret, nonces)));
+      new GuardedConnection(std::move(fd), DeriveKeys(secret, nonces)));
 }
 
 absl::StatusOr<std::vector<std::string>> GuardedConnection::Call(

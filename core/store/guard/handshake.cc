@@ -36,7 +36,7 @@ std::string ServerProof(absl::string_view secret, const Nonces& nonces) {
   return Code(secret, "server", nonces.server, nonces.client);
 }
 
-SessionKeys KeysOf(absl::string_view secret, const Nonces& nonces) {
+SessionKeys DeriveKeys(absl::string_view secret, const Nonces& nonces) {
   return {Code(secret, "key c ", nonces.server, nonces.client),
           Code(secret, "key s ", nonces.server, nonces.client)};
 }

@@ -52,7 +52,7 @@ struct SessionKeys {
   std::string server;
 };
 
-SessionKeys KeysOf(absl::string_view secret, const Nonces& nonces);
+SessionKeys DeriveKeys(absl::string_view secret, const Nonces& nonces);
 
 }  // namespace tandem
 

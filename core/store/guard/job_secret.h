@@ -4,7 +4,11 @@
 #ifndef TANDEM_CORE_STORE_GUARD_JOB_SECRET_H_
 #define TANDEM_CORE_STORE_GUARD_JOB_SECRET_H_
 
+#include <cstddef>
 #include <string>
+
+#include "absl/status/statusor.h"
+#include "core/base/owned_fd.h"
 
 namespace tandem {
 
@@ -15,6 +19,26 @@ namespace tandem {
 // Both are thread-safe.
 void SetJobSecret(const std::string& secret);
 std::string JobSecret();
+
+// Secret file: a job's secret, in a file that its user alone can read.
+
+constexpr size_t kLeastSecretBytes = 16;
+constexpr size_t kMostSecretBytes = 4096;
+
+// What the file holds, without a newline at its end. The file that is open is
+// the one that is looked at. Errors name the path and say what to do:
+// FailedPrecondition where its group or others may do anything with it, or it
+// is another user's, or cannot be opened; InvalidArgument for what is no
+// regular file, too short or too long; else those of the file system.
+absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
+
+// A new random secret in a file that is in no folder and goes with its
+// descriptor, closed on exec. PathOfDescriptor is how other processes of this
+// user read it meanwhile.
+absl::StatusOr<OwnedFd> NewSecretFile();
+
+// "/proc/4711/fd/5": readable by this user alone.
+std::string PathOfDescriptor(int fd);
 
 }  // namespace tandem
 

@@ -24,7 +24,6 @@
 #include "core/store/guard/handshake.h"
 #include "core/store/guard/key_values.h"
 #include "core/store/guard/session.h"
-#include "core/store/guard/visitors.h"
 
 namespace tandem {
 namespace {
@@ -78,7 +77,7 @@ class Loop {
         fd == listener_.get() ? Admit() : Serve(fd);
       }
       const Clock::time_point now = Clock::now();
-      visitors_.RemoveSlow(now);
+      connections_.RemoveSlow(now);
       TellOfStrangers(now);
       if (opens_at_ <= now) SetOpen(true);
     }
@@ -95,8 +94,8 @@ class Loop {
   // Somebody waits in vain, the door is shut, or a stranger is yet to be
   // logged.
   int PollTime(Clock::time_point now) const {
-    Clock::time_point next = std::min(visitors_.NextEnd(), opens_at_);
-    if (visitors_.strangers() != told_) next = std::min(next, logs_at_);
+    Clock::time_point next = std::min(connections_.NextEnd(), opens_at_);
+    if (connections_.strangers() != told_) next = std::min(next, logs_at_);
     if (next == Clock::time_point::max()) return -1;
     const auto left = std::chrono::ceil<milliseconds>(next - now).count();
     return static_cast<int>(std::clamp<int64_t>(left, 0, 60000));
@@ -119,7 +118,7 @@ class Loop {
         return;
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
                  errno == ENOMEM) {
-        if (!visitors_.RemoveOldestUnknown()) return SetOpen(false);
+        if (!connections_.RemoveOldestUnknown()) return SetOpen(false);
       }
     }
   }
@@ -130,67 +129,69 @@ class Loop {
     const int yes = 1;
     setsockopt(raw, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
     if (!nonce.ok() || !Watch(EPOLL_CTL_ADD, raw, EPOLLIN)) return;
-    visitors_.Add({std::move(fd), address, Session(secret_, *nonce)},
-                  Clock::now());
-    if (Visitor* visitor = visitors_.Find(raw)) Send(*visitor);
+    connections_.Add({std::move(fd), address, Session(secret_, *nonce)},
+                     Clock::now());
+    if (GuardedConnection* connection = connections_.Find(raw))
+      Send(*connection);
   }
 
   void Serve(int fd) {
-    Visitor* const visitor = visitors_.Find(fd);
-    if (visitor == nullptr) return;  // gone since the events were read
-    const bool was_member = visitor->session.is_member();
-    const bool listens = !visitor->is_over && !visitor->must_read;
-    if (listens && !Receive(*visitor)) return visitors_.Remove(fd);
-    if (!was_member && visitor->session.is_member()) visitors_.NoteMember(fd);
-    Send(*visitor);
+    GuardedConnection* const connection = connections_.Find(fd);
+    if (connection == nullptr) return;  // gone since the events were read
+    const bool was_member = connection->session.is_member();
+    const bool listens = !connection->is_over && !connection->must_read;
+    if (listens && !Receive(*connection)) return connections_.Remove(fd);
+    if (!was_member && connection->session.is_member())
+      connections_.NoteMember(fd);
+    Send(*connection);
     GoOn(fd);
   }
 
   // With what one asked for while there was too much to send.
   void GoOn(int fd) {
-    for (Visitor* visitor = visitors_.Find(fd);
-         visitor != nullptr && !visitor->is_over && !visitor->must_read &&
-         visitor->session.has_more();
-         visitor = visitors_.Find(fd)) {
-      visitor->is_over = !visitor->session.Take("", &table_);
-      Send(*visitor);
+    for (GuardedConnection* connection = connections_.Find(fd);
+         connection != nullptr && !connection->is_over &&
+         !connection->must_read && connection->session.has_more();
+         connection = connections_.Find(fd)) {
+      connection->is_over = !connection->session.Take("", &table_);
+      Send(*connection);
     }
   }
 
   // False when the connection has ended.
-  bool Receive(Visitor& visitor) {
+  bool Receive(GuardedConnection& connection) {
     const ssize_t got =
-        recv(visitor.fd.get(), buffer_.data(), buffer_.size(), 0);
+        recv(connection.fd.get(), buffer_.data(), buffer_.size(), 0);
     if (got < 0) return errno == EAGAIN || errno == EINTR;
     if (got == 0) return false;
-    visitor.is_over = !visitor.session.Take(
+    connection.is_over = !connection.session.Take(
         absl::string_view(buffer_.data(), static_cast<size_t>(got)), &table_);
     return true;
   }
 
-  void Send(Visitor& visitor) {
-    std::string& output = visitor.session.output();
-    const int fd = visitor.fd.get();
+  void Send(GuardedConnection& connection) {
+    std::string& output = connection.session.output();
+    const int fd = connection.fd.get();
     const ssize_t sent =
         output.empty() ? 0
                        : send(fd, output.data(), output.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-      return visitors_.Remove(fd);
+      return connections_.Remove(fd);
     }
     output.erase(0, static_cast<size_t>(std::max<ssize_t>(sent, 0)));
-    if (output.empty() && visitor.is_over) return visitors_.Remove(fd);
+    if (output.empty() && connection.is_over) return connections_.Remove(fd);
     // A member that does not read is not heard until it does.
-    if (visitor.must_read == !output.empty()) return;
-    visitor.must_read = !output.empty();
-    Watch(EPOLL_CTL_MOD, fd, visitor.must_read ? EPOLLOUT : EPOLLIN);
+    if (connection.must_read == !output.empty()) return;
+    connection.must_read = !output.empty();
+    Watch(EPOLL_CTL_MOD, fd, connection.must_read ? EPOLLOUT : EPOLLIN);
   }
 
   void TellOfStrangers(Clock::time_point now) {
-    if (visitors_.strangers() == told_) return;
-    table_[kStrangersKey] = visitors_.DescribeStrangers();
+    if (connections_.strangers() == told_) return;
+    table_[kStrangersKey] = connections_.DescribeRejected();
     if (now < logs_at_) return;
-    LOG(WARNING) << visitors_.DescribeStrangers();
-    told_ = visitors_.strangers();
+    LOG(WARNING) << connections_.DescribeRejected();
+    told_ = connections_.strangers();
     logs_at_ = now + kLogPause;
   }
 
@@ -199,7 +200,7 @@ class Loop {
   const int stop_;
   const std::string secret_;
   KeyValues table_;
-  Visitors visitors_;
+  GuardedConnections connections_;
   std::array<char, 65536> buffer_;
   Clock::time_point opens_at_ = Clock::time_point::max();
   Clock::time_point logs_at_ = Clock::time_point::min();

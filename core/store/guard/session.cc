@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "core/store/guard/handshake.h"
 
 namespace tandem {
@@ -46,10 +47,67 @@ bool Session::TakeProof(absl::string_view* bytes) {
 
 void Session::Join() {
   const Nonces nonces = {nonce_, proof_.substr(0, kNonceBytes)};
-  const SessionKeys keys = KeysOf(secret_, nonces);
+  const SessionKeys keys = DeriveKeys(secret_, nonces);
   output_.append(ServerProof(secret_, nonces));
   opener_.emplace(keys.client);
   sealer_.emplace(keys.server);
+}
+
+void GuardedConnections::Add(GuardedConnection connection,
+                             Clock::time_point now) {
+  const int fd = connection.fd.get();
+  unknown_.push_back({fd, now + kHandshakeTimeout});
+  connections_.emplace(fd, std::move(connection));
+  if (unknown_.size() > kMostUnknown) RemoveOldestUnknown();
+}
+
+GuardedConnection* GuardedConnections::Find(int fd) {
+  const auto at = connections_.find(fd);
+  return at == connections_.end() ? nullptr : &at->second;
+}
+
+void GuardedConnections::NoteMember(int fd) {
+  unknown_.remove_if([fd](const Waiting& each) { return each.fd == fd; });
+}
+
+void GuardedConnections::Remove(int fd) {
+  const auto at = connections_.find(fd);
+  if (at == connections_.end()) return;
+  const Session& session = at->second.session;
+  if (!session.is_member() && session.has_spoken()) NoteStranger(at->second);
+  NoteMember(fd);
+  connections_.erase(at);
+}
+
+void GuardedConnections::RemoveSlow(Clock::time_point now) {
+  while (!unknown_.empty() && unknown_.front().until <= now) {
+    RemoveOldestUnknown();
+  }
+}
+
+bool GuardedConnections::RemoveOldestUnknown() {
+  if (unknown_.empty()) return false;
+  const auto at = connections_.find(unknown_.front().fd);
+  NoteStranger(at->second);
+  connections_.erase(at);
+  unknown_.pop_front();
+  return true;
+}
+
+GuardedConnections::Clock::time_point GuardedConnections::NextEnd() const {
+  return unknown_.empty() ? Clock::time_point::max() : unknown_.front().until;
+}
+
+void GuardedConnections::NoteStranger(const GuardedConnection& connection) {
+  ++strangers_;
+  last_stranger_ = connection.address;
+}
+
+std::string GuardedConnections::DescribeRejected() const {
+  return absl::StrCat(
+      strangers_, strangers_ == 1 ? " connection" : " connections",
+      " that did not show the job's secret ", strangers_ == 1 ? "was" : "were",
+      " turned away from the store, the last from ", last_stranger_);
 }
 
 }  // namespace tandem

@@ -4,11 +4,16 @@
 #ifndef TANDEM_CORE_STORE_GUARD_SESSION_H_
 #define TANDEM_CORE_STORE_GUARD_SESSION_H_
 
+#include <chrono>
+#include <cstddef>
+#include <list>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/string_view.h"
+#include "core/base/owned_fd.h"
 #include "core/store/guard/frames.h"
 #include "core/store/guard/key_values.h"
 
@@ -50,6 +55,61 @@ class Session {
   bool has_more_ = false;
   std::optional<FrameOpener> opener_;
   std::optional<FrameSealer> sealer_;
+};
+
+// Connections of a guarded server: all of them, those that have yet to show the
+// secret in the order in which they came, and how many did not.
+
+struct GuardedConnection {
+  OwnedFd fd;
+  std::string address;  // "10.0.0.7:4242"
+  Session session;
+  bool is_over = false;    // after what is still to be sent
+  bool must_read = false;  // before it is heard again
+};
+
+// Not thread-safe.
+class GuardedConnections {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  static constexpr std::chrono::seconds kHandshakeTimeout{10};
+  static constexpr size_t kMostUnknown = 64;
+
+  // Beyond kMostUnknown the oldest that is unknown goes.
+  void Add(GuardedConnection connection, Clock::time_point now);
+  // Null: nobody of that descriptor.
+  GuardedConnection* Find(int fd);
+  // Is unknown no longer.
+  void NoteMember(int fd);
+  // One who is unknown and has said something, or has let `kHandshakeTimeout`
+  // pass, was a stranger.
+  void Remove(int fd);
+  // Removes the connections whose time is over.
+  void RemoveSlow(Clock::time_point now);
+  // False: nobody is unknown.
+  bool RemoveOldestUnknown();
+
+  // When the next one's time is over; max() where nobody is unknown.
+  Clock::time_point NextEnd() const;
+
+  int strangers() const { return strangers_; }
+  // "2 connections that did not show the job's secret were turned away from the
+  // store, the last from 10.0.0.7:4242".
+  std::string DescribeRejected() const;
+
+ private:
+  struct Waiting {
+    int fd;
+    Clock::time_point until;
+  };
+
+  void NoteStranger(const GuardedConnection& connection);
+
+  std::unordered_map<int, GuardedConnection> connections_;  // by descriptor
+  std::list<Waiting> unknown_;  // the first has waited longest
+  int strangers_ = 0;
+  std::string last_stranger_;
 };
 
 }  // namespace tandem

@@ -55,7 +55,7 @@ struct LlamaBlockShape {
 // mlp.{gate,up,down}_proj.*. [n, tokens, width] -> [n, tokens, width]. Making
 // it throws c10::ValueError for heads, kv_heads and frequencies that do not
 // fit. With `document_masks` it reads where documents begin
-// (core/model/documents.h): attention keeps within them, and positions begin
+// (core/model/batch.h): attention keeps within them, and positions begin
 // anew with each.
 LayerSpec LlamaBlock(const std::string& name, const LlamaBlockShape& shape,
                      const InitialRule& rule);

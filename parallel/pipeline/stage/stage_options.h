@@ -42,7 +42,7 @@ struct StageOptions {
   // to records().
   bool records_statistics = false;
   // Tensors and gradients lie in memory behind every layer as they do where a
-  // stage ends (core/model/layer_border.h).
+  // stage ends (core/model/layer_flow.h).
   bool crosses_borders = false;
   // Groups of layers whose activations are computed again in backward, in
   // order, counted from the stage's first

@@ -20,7 +20,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
-#include "core/flight/purpose.h"
+#include "core/flight/recorder.h"
 #include "core/mesh/mesh.h"
 #include "core/vector/power_sum.h"
 #include "parallel/optim/flat_buffer_list.h"

@@ -14,7 +14,6 @@
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/comm/pending_collective.h"
-#include "core/precision/device_loss_scale.h"
 #include "core/precision/loss_scale.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"
@@ -53,7 +52,7 @@ class LossScalePart : public StepPart {
                     StepScore* score) override {
     score->scaled = step.scaled;
     if (!step.found_inf.defined()) return absl::OkStatus();
-    TANDEM_RETURN_IF_ERROR(scale_.Learn(*numbers++ != 0));
+    TANDEM_RETURN_IF_ERROR(scale_.NoteVerdict(*numbers++ != 0));
     score->scaled = ScaledStep::After(scale_.known());
     return absl::OkStatus();
   }

@@ -8,7 +8,7 @@
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
 #include "core/comm/pending_collective.h"
-#include "core/flight/purpose.h"
+#include "core/flight/recorder.h"
 #include "core/loss/deferred_score.h"
 #include "core/model/batch.h"
 #include "parallel/step/mesh_model.h"

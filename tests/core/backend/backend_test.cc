@@ -87,7 +87,8 @@ TEST_F(BackendEndTest, TheHostsIsAbortedFirst) {
   EXPECT_THAT(calls_->Made(), ElementsAre("host aborts", "device aborts"));
 }
 
-// As ncclCommAbort may, while a kernel waits for a peer that is gone.
+// An abort that blocks as ncclCommAbort may, while a kernel waits for a peer
+// that is gone.
 TEST_F(BackendEndTest, AnAbortThatBlocksHoldsUpNobody) {
   calls_->aborts_block = true;
   AbortBackends(*group_, "a reason");  // returns

@@ -1,5 +1,3 @@
-#include "core/backend/breakable_waits.h"
-
 #include <c10/util/Exception.h>
 #include <c10/util/intrusive_ptr.h>
 #include <gmock/gmock.h>
@@ -9,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "absl/time/time.h"
+#include "core/backend/breakable_works.h"
 
 namespace tandem::breakable_waits_test {
 namespace {
@@ -97,7 +96,7 @@ TEST_F(BreakableWaitsTest, ACollectiveIsGivenTimeForTheOthersPart) {
   EXPECT_EQ(waits_.Confirmed(In(5)), "closed");
 }
 
-// Of a large sum over a slow network, whose first rank has gone.
+// A large sum over a slow network, whose first rank has gone.
 TEST_F(BreakableWaitsTest, ACollectiveIsGivenTimeWhileTheOthersMoveBytes) {
   EXPECT_FALSE(waits_.HasDoubtedCollective());
   const BreakableWaits::Waiting all(&waits_, nullptr, BreakableWaits::kAll);

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "core/backend/hierarchical_backend.h"
-#include "core/backend/host_layout.h"
 #include "core/comm/communicator.h"
 #include "tests/core/shm/ranks.h"
 

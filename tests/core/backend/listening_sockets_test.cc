@@ -6,10 +6,12 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <string>
 
 #include "absl/status/status.h"
 #include "core/base/owned_fd.h"
 #include "core/store/sockets.h"
+#include "tests/core/testing/process_testing.h"
 
 namespace tandem::listening_sockets_test {
 namespace {
@@ -43,9 +45,9 @@ Acceptor MakeAcceptor() {
 
 TEST(ListeningSocketsTest, AcceptorsAreOfWhatWasMade) {
   const Acceptor before = MakeAcceptor();
-  EXPECT_THAT(AcceptorsOf([] {}).sockets, IsEmpty());
+  EXPECT_THAT(NewAcceptors([] {}).sockets, IsEmpty());
   Acceptor made;
-  const Acceptors seen = AcceptorsOf([&] { made = MakeAcceptor(); });
+  const Acceptors seen = NewAcceptors([&] { made = MakeAcceptor(); });
   EXPECT_THAT(seen.sockets, ElementsAre(made.socket.get()));
   EXPECT_THAT(seen.epolls, ElementsAre(made.epoll.get()));
   EXPECT_THAT(WatchedBy(made.epoll.get()), ElementsAre(made.socket.get()));
@@ -57,7 +59,7 @@ TEST(ListeningSocketsTest, WhatElseIsOpenedMeanwhileIsNotTakenForIt) {
   Acceptor made;
   OwnedFd bare;
   OwnedFd watched;
-  const Acceptors seen = AcceptorsOf([&] {
+  const Acceptors seen = NewAcceptors([&] {
     bare = OwnedFd(ListenOn("127.0.0.1", 0).value().fd);
     watched = OwnedFd(ListenOn("127.0.0.1", 0).value().fd);
     epoll_event in{};
@@ -75,7 +77,7 @@ TEST(ListeningSocketsTest, WhatIsClosedMeanwhileDoesNotHideWhatIsMade) {
     Acceptor before = MakeAcceptor();
     const int number = before.socket.get();
     Acceptor made;
-    const Acceptors seen = AcceptorsOf([&] {
+    const Acceptors seen = NewAcceptors([&] {
       before.socket = OwnedFd();
       if (with_epoll) before.epoll = OwnedFd();
       made = MakeAcceptor();
@@ -110,7 +112,7 @@ TEST(ListeningSocketsTest, WhoStopsAcceptingKeepsWhoIsThere) {
   char byte = 0;
   ASSERT_EQ(send(before.get(), "x", 1, 0), 1);
   EXPECT_EQ(recv(accepted.get(), &byte, 1, 0), 1);
-  // As whoever looks after it does at its end.
+  // The owner of the instance does so at its end.
   EXPECT_EQ(epoll_ctl(epoll.get(), EPOLL_CTL_DEL, socket.fd, nullptr), 0);
 }
 
@@ -118,6 +120,57 @@ TEST(ListeningSocketsTest, WhereNobodyAcceptsIsAnError) {
   EXPECT_FALSE(StopAccepting(-1).ok());
   const OwnedFd unwatched(ListenOn("127.0.0.1", 0).value().fd);
   EXPECT_TRUE(absl::IsNotFound(StopAccepting(unwatched.get())));
+}
+
+// A connection, one end of which an epoll instance watches.
+class MovingBytesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const BoundSocket socket = ListenOn("127.0.0.1", 0).value();
+    const OwnedFd listener(socket.fd);
+    far_ = ConnectWhenServed("127.0.0.1", socket.port, std::chrono::seconds(30))
+               .value();
+    near_ = OwnedFd(accept(socket.fd, nullptr, nullptr));
+    epoll_event in{};
+    in.events = EPOLLIN;
+    ASSERT_EQ(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, near_.get(), &in), 0);
+  }
+
+  static void Send(const OwnedFd& from, size_t bytes) {
+    const std::string text(bytes, 'x');
+    ASSERT_EQ(send(from.get(), text.data(), text.size(), 0),
+              static_cast<ssize_t>(bytes));
+  }
+
+  const OwnedFd epoll_{epoll_create1(0)};
+  OwnedFd near_;
+  OwnedFd far_;
+};
+
+TEST_F(MovingBytesTest, ThoseOfEitherDirectionCountOnce) {
+  MovingBytes bytes({epoll_.get()});
+  EXPECT_FALSE(bytes.HaveMoved());
+  Send(far_, 20000);
+  EXPECT_TRUE(Eventually([&] { return bytes.HaveMoved(); }));
+  EXPECT_FALSE(bytes.HaveMoved());
+  Send(near_, 20000);
+  EXPECT_TRUE(Eventually([&] { return bytes.HaveMoved(); }));
+  EXPECT_FALSE(bytes.HaveMoved());
+}
+
+TEST_F(MovingBytesTest, AFewAreNoTransfer) {
+  MovingBytes bytes({epoll_.get()});
+  for (int i = 0; i < 10; ++i) {
+    Send(far_, 100);
+    EXPECT_FALSE(bytes.HaveMoved());
+  }
+}
+
+TEST_F(MovingBytesTest, WhatNobodyWatchesDoesNotCount) {
+  const OwnedFd other(epoll_create1(0));
+  MovingBytes bytes({other.get()});
+  Send(far_, 20000);
+  EXPECT_FALSE(bytes.HaveMoved());
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ TEST(EndProcessTest, RunsNoDestructors) {
 
 TEST(EndProcessTest, WritesOutWhatIsBuffered) {
   const auto end = [] {
-    // As a pipe or a file is: written when it is full.
+    // A pipe or a file is like this: written when it is full.
     setvbuf(stderr, nullptr, _IOFBF, 4096);
     std::fputs("to stderr", stderr);
     EndProcess(0);

@@ -28,7 +28,8 @@ TEST(Printable, WhatIsNoControlCharacterStaysAsItIs) {
   }
 }
 
-// Of Latin-1, or of a character that was cut: 0x9b is CSI to some terminals.
+// Bytes of Latin-1, or of a character that was cut: 0x9b is CSI to some
+// terminals.
 TEST(Printable, BytesOfNoCharacterAreEscaped) {
   EXPECT_EQ(Printable("caf\xe9 \x9b"
                       "31m"),

@@ -13,6 +13,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "absl/strings/match.h"
+#include "gtest/gtest.h"
 
 namespace tandem::torch_status_test {
 namespace {
@@ -123,7 +124,7 @@ TEST(CatchTorchTest, OtherExceptions) {
                       "unknown type");
 }
 
-// As std::thread's constructor does.
+// The same error as std::thread's constructor throws.
 TEST(CatchTorchTest, AThreadThatCannotBeStartedNamesTheLimits) {
   const absl::Status status = CatchTorch(
       [] {
@@ -190,6 +191,33 @@ TEST(CleanTorchMessageTest, DropsFramesAndSourceLocations) {
                               "remote worker crashing. Check the logs."),
             "Connection closed by peer [127.0.0.1]:5");
   EXPECT_EQ(CleanTorchMessage(""), "");
+}
+
+void RunOut() { TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory"); }
+
+class OutOfMemoryTest : public testing::Test {
+ protected:
+  ~OutOfMemoryTest() override { SetOutOfMemoryNote(nullptr); }
+};
+
+TEST_F(OutOfMemoryTest, TheNoteStandsBehindTheMessage) {
+  EXPECT_EQ(NoteOnOutOfMemory(), "");
+  EXPECT_EQ(CatchTorch(RunOut, "step 3").message(), "step 3: no memory");
+  SetOutOfMemoryNote([] { return std::string("take less"); });
+  EXPECT_EQ(NoteOnOutOfMemory(), "take less");
+  const absl::Status status = CatchTorch(RunOut, "step 3");
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(), "step 3: no memory; take less");
+  SetOutOfMemoryNote([] { return std::string(); });
+  EXPECT_EQ(CatchTorch(RunOut).message(), "no memory");
+}
+
+TEST_F(OutOfMemoryTest, OtherErrorsHaveNone) {
+  SetOutOfMemoryNote([] { return std::string("take less"); });
+  EXPECT_EQ(CatchTorch([] { throw std::runtime_error("other"); }).message(),
+            "other");
+  EXPECT_EQ(CatchTorch([] { TORCH_CHECK(false, "wrong shape"); }).message(),
+            "wrong shape");
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/status/statusor.h"
-#include "core/checkpoint/collected_tensors.h"
 #include "core/checkpoint/stored_tensors.h"
+#include "core/checkpoint/tensor_stream.h"
 
 namespace tandem::row_parts_test {
 namespace {

@@ -33,7 +33,7 @@ TEST(SafetensorsHeader, AcceptsNoTensors) {
   EXPECT_TRUE(ParseSafetensorsHeader(R"({"__metadata__":{}})", 0).ok());
 }
 
-// As the format's own library reads them, from version 0.8 on.
+// The format's own library reads them so, from version 0.8 on.
 TEST(SafetensorsHeader, AcceptsWhiteSpaceBeforeItAndNoMetadata) {
   EXPECT_TRUE(ParseSafetensorsHeader(" \t\n{}\r ", 0).ok());
   const auto header = ParseSafetensorsHeader(

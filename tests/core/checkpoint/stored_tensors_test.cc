@@ -61,7 +61,7 @@ TEST(ReadIntoTest, ConvertsAndMovesWhatLiesOtherwise) {
   EXPECT_TRUE(at::equal(turned, source.values()));
   EXPECT_EQ(source.asked, 1);
   EXPECT_EQ(source.read, 1);
-  // Of another dtype nobody is asked.
+  // Nobody is asked for values of another dtype.
   const at::Tensor halves = at::zeros({2, 3}, at::kBFloat16);
   ASSERT_TRUE(ReadInto(source.Stored(), halves).ok());
   EXPECT_TRUE(at::equal(halves, source.values().to(at::kBFloat16)));

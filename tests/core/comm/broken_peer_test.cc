@@ -233,7 +233,7 @@ TEST_P(BrokenPeerTest, SoItDoesWhereCollectivesAreChecked) {
                               "all-reduce of Float [997] on cpu (bucket 1")));
 }
 
-// As a program that has read all its batches, with communicators that nobody
+// A program that has read all its batches, with communicators that nobody
 // destroys. The others wait at the store, where no connection breaks.
 TEST_P(BrokenPeerTest, WhoeverWaitsForARankThatExitedWithSuccessIsTold) {
   const std::string path = TestFile(".store");

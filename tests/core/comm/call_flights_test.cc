@@ -1,7 +1,5 @@
 // What communicators leave in the flight recorder.
 
-#include "core/comm/call_flights.h"
-
 #include <ATen/ops/zeros.h>
 
 #include <functional>
@@ -11,6 +9,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
+#include "core/flight/recorder.h"
 #include "core/testing/thread_ranks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -19,7 +19,7 @@
 #include "absl/time/time.h"
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
-#include "core/health/job_failure.h"
+#include "core/health/job_notes.h"
 #include "core/instrument/fault_point.h"
 #include "core/launch/launch.h"
 #include "core/store/store.h"
@@ -184,7 +184,8 @@ TEST(GroupFateTest, AGroupWhoseFateIsItsOwnEndsNoOther) {
   }
 }
 
-// Of ranks on one host that make a world: the most of any rank, and of all.
+// Operations of ranks on one host that make a world: the most of any rank, and
+// of all.
 std::pair<int64_t, int64_t> OperationsOn(int size) {
   const StorePtr store = NewHashStore(kLong);
   std::vector<int64_t> operations(size);
@@ -208,7 +209,8 @@ std::pair<int64_t, int64_t> OperationsOn(int size) {
   return {most, all};
 }
 
-// Who comes last to one list does two operations more, and may be last to both.
+// The rank that comes last to one list does two operations more, and may be
+// last to both.
 constexpr int kLastToAnother = 2;
 
 TEST(GroupCreationCostTest, ARanksOperationsOnTheStoreDoNotGrowWithTheRanks) {

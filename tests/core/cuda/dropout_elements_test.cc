@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "core/fused/dropout_add.h"
-#include "core/random/philox.h"
+#include "core/random/random.h"
 
 namespace tandem::dropout_elements_test {
 namespace {

@@ -1,5 +1,5 @@
-// Of one GPU: factors of sums, pinned copies, streams. What simulated devices
-// cannot show, for they are the host.
+// Tests of one GPU: factors of sums, pinned copies, streams. What simulated
+// devices cannot show, for they are the host.
 
 #include <ATen/Tensor.h>
 #include <ATen/ops/arange.h>

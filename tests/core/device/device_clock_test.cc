@@ -1,11 +1,11 @@
 // Times of a fake device's events, over days.
 
-#include "core/device/device_clock.h"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <memory>
+
+#include "core/device/device_moment.h"
 
 namespace tandem::device_clock_test {
 namespace {

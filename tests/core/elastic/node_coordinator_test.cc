@@ -43,7 +43,7 @@ class NodeCoordinatorTest : public testing::Test {
     states_[node].attempt = attempt;
     ++states_[node].beat;
   }
-  // Those nodes have come, and run the first attempt.
+  // Has these nodes come, and run the first attempt.
   void RunWith(const std::set<int>& nodes) {
     for (const int node : nodes) Comes(node);
     Seconds(31);

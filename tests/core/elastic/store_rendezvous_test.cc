@@ -272,7 +272,7 @@ TEST_P(StoreRendezvousTest, AStoreThatStaysSilentIsLost) {
   Network network(served_.port);
   StoreRendezvousOptions options = Options(1, network.port());
   options.lost_after = milliseconds(1000);
-  // Of a guarded store each call ends before a beat is over.
+  // Each call to a guarded store ends before a beat is over.
   options.beat = milliseconds(200);
   options.one_try = milliseconds(100);
   const auto node1 = Start(options);
@@ -285,7 +285,7 @@ TEST_P(StoreRendezvousTest, AStoreThatStaysSilentIsLost) {
   network.Hold(false);  // the call that still waits may end
 }
 
-// Of a job that does not know this node's part.
+// The store of a job that does not know this node's part.
 TEST_P(StoreRendezvousTest, AStoreThatWasStartedAnewIsNotGoneOnWith) {
   Network network(served_.port);
   const auto node1 = Start(Options(1, network.port()));

@@ -220,8 +220,8 @@ TEST_F(AtomicFileTest, APipeIsWrittenToWhereSomebodyReads) {
   close(reader);
 }
 
-// As `program > file` with --trace_file=/dev/stdout: what the program prints
-// afterwards comes behind it.
+// The same as `program > file` with --trace_file=/dev/stdout: what the program
+// prints afterwards comes behind it.
 TEST_F(AtomicFileTest, AnOpenFileIsWrittenToWhereItStands) {
   const int out = open(Path("out").c_str(), O_WRONLY | O_CREAT, 0600);
   ASSERT_EQ(write(out, "one ", 4), 4);

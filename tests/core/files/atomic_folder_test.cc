@@ -92,7 +92,7 @@ TEST(AtomicFolderTest, IsThereWhenItIsCommitted) {
   EXPECT_EQ(Read(path), "one");
   EXPECT_THAT(NamesBeside(path), ElementsAre("it"));
   EXPECT_EQ(std::distance(fs::directory_iterator(path), {}), 1);
-  // As any folder that is made.
+  // The mode of any folder that is made.
   const std::string usual = ParentOf(path) + "/usual";
   fs::create_directory(usual);
   EXPECT_EQ(fs::status(path).permissions(), fs::status(usual).permissions());

@@ -31,7 +31,7 @@ LayerSpec LinearSpec(const std::string& name, int64_t in, int64_t out) {
   return {name, "Linear", make};
 }
 
-// Whose gradient is NaN where its input is 0, and its output is not.
+// A layer whose gradient is NaN where its input is 0, and its output is not.
 LayerSpec RootSpec() {
   const auto make = [](uint64_t) {
     return Layer{"root", nullptr, [](const at::Tensor& x) {

@@ -14,7 +14,6 @@
 #include <thread>
 
 #include "core/flight/recorder.h"
-#include "core/flight/signals.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -40,7 +40,7 @@ class BiasGeluTest : public testing::TestWithParam<Case> {
   at::Tensor dy_ = at::randn(GetParam().sizes);
 };
 
-// Of doubles, by LibTorch.
+// The value in doubles, by LibTorch.
 at::Tensor ExactValue(const at::Tensor& x, const at::Tensor& bias,
                       GeluForm form) {
   return at::gelu(x.to(at::kDouble) + bias.to(at::kDouble), NameOf(form));
@@ -76,7 +76,8 @@ TEST_P(BiasGeluTest, BackwardIsWithinItsBound) {
   const int64_t columns = bias_.size(0);
   if (columns == 0) return;
   const at::Tensor rows = exact.reshape({-1, columns});
-  // Of a sum of n terms: half a unit for each of its levels and terms.
+  // The error of a sum of n terms: half a unit for each of its levels and
+  // terms.
   const auto terms = static_cast<double>(rows.size(0));
   ExpectNear(dbias, rows.sum(0),
              (8 + terms / 2) * kUnit *

@@ -52,8 +52,8 @@ class CausalAttentionTest
                       parts * shape_.heads * shape_.size})
         .to(dtype_);
   }
-  // Of values around 1, which are rounded a few times on the way: to float
-  // over sums of as many terms as there are tokens, to bf16 twice.
+  // The tolerance of values around 1, which are rounded a few times on the way:
+  // to float over sums of as many terms as there are tokens, to bf16 twice.
   double tolerance() const { return dtype_ == at::kFloat ? 1e-5 : 4.0 / 256; }
   void ExpectNear(const at::Tensor& found, const at::Tensor& expected) const {
     ASSERT_EQ(found.sizes(), expected.sizes());

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/random/philox.h"
+#include "core/random/random.h"
 
 namespace tandem::dropout_add_test {
 namespace {

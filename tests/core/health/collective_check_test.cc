@@ -283,7 +283,7 @@ TEST(CollectiveCheckTest, WithoutItNothingIsCompared) {
   const absl::Status status = RunThreadRanks(
       2,
       [](Communicator& world) -> absl::Status {
-        // As many bytes, and so the backend sees no difference.
+        // The tensor has as many bytes, and so the backend sees no difference.
         at::Tensor tensor =
             world.rank() == 0 ? at::ones({2, 3}) : at::ones({3, 2});
         TANDEM_RETURN_IF_ERROR(world.AllReduceSum(tensor));

@@ -15,8 +15,8 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "core/health/group_failures.h"
 #include "core/health/group_member.h"
-#include "core/health/roll_call.h"
 #include "core/program/interrupt.h"
 
 namespace tandem {

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/environment.h"
+#include "core/launch/claims.h"
 #include "core/launch/launch.h"
 #include "core/launch/resolve_launch.h"
-#include "core/launch/variable_claims.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

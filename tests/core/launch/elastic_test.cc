@@ -35,7 +35,7 @@ TEST(ElasticTest, GoesOnWithoutARankThatDiesAgainAndAgain) {
   RunningProgram job(Probe({"--nproc_per_node=3", "--min_ranks=1",
                             "--max_restarts=5", "--behaviour=2:exit:7"}));
   EXPECT_EQ(job.Wait(), 0) << job.err();
-  // Who is stopped before it has said who it is, has not.
+  // A rank that is stopped before it has said who it is, has not.
   EXPECT_EQ(Count(job.out(), "\"restart_count\":2"), 2) << job.out();
   EXPECT_EQ(Count(job.out(), "\"world_size\":2"), 2) << job.out();
   EXPECT_EQ(Count(job.out(), "\"local_world_size\":2"), 2) << job.out();

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "core/elastic/node_group.h"
-#include "core/elastic/node_rendezvous.h"
 
 namespace tandem {
 
@@ -16,7 +15,7 @@ namespace tandem {
 std::unique_ptr<NodeRendezvous> MeetInFiles(const std::string& folder,
                                             int node);
 
-// That node hears this from now on.
+// Has that node hear this from now on.
 void TellNode(const std::string& folder, int node, const NodeGroup& group);
 
 // What it has said last: "waits for 1", "runs 0", "is done" or "has left"; "":

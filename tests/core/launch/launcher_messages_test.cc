@@ -31,7 +31,7 @@ std::vector<std::string> Probe(std::vector<std::string> flags) {
 
 std::string Nproc(int n) { return absl::StrCat("--nproc_per_node=", n); }
 
-// As after `ulimit -n`.
+// The state after `ulimit -n`.
 TEST(LauncherMessagesTest, TooFewOpenFilesAreNamedBeforeAnyRankStarts) {
   RunningProgram job(Probe({Nproc(8), "--open_files=32"}));
   EXPECT_EQ(job.Wait(), 1);
@@ -96,7 +96,7 @@ TEST(LauncherMessagesTest, IntoAFileRankZeroAndTheLauncherWriteBoth) {
   EXPECT_THAT(text, AllOf(HasSubstr("half a line"), HasSubstr("[rank 1] {")));
 }
 
-// Of one line, or of several.
+// Causes of one line, or of several.
 TEST(LauncherMessagesTest, WhatStandsAboveIsNotRepeated) {
   for (const char* action : {"refuse", "exit"}) {
     const std::string dir = MakeTestDir();

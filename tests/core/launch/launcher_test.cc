@@ -306,7 +306,7 @@ TEST(LauncherTest, ASecondSignalThatFollowsAtOnceIsTheFirstOnes) {
   EXPECT_THAT(job.err(), Not(HasSubstr("is killed")));
 }
 
-// As Slurm does when a job's time is over: no second one of the first.
+// Slurm does so when a job's time is over: no second one of the first.
 TEST(LauncherTest, AnotherSignalIsPassedOnAndKillsNobody) {
   const std::string dir = MakeTestDir();
   RunningProgram job(Probe(

@@ -152,7 +152,7 @@ TEST_F(FileStoreTest, AFolderInWhichEverybodyMayWriteIsRefused) {
   const absl::Status status = OpenStore(launch, kLong).status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("everybody may write in " + folder));
-  // As /tmp is.
+  // The mode of /tmp.
   ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
   const auto store = OpenStore(launch, kLong);
   EXPECT_TRUE(store.ok()) << store.status();

@@ -152,7 +152,7 @@ TEST(PodSettingsTest, TheMastersLocalhostIsRefusedWhereItsPodsAreCounted) {
                    {"KUBERNETES_SERVICE_HOST", "10.96.0.1"},
                    {"PET_NNODES", "2"},
                    {"PET_NODE_RANK", "0"}});
-  // Of one rank in each of two pods, and of two.
+  // One rank in each of two pods, and two.
   for (const auto& [ranks, world] : Variables{{"1", "2"}, {"2", "4"}}) {
     env.Set("PET_NPROC_PER_NODE", ranks);
     env.Set("WORLD_SIZE", world);

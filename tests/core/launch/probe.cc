@@ -29,7 +29,7 @@
 #include "core/launch/flags.h"
 #include "core/launch/launcher.h"
 #include "core/launch/resolve_launch.h"
-#include "core/launch/restart_count.h"
+#include "core/launch/restarts.h"
 #include "core/process/signal_thread.h"
 #include "core/program/command_line.h"
 #include "tests/core/launch/group_files.h"
@@ -72,8 +72,8 @@ void NoteSignal(int signal) { last_signal = signal; }
 // Longer than any test waits.
 void SleepLong() { std::this_thread::sleep_for(std::chrono::minutes(10)); }
 
-RestartCount Restarts() {
-  return RestartCountOf(Environment::OfProcess()).value();
+RestartCount OwnRestarts() {
+  return ReadRestartCount(Environment::OfProcess()).value();
 }
 
 nlohmann::json ToJson(const Launch& launch) {
@@ -90,8 +90,8 @@ nlohmann::json ToJson(const Launch& launch) {
           {"path", launch.rendezvous.path},
           {"served_by_launcher", launch.rendezvous.served_by_launcher},
           {"key_prefix", launch.rendezvous.key_prefix},
-          {"restart_count", Restarts().done},
-          {"max_restarts", Restarts().most},
+          {"restart_count", OwnRestarts().done},
+          {"max_restarts", OwnRestarts().most},
           {"stderr_is_terminal", isatty(STDERR_FILENO) == 1}};
 }
 
@@ -148,7 +148,7 @@ void LeavePid(const std::string& name) { LeaveNumber(name, getpid()); }
 
 // The file that tells that a rank of this attempt has left its pid.
 std::string PidIsLeft(int rank) {
-  return absl::StrCat("attempt_", Restarts().done, "_", rank);
+  return absl::StrCat("attempt_", OwnRestarts().done, "_", rank);
 }
 
 void AwaitPids(int world_size) {
@@ -188,10 +188,10 @@ int HeedSignal(int signal) {
   return 128 + last_signal;
 }
 
-// Of ranks that agree, in the first attempt, to stop by a signal that any of
-// them was sent, and take `save_ms` for it.
+// Ranks agree, in the first attempt, to stop by a signal that any of them was
+// sent, and take `save_ms` for it.
 int StopTogether(int save_ms) {
-  if (Restarts().done > 0) return 0;
+  if (OwnRestarts().done > 0) return 0;
   for (const int each : {SIGTERM, SIGUSR1}) std::signal(each, NoteSignal);
   LeavePid(absl::StrCat("ready_", getpid()));
   int agreed = 0;
@@ -230,8 +230,8 @@ void Flood(int kilobytes) {
 
 int Act(const std::string& action, int number) {
   if (action == "recover") {
-    std::cerr << "attempt " << Restarts().done << std::endl;
-    return Restarts().done < number ? 7 : 0;
+    std::cerr << "attempt " << OwnRestarts().done << std::endl;
+    return OwnRestarts().done < number ? 7 : 0;
   }
   if (action == "exit") {
     std::cerr << "about to exit\nfor a reason" << std::endl;

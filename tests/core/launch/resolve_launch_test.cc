@@ -42,16 +42,16 @@ std::string Error(const LaunchSettings& flags, const Variables& env) {
 }
 
 TEST(LaunchTest, RankArithmetic) {
-  EXPECT_EQ(WorldSizeOf(3, 7), 21);
-  EXPECT_EQ(RankOf(2, 7, 6), 20);
-  EXPECT_EQ(RankOf(0, 1, 0), 0);
+  EXPECT_EQ(GridWorldSize(3, 7), 21);
+  EXPECT_EQ(GridRank(2, 7, 6), 20);
+  EXPECT_EQ(GridRank(0, 1, 0), 0);
   std::vector<int> ranks;
   for (int node = 0; node < 3; ++node) {
     for (int local = 0; local < 5; ++local) {
-      ranks.push_back(RankOf(node, 5, local));
+      ranks.push_back(GridRank(node, 5, local));
     }
   }
-  for (int i = 0; i < WorldSizeOf(3, 5); ++i) EXPECT_EQ(ranks[i], i);
+  for (int i = 0; i < GridWorldSize(3, 5); ++i) EXPECT_EQ(ranks[i], i);
 }
 
 TEST(ResolveLaunchTest, NothingSaidIsOneRank) {

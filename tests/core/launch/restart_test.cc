@@ -166,7 +166,7 @@ TEST_P(SignalledRankTest, OneThatStopsEndsAJobForGood) {
   }
 }
 
-// As it is while a job is set up, before anybody asks for signals.
+// The state while a job is set up, before anybody asks for signals.
 TEST_P(SignalledRankTest, OneThatASignalHasKilledEndsAJobForGood) {
   for (const int signal : {SIGTERM, SIGUSR1}) {
     const std::string dir = MakeTestDir();

@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "core/launch/variable_claims.h"
+#include "core/launch/claims.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -1,10 +1,18 @@
 #include "core/memory/device_memory.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/util/Exception.h>
 
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/torch_status.h"
+#include "core/device/memory_category.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace tandem {
+namespace tandem::device_memory_test {
 namespace {
 
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
@@ -56,17 +64,17 @@ c10::Device Device(int index) {
   return c10::Device(kType, static_cast<c10::DeviceIndex>(index));
 }
 
-MemoryBooks SomeBooks(int device) {
-  MemoryBooks books;
-  books.now.Add(MemoryCategory::kParameters, 10 + device);
-  books.NotePeak();
-  return books;
+MemoryStatistics SomeBooks(int device) {
+  MemoryStatistics statistics;
+  statistics.now.Add(MemoryCategory::kParameters, 10 + device);
+  statistics.NotePeak();
+  return statistics;
 }
 
 class DeviceMemoryTest : public testing::Test {
  protected:
   DeviceMemoryTest() { Fake().initialized_ = true; }
-  ~DeviceMemoryTest() override { RegisterMemoryBooks(kType, nullptr); }
+  ~DeviceMemoryTest() override { RegisterMemoryStatistics(kType, nullptr); }
 };
 
 TEST_F(DeviceMemoryTest, OfTheCpuAndOfAnUnusedDeviceNothingIsKnown) {
@@ -80,7 +88,7 @@ TEST_F(DeviceMemoryTest, WithoutBooksTheAllocatorCountsAllAsOther) {
   const auto memory = MemoryOf(Device(0));
   ASSERT_TRUE(memory.has_value());
   EXPECT_FALSE(memory->has_categories);
-  EXPECT_EQ(memory->books.now.total, 1024);
+  EXPECT_EQ(memory->statistics.now.total, 1024);
   EXPECT_EQ(memory->reserved, 4096);
   EXPECT_EQ(memory->free, 256);
   EXPECT_EQ(DescribePeak(*memory),
@@ -88,22 +96,150 @@ TEST_F(DeviceMemoryTest, WithoutBooksTheAllocatorCountsAllAsOther) {
 }
 
 TEST_F(DeviceMemoryTest, BooksSayWhatItIsForAndTheAllocatorWhatItTook) {
-  RegisterMemoryBooks(kType, &SomeBooks);
+  RegisterMemoryStatistics(kType, &SomeBooks);
   const auto memory = MemoryOf(Device(1));
   ASSERT_TRUE(memory.has_value());
   EXPECT_TRUE(memory->has_categories);
-  EXPECT_EQ(memory->books.now.total, 11);
+  EXPECT_EQ(memory->statistics.now.total, 11);
   EXPECT_EQ(memory->total, 0) << "the allocator does not know";
   EXPECT_EQ(DescribePeak(*memory), "11 B: parameters 11 B; 4 B reserved");
 }
 
 TEST_F(DeviceMemoryTest, BooksAloneWillDo) {
-  RegisterMemoryBooks(kType, &SomeBooks);
+  RegisterMemoryStatistics(kType, &SomeBooks);
   Fake().initialized_ = false;
   const auto memory = MemoryOf(Device(0));
   ASSERT_TRUE(memory.has_value());
   EXPECT_EQ(DescribePeak(*memory), "10 B: parameters 10 B");
 }
 
+TEST(MemoryUseTest, IsToldByCategoryMostFirst) {
+  MemoryUse use;
+  EXPECT_EQ(DescribeUse(use), "nothing");
+  use.Add(MemoryCategory::kActivations, 1024);
+  use.Add(MemoryCategory::kParameters, 3 << 20);
+  use.Add(MemoryCategory::kGradients, 7);
+  EXPECT_EQ(DescribeUse(use),
+            "parameters 3 MiB, activations 1 KiB, gradients 7 B");
+  use.Add(MemoryCategory::kActivations, -1024);
+  EXPECT_EQ(DescribeUse(use), "parameters 3 MiB, gradients 7 B");
+  EXPECT_EQ(use.total, (3 << 20) + 7);
+}
+
+TEST(MemoryUseTest, ThePeakKeepsWhatItWasFor) {
+  MemoryStatistics statistics;
+  statistics.now.Add(MemoryCategory::kGradients, 100);
+  statistics.NotePeak();
+  statistics.now.Add(MemoryCategory::kGradients, -100);
+  statistics.now.Add(MemoryCategory::kOptimizer, 100);
+  statistics.NotePeak();
+  EXPECT_EQ(DescribeUse(statistics.peak), "gradients 100 B");
+  statistics.now.Add(MemoryCategory::kOther, 1);
+  statistics.NotePeak();
+  EXPECT_EQ(DescribeUse(statistics.peak), "optimizer 100 B, other 1 B");
+}
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Entry = AllocationStatistics::Entry;
+
+Entry Of(Entry::Action action, int device, size_t address, size_t size) {
+  return Entry(action, static_cast<c10::DeviceIndex>(device), address, size,
+               /*stream=*/nullptr, /*mempool=*/{0, 0}, /*time=*/{});
+}
+
+void Allocate(AllocationStatistics& statistics, MemoryCategory category,
+              size_t address, size_t size, int device = 0) {
+  const MemoryCategoryScope scope(category);
+  statistics.Note(Of(Entry::ALLOC, device, address, size));
+}
+
+TEST(AllocationBooksTest, CountsByTheScopeOfWhoeverAllocates) {
+  AllocationStatistics statistics;
+  EXPECT_EQ(DescribeUse(statistics.Of(0).now), "nothing");
+  Allocate(statistics, MemoryCategory::kParameters, 1000, 512);
+  Allocate(statistics, MemoryCategory::kActivations, 2000, 7);
+  statistics.Note(Of(Entry::ALLOC, 0, 3000, 1));
+  EXPECT_EQ(DescribeUse(statistics.Of(0).now),
+            "parameters 512 B, activations 7 B, other 1 B");
+  statistics.Note(Of(Entry::FREE_REQUESTED, 0, 2000, 7));
+  EXPECT_EQ(statistics.Of(0).now.total, 520) << "another stream may use it yet";
+  statistics.Note(Of(Entry::FREE_COMPLETED, 0, 2000, 7));
+  EXPECT_EQ(DescribeUse(statistics.Of(0).now), "parameters 512 B, other 1 B");
+  EXPECT_EQ(statistics.Of(0).peak.total, 520);
+}
+
+TEST(AllocationBooksTest, DevicesHaveTheirOwn) {
+  AllocationStatistics statistics;
+  Allocate(statistics, MemoryCategory::kOptimizer, 1000, 3, /*device=*/0);
+  Allocate(statistics, MemoryCategory::kGradients, 1000, 5, /*device=*/1);
+  statistics.Note(Of(Entry::FREE_COMPLETED, 0, 1000, 3));
+  EXPECT_EQ(statistics.Of(0).now.total, 0);
+  EXPECT_EQ(DescribeUse(statistics.Of(1).now), "gradients 5 B");
+}
+
+TEST(AllocationBooksTest, WhatTheyWereNotToldOfIsNotMissed) {
+  AllocationStatistics statistics;
+  statistics.Note(Of(Entry::FREE_COMPLETED, 0, 1000, 3));  // from before
+  EXPECT_EQ(statistics.Of(0).now.total, 0);
+  Allocate(statistics, MemoryCategory::kOther, 1000, 3);
+  Allocate(statistics, MemoryCategory::kOther, 1000,
+           5);  // the end was not told
+  statistics.Note(Of(Entry::SEGMENT_ALLOC, 0, 0, 1 << 20));
+  EXPECT_EQ(statistics.Of(0).now.total, 5);
+}
+
+TEST(AllocationBooksTest, ThreadsCountTogether) {
+  AllocationStatistics statistics;
+  std::vector<std::thread> threads;
+  for (size_t thread = 0; thread < 3; ++thread) {
+    threads.emplace_back([&statistics, thread] {
+      for (size_t i = 1; i <= 101; ++i) {
+        Allocate(statistics, MemoryCategory::kGradients, thread * 1000 + i, i);
+        if (i % 2 == 0) {
+          statistics.Note(Of(Entry::FREE_COMPLETED, 0, thread * 1000 + i, i));
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(statistics.Of(0).now.total, 3 * 51 * 51);  // 1 + 3 + ... + 101
+}
+
+AllocationStatistics& BooksOfProcess() {
+  static auto* statistics = new AllocationStatistics;
+  return *statistics;
+}
+
+// What a caching allocator tells and throws when there is no memory.
+void RunOut() {
+  BooksOfProcess().Note(Of(Entry::OOM, 2, /*address: free=*/64, 1 << 20));
+  TORCH_CHECK_WITH(OutOfMemoryError, false,
+                   "CUDA out of memory. Tried to allocate 1.00 MiB. GPU 2 has "
+                   "a total capacity of 79.10 GiB");
+}
+
+TEST(AllocationBooksTest, AnOutOfMemoryErrorTellsWhatWasHeldThen) {
+  EXPECT_EQ(BooksOfProcess().TakeFailure("cuda"), "");
+  SetOutOfMemoryNote([] { return BooksOfProcess().TakeFailure("cuda"); });
+  Allocate(BooksOfProcess(), MemoryCategory::kParameters, 1, 3 << 20, 2);
+  Allocate(BooksOfProcess(), MemoryCategory::kActivations, 2, 1 << 20, 2);
+  const absl::Status status = CatchTorch([] { RunOut(); }, "layer fc");
+  BooksOfProcess().Note(Of(Entry::FREE_COMPLETED, 2, 2, 1 << 20));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("layer fc: CUDA out of memory. Tried to allocate"),
+            HasSubstr("total capacity of 79.10 GiB; cuda:2 held 4 MiB then "
+                      "(parameters 3 MiB, activations 1 MiB): take a smaller "
+                      "batch")));
+  // Another error is another one's: by then it held less.
+  EXPECT_EQ(NoteOnOutOfMemory(), "");
+  EXPECT_THAT(std::string(CatchTorch([] { RunOut(); }, "").message()),
+              HasSubstr("cuda:2 held 3 MiB then (parameters 3 MiB)"));
+  SetOutOfMemoryNote(nullptr);
+  EXPECT_EQ(NoteOnOutOfMemory(), "");
+}
+
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::device_memory_test

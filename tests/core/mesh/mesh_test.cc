@@ -94,7 +94,7 @@ TEST(MeshTest, CoordinatesAndRanksAreInverse) {
     SCOPED_TRACE(mesh.ToString());
     std::set<Mesh::Coordinates> seen;
     for (int rank = 0; rank < mesh.world_size(); ++rank) {
-      const Mesh::Coordinates at = mesh.CoordinatesOf(rank);
+      const Mesh::Coordinates at = mesh.RankCoordinates(rank);
       EXPECT_EQ(mesh.RankAt(at), rank);
       EXPECT_TRUE(seen.insert(at).second);
       for (size_t i = 0; i < axes.size(); ++i) {
@@ -130,8 +130,8 @@ TEST(MeshTest, EveryRankIsInOneGroupAlongAnyAxes) {
           EXPECT_EQ(mesh.RanksAlong(along, other), group);
           for (size_t i = 0; i < axes.size(); ++i) {
             if ((subset >> i & 1) != 0) continue;
-            EXPECT_EQ(mesh.CoordinatesOf(other)[i],
-                      mesh.CoordinatesOf(rank)[i]);
+            EXPECT_EQ(mesh.RankCoordinates(other)[i],
+                      mesh.RankCoordinates(rank)[i]);
           }
         }
         if (group.front() != rank) continue;

@@ -39,7 +39,7 @@ TEST(ForwardFlopsTest, ThreePassesAreSixNAndAttentions) {
   const double tokens = 1024;
   const GptOptions gpt = *GptSize("gpt2");
   const double gpts =
-      static_cast<double>(CountParameters(*ShapesOf(*Gpt(gpt))));
+      static_cast<double>(CountParameters(*ModelShapes(*Gpt(gpt))));
   EXPECT_EQ(gpts, 124439808);
   const double gpt_token = 6 * (gpts - gpt.context * gpt.width) +
                            12.0 * gpt.layers * gpt.width * tokens;
@@ -47,7 +47,7 @@ TEST(ForwardFlopsTest, ThreePassesAreSixNAndAttentions) {
               tokens * gpt_token, 1e-3 * tokens * gpt_token);
   const LlamaOptions llama = *LlamaSize("tinyllama");
   const double llamas =
-      static_cast<double>(CountParameters(*ShapesOf(*Llama(llama))));
+      static_cast<double>(CountParameters(*ModelShapes(*Llama(llama))));
   const double llama_token = 6 * (llamas - llama.vocabulary * llama.width) +
                              12.0 * llama.layers * llama.width * tokens;
   EXPECT_NEAR(3 * *ForwardFlops(*Llama(llama), {1024}, at::kLong),

@@ -1,9 +1,19 @@
 #include "core/meta/shapes.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/transformer.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
@@ -16,6 +26,56 @@
 
 namespace tandem::shapes_test {
 namespace {
+
+TEST(MetaScopeTest, WhatIsMadeHasAShapeAndNoStorage) {
+  std::optional<MetaScope> scope;
+  scope.emplace();
+  const at::Tensor made = at::zeros({1 << 20, 1 << 20});
+  EXPECT_TRUE(made.is_meta());
+  EXPECT_EQ(made.sizes(), (at::IntArrayRef{1 << 20, 1 << 20}));
+  // Whatever device is asked for.
+  EXPECT_TRUE(at::ones({3}, at::device(at::kCPU)).is_meta());
+  EXPECT_TRUE(at::arange(5).is_meta());
+  scope.reset();
+  EXPECT_TRUE(at::zeros({2}).is_cpu());
+}
+
+TEST(MetaScopeTest, ModulesOfTorchAreMadeOnMeta) {
+  const MetaScope scope;
+  torch::nn::Transformer transformer(
+      torch::nn::TransformerOptions(1 << 14, 16, 2, 2));
+  torch::nn::BatchNorm2d norm(7);
+  for (const at::Tensor& each : transformer->parameters()) {
+    EXPECT_TRUE(each.is_meta());
+    EXPECT_TRUE(each.requires_grad());
+  }
+  for (const at::Tensor& each : norm->buffers()) EXPECT_TRUE(each.is_meta());
+}
+
+TEST(MetaScopeTest, OperandsStayWhereTheyAre) {
+  const at::Tensor before = at::ones({3});
+  const MetaScope scope;
+  EXPECT_TRUE((before + before).is_cpu());
+  EXPECT_EQ((before + before).sum().item<float>(), 6);
+}
+
+TEST(MetaScopeTest, IsTheCallingThreadsAndNests) {
+  const MetaScope scope;
+  {
+    const MetaScope inner;
+    EXPECT_TRUE(at::zeros({2}).is_meta());
+  }
+  EXPECT_TRUE(at::zeros({2}).is_meta());
+  std::thread([] { EXPECT_TRUE(at::zeros({2}).is_cpu()); }).join();
+}
+
+TEST(MetaScopeTest, AForwardGivesShapes) {
+  const MetaScope scope;
+  torch::nn::Linear linear(1 << 18, 1 << 19);
+  const at::Tensor y = linear(at::randn({1 << 16, 1 << 18}));
+  EXPECT_TRUE(y.is_meta());
+  EXPECT_EQ(y.sizes(), (at::IntArrayRef{1 << 16, 1 << 19}));
+}
 
 LayerSpecs Specs(const std::string& name, bool tokens) {
   ModelOptions options;
@@ -40,7 +100,7 @@ TEST(ShapesTest, AreThoseOfTheModelThatIsMade) {
        {"cnn", "resnet18", "resnet50", "unet_tiny", "mlp_dropout", "gpt_tiny",
         "gpt_tiny_tied", "llama_tiny", "llama_tiny_tied"}) {
     const LayerSpecs specs = Specs(name, TakesTokens(name));
-    const absl::StatusOr<std::vector<TensorShape>> found = ShapesOf(specs);
+    const absl::StatusOr<std::vector<TensorShape>> found = ModelShapes(specs);
     ASSERT_TRUE(found.ok()) << name << ": " << found.status();
     const std::vector<TensorShape>& shapes = *found;
     const LayerList layers = MakeLayers(specs, 1);
@@ -62,10 +122,10 @@ TEST(ShapesTest, AreThoseOfTheModelThatIsMade) {
 
 TEST(ShapesTest, ATiedParameterIsCountedOnce) {
   const std::vector<TensorShape> shapes =
-      *ShapesOf(Specs("gpt_tiny_tied", true));
+      *ModelShapes(Specs("gpt_tiny_tied", true));
   EXPECT_EQ(shapes.back().name, "lm_head.weight");
   EXPECT_EQ(shapes.back().tied_to, "transformer.wte.weight");
-  EXPECT_EQ(CountParameters(*ShapesOf(Specs("gpt_tiny", true))) -
+  EXPECT_EQ(CountParameters(*ModelShapes(Specs("gpt_tiny", true))) -
                 CountParameters(shapes),
             256 * 128);
 }
@@ -74,8 +134,9 @@ TEST(ShapesTest, ATiedParameterIsCountedOnce) {
 TEST(ShapesTest, LargeModelsAreCountedAtOnceAndWithoutMemory) {
   const double before = RssMib();
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(CountParameters(*ShapesOf(*Gpt(*GptSize("gpt2-xl")))), 1557611200);
-  EXPECT_EQ(CountParameters(*ShapesOf(*Llama(*LlamaSize("llama-3-70b")))),
+  EXPECT_EQ(CountParameters(*ModelShapes(*Gpt(*GptSize("gpt2-xl")))),
+            1557611200);
+  EXPECT_EQ(CountParameters(*ModelShapes(*Llama(*LlamaSize("llama-3-70b")))),
             70553706496);
   const std::chrono::duration<double> took =
       std::chrono::steady_clock::now() - start;
@@ -87,7 +148,7 @@ TEST(ShapesTest, LargeModelsAreCountedAtOnceAndWithoutMemory) {
 TEST(ShapesTest, WhatAModelCannotBeIsSaid) {
   LayerSpecs twice = Specs("gpt_tiny", true);
   twice[1].name = twice[0].name;
-  EXPECT_EQ(ShapesOf(twice).status().code(),
+  EXPECT_EQ(ModelShapes(twice).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 

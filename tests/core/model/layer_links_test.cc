@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/model/last_pops.h"
 #include "gtest/gtest.h"
 
 namespace tandem::layer_links_test {

@@ -57,7 +57,7 @@ TEST(TrainingModesTest, WhatWasInEvaluationModeStaysInIt) {
   }
 }
 
-// As a model keeps its BatchNorm in evaluation mode by itself.
+// A model that keeps its BatchNorm in evaluation mode by itself.
 struct Stubborn : Node {
   void train(bool on = true) override {
     Node::train(on);

@@ -58,7 +58,7 @@ TEST(LowPrecisionCopyTest, FollowsAParameterToOtherMemory) {
                   .equal(parameter.to(at::kBFloat16)));
 }
 
-// As hooks on saved tensors give it back: activation checkpointing's.
+// A tensor as hooks on saved tensors give it back: activation checkpointing's.
 TEST(LowPrecisionCopyTest, IsOneForAllTensorsOfAnAccumulator) {
   const at::Tensor parameter = Parameter({4});
   const auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
@@ -73,7 +73,7 @@ TEST(LowPrecisionCopyTest, IsOneForAllTensorsOfAnAccumulator) {
                   .equal(parameter.to(at::kBFloat16)));
 }
 
-// As a head hands its weight on to the loss.
+// A head hands its weight on to the loss like this.
 TEST(LowPrecisionCopyTest, IsOneForAViewOfAllOfTheParameter) {
   const at::Tensor parameter = Parameter({4, 3});
   const at::Tensor view = parameter.view_as(parameter);

@@ -3,8 +3,6 @@
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
-#include "core/precision/cast_buffers.h"
-
 namespace tandem::mixed_precision_test {
 namespace {
 

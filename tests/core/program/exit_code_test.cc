@@ -9,19 +9,19 @@ namespace tandem {
 namespace {
 
 TEST(ExitCode, WhatTheUserCanMendIsRefusedAndTheRestFailed) {
-  EXPECT_EQ(ExitCodeOf(absl::OkStatus()), 0);
+  EXPECT_EQ(StatusExitCode(absl::OkStatus()), 0);
   for (const absl::Status& refused :
        {absl::InvalidArgumentError("a flag"), absl::NotFoundError("a path"),
         absl::FailedPreconditionError("two flags"),
         absl::UnimplementedError("a model")}) {
-    EXPECT_EQ(ExitCodeOf(refused), kExitRefused) << refused;
+    EXPECT_EQ(StatusExitCode(refused), kExitRefused) << refused;
   }
   for (const absl::Status& failed :
        {absl::DataLossError("damaged"), absl::ResourceExhaustedError("full"),
         absl::UnavailableError("a disk"), absl::InternalError("a mistake"),
         absl::PermissionDeniedError("a folder"),
         absl::OutOfRangeError("diverged")}) {
-    EXPECT_EQ(ExitCodeOf(failed), kExitFailed) << failed;
+    EXPECT_EQ(StatusExitCode(failed), kExitFailed) << failed;
   }
 }
 
@@ -29,7 +29,7 @@ TEST(ExitCode, OfANamedPathWhatIsTheUsersToMendIsRefused) {
   for (const absl::Status& refused : {absl::PermissionDeniedError("a folder"),
                                       absl::AlreadyExistsError("a file")}) {
     const absl::Status status = RefusedIfMendable(refused);
-    EXPECT_EQ(ExitCodeOf(status), kExitRefused) << refused;
+    EXPECT_EQ(StatusExitCode(status), kExitRefused) << refused;
     EXPECT_EQ(status.message(), refused.message());
   }
   for (const absl::Status& kept :

@@ -73,7 +73,7 @@ TEST(FlagArgumentsTest, AFileOfFlagsStandsForItsLines) {
 TEST(FlagArgumentsTest, AFileOfFlagsIsFoundFromWhereTheUserStands) {
   FlagFile("more.flags", "  # a comment\n\n  --two-words=5  \n--no-lamp");
   FlagFile("none.flags", "");
-  // As `bazel run` says it.
+  // The variable as `bazel run` sets it.
   setenv("BUILD_WORKING_DIRECTORY", testing::TempDir().c_str(), 1);
   const auto read = Read({"--two-words=3", "--flagfile=none.flags,more.flags"});
   unsetenv("BUILD_WORKING_DIRECTORY");

@@ -79,7 +79,7 @@ TEST(InterruptTest, FirstSignalIsAWishAndALaterOneEndsTheProcess) {
   EXPECT_EQ(WTERMSIG(status), SIGINT);
 }
 
-// As timeout, systemd and a launcher that passes signals on do together.
+// Timeout, systemd and a launcher that passes signals on do so together.
 TEST(InterruptTest, WhatComesSoonAfterTheFirstIsItsEcho) {
   for (int i = 0; i < 10; ++i) {
     const auto start = std::chrono::steady_clock::now();
@@ -111,7 +111,7 @@ TEST(InterruptTest, AnotherSignalIsNoSecondOne) {
     std::this_thread::sleep_for(kSignalEcho);
     if (InterruptSignal() != SIGUSR1) _exit(1);
     line.Tell();
-    // That the first SIGTERM was handled shows in that a later one ends this.
+    // A later SIGTERM ends this, which shows that the first was handled.
     for (int i = 0; i < 300; ++i) {
       Send(SIGTERM);
       WaitABit();

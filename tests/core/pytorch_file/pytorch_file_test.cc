@@ -203,7 +203,7 @@ at::Tensor ReadOne(const std::string& path) {
   return *values;
 }
 
-// As torch.load forms them.
+// torch.load forms them in the same way.
 TEST(PyTorchFileTest, ConjugatesAndNegativesAreFormed) {
   const at::Tensor reals = at::arange(1, 3, at::kFloat);
   const at::Tensor complexes = at::complex(reals, reals.add(4));

@@ -14,9 +14,7 @@
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/launch/launch.h"
-#include "core/replace/board.h"
-#include "core/replace/generation.h"
-#include "core/replace/lost_rank.h"
+#include "core/replace/membership.h"
 #include "core/store/store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -127,8 +125,8 @@ TEST_F(JobMemberTest, OneThatDiesAsItIsLetInIsLeftOutOfTheNext) {
   ASSERT_TRUE(Lose(0));
   GoOn(
       {[&] { return members[1].GoOn(1); }, [&] { return members[2].GoOn(1); }});
-  Board board(c10::make_intrusive<c10d::PrefixStore>("tandem/attempt_0/",
-                                                     served_.store));
+  MembershipStore board(c10::make_intrusive<c10d::PrefixStore>(
+      "tandem/attempt_0/", served_.store));
   board.NoteWaiting({0, 1});
   ASSERT_TRUE(members[1].SomebodyWaits().value());
   Generation with = NextGeneration(members[1].generation(),

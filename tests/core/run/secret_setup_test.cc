@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "core/launch/resolve_launch.h"
 #include "core/store/guard/job_secret.h"
-#include "core/store/guard/secret_file.h"
 
 namespace tandem {
 namespace {

@@ -53,7 +53,7 @@ TEST(ShmErrorsTest, ViewsThatAreYetToBeFormedAreRefused) {
   });
 }
 
-// Of such sizes the product is 0, a few bytes, or less than nothing.
+// The product of such sizes is 0, a few bytes, or less than nothing.
 TEST(ShmErrorsTest, TensorsThatNoMemoryHoldsAreRefused) {
   OnRanks(1, [](c10d::Backend& b) {
     for (const int64_t size : {int64_t{1} << 62, (int64_t{1} << 62) + 1,

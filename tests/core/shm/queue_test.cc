@@ -1,4 +1,4 @@
-// Who runs what was issued, when its issuer does not wait for it.
+// Tests of who runs what was issued, when its issuer does not wait for it.
 
 #include "core/shm/queue.h"
 

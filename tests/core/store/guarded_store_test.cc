@@ -90,13 +90,13 @@ TEST_F(GuardedStoreTest, ALostServerIsNamed) {
               testing::MatchesRegex(
                   "not heard of: the launcher, which serves the store: its "
                   "connection is lost \\(127.0.0.1:[0-9]+\\)"));
-  EXPECT_EQ(DescribeStrangers(client), "");
+  EXPECT_EQ(DescribeRejected(client), "");
 }
 
 TEST_F(GuardedStoreTest, WhoHasAnotherSecretOrNoneIsTurnedAwayAndCounted) {
   Serve();
   const StorePtr member = Connect();
-  EXPECT_EQ(DescribeStrangers(member), "");
+  EXPECT_EQ(DescribeRejected(member), "");
   const std::string where = absl::StrCat("127.0.0.1:", served_->port);
   for (const char* secret : {"the secret of another job", ""}) {
     SetJobSecret(secret);
@@ -106,8 +106,8 @@ TEST_F(GuardedStoreTest, WhoHasAnotherSecretOrNoneIsTurnedAwayAndCounted) {
     EXPECT_THAT(status.message(),
                 AllOf(HasSubstr(where), HasSubstr("--job_secret_file")));
   }
-  // Who has none has looked in, and gone without a word.
-  EXPECT_THAT(DescribeStrangers(member),
+  // A process that has none has looked in, and gone without a word.
+  EXPECT_THAT(DescribeRejected(member),
               HasSubstr("; 1 connection that did not show the job's secret"));
 }
 

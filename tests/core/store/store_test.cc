@@ -59,8 +59,8 @@ TEST(TcpStoreTest, APortInUseIsNamed) {
       HasSubstr(absl::StrCat("port ", first->port, " on 127.0.0.1 is in use")));
 }
 
-// As after `ulimit -n`: at some limit the server is there, and no client can
-// be, which c10d's tries again and again.
+// The state after `ulimit -n`: at some limit the server is there, and no client
+// can be, which c10d's tries again and again.
 TEST(TcpStoreTest, WithoutDescriptorsItIsAnErrorInBoundedTime) {
   rlimit old;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);

@@ -36,7 +36,7 @@ class ForkedRank {
       : result_(TestFile(absl::StrCat(".result-", rank))), pid_(fork()) {
     if (pid_ != 0) return;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    // As programs do: Gloo writes to connections that others have closed.
+    // Programs do the same: Gloo writes to connections that others have closed.
     signal(SIGPIPE, SIG_IGN);
     alarm(120);  // seconds
     std::ofstream(result_) << fn().ToString() << std::flush;

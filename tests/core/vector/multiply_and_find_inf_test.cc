@@ -27,7 +27,8 @@ bool ByLibTorch(const std::vector<at::Tensor>& parts, float factor) {
   return found.item<float>() != 0;
 }
 
-// Of a NaN it is that there is one that counts.
+// Expects NaNs in the same places, whatever their bits, and else the same
+// values.
 void ExpectSame(const at::Tensor& found, const at::Tensor& expected) {
   ASSERT_TRUE(found.isnan().equal(expected.isnan()));
   const at::Tensor mine = found.nan_to_num(0, kInfinity, -kInfinity);

@@ -33,7 +33,7 @@ std::vector<T> InPlace(const Reduction& reduction, Arrays<T> terms) {
   EXPECT_TRUE(sum.ok()) << sum.status();
   sum->Run(in, absl::MakeSpan(out), static_cast<int64_t>(terms[0].size()));
   for (const std::vector<T>& term : terms) {
-    // Of nothing, data() may be null, which memcmp does not take.
+    // data() of an empty vector may be null, which memcmp does not take.
     EXPECT_TRUE(term.empty() || std::memcmp(term.data(), terms[0].data(),
                                             term.size() * sizeof(T)) == 0)
         << "results differ";

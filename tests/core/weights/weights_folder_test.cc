@@ -167,7 +167,7 @@ TEST(StoredWeightsTest, AFolderWithoutWeightsSaysWhatItLacks) {
   EXPECT_THAT(ErrorOf(folder), HasSubstr("has neither model.safetensors"));
 }
 
-// As transformers wrote folders before it had safetensors.
+// transformers wrote such folders before it had safetensors.
 TEST(StoredWeightsTest, AFolderMayHavePyTorchsFiles) {
   const std::string folder = NewFolder("pytorch");
   const std::string given = "tests/core/pytorch_file/data/module.pt";

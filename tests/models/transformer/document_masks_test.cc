@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/model/documents.h"
+#include "core/model/batch.h"
 #include "core/model/layer_list.h"
 #include "models/chunked_loss.h"
 #include "models/classification_loss.h"

@@ -21,7 +21,7 @@
 
 #include <string>
 
-#include "core/model/documents.h"
+#include "core/model/batch.h"
 #include "core/model/layer_list.h"
 #include "core/random/sample_scope.h"
 #include "models/functions/causal_attention_function.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "core/model/documents.h"
+#include "core/model/batch.h"
 #include "core/model/layer_list.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"

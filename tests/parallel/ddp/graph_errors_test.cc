@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/testing/device_subgroup.h"
+#include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -17,7 +17,6 @@
 #include "core/base/status_macros.h"
 #include "core/instrument/fault_point.h"
 #include "core/run/run_program.h"
-#include "core/testing/device_subgroup.h"
 #include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/ddp/distributed_data_parallel.h"

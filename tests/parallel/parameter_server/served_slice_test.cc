@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/collected_tensors.h"
+#include "core/checkpoint/tensor_stream.h"
 #include "core/random/random.h"
 #include "core/testing/statuses.h"
 #include "parallel/optim/gradient_clipping.h"

@@ -16,7 +16,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/comm/pending_collective.h"
-#include "core/testing/device_subgroup.h"
 #include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
 #include "parallel/optim/flat_buffer.h"

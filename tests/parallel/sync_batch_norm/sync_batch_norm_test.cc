@@ -16,7 +16,6 @@
 #include "core/base/torch_status.h"
 #include "core/checkpoint/fingerprint.h"
 #include "core/random/random.h"
-#include "core/testing/device_subgroup.h"
 #include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"

@@ -18,7 +18,6 @@
 #include "core/base/status_macros.h"
 #include "core/files/atomic_file.h"
 #include "core/files/user_path.h"
-#include "core/process/end_by_signal.h"
 #include "core/process/signal_thread.h"
 #include "core/process/subprocess.h"
 #include "core/program/command_line.h"

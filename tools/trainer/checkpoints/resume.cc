@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "core/agreement/verdict.h"
+#include "core/agreement/agreement.h"
 #include "core/base/some_of.h"
 #include "core/base/status_macros.h"
 #include "core/base/text_fields.h"

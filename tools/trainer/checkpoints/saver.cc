@@ -12,7 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
-#include "core/checkpoint/folder/joined_rows.h"
+#include "core/checkpoint/folder/save.h"
 #include "core/checkpoint/folder/step_folders.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/checkpoints/job_progress.h"

@@ -14,7 +14,7 @@
 #include "core/device/device.h"
 #include "core/memory/device_memory.h"
 #include "core/sim/sim.h"
-#include "core/sim/streams/limits.h"
+#include "core/sim/streams/streams.h"
 
 namespace tandem {
 namespace {
@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
                     absl::StrCat("--device=", settings.device));
   }
   SetCurrentDevice(devices->front());
-  if (type == c10::DeviceType::CUDA) KeepBooksOfGpus();
+  if (type == c10::DeviceType::CUDA) RecordGpuMemory();
   return devices;
 }
 

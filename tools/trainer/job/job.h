@@ -20,7 +20,7 @@
 #include "core/checkpoint/row_parts.h"
 #include "core/comm/communicator.h"
 #include "core/launch/launch.h"
-#include "core/launch/restart_count.h"
+#include "core/launch/restarts.h"
 #include "core/mesh/mesh.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/job/data.h"

@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/model/documents.h"
+#include "core/model/batch.h"
 #include "models/channels_last.h"
 #include "models/chunked_loss.h"
 #include "models/classification_loss.h"

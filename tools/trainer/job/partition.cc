@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "core/agreement/verdict.h"
+#include "core/agreement/agreement.h"
 #include "core/base/byte_size.h"
 #include "core/base/status_macros.h"
 #include "core/base/text_fields.h"

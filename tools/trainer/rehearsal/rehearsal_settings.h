@@ -5,7 +5,7 @@
 #define TANDEM_TOOLS_TRAINER_REHEARSAL_REHEARSAL_SETTINGS_H_
 
 #include "absl/status/status.h"
-#include "core/sim/streams/limits.h"
+#include "core/sim/streams/streams.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {

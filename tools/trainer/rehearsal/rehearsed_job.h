@@ -8,10 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/memory/memory_use.h"
+#include "core/memory/device_memory.h"
 #include "core/mesh/mesh.h"
-#include "core/sim/imagined/link_meter.h"
-#include "core/sim/imagined/work_meter.h"
+#include "core/sim/imagined/meters.h"
 #include "parallel/schedule/schedule.h"
 
 namespace tandem {

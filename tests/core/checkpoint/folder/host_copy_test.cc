@@ -37,7 +37,8 @@ TEST(HostCopyTest, MemoryIsKeptWhereItFits) {
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(first->tensors[0].second.data_ptr(),
             second->tensors[0].second.data_ptr());
-  // Of one block: pinned blocks of their own would take up to twice as much.
+  // All are of one block: pinned blocks of their own would take up to twice as
+  // much.
   EXPECT_TRUE(first->tensors[0].second.is_alias_of(first->tensors[1].second));
   const auto larger = copies.Take(Part(at::arange(5.), b));
   ASSERT_TRUE(larger.ok());

@@ -1,5 +1,3 @@
-#include "core/checkpoint/folder/joined_rows.h"
-
 #include <ATen/ops/arange.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <gtest/gtest.h>
@@ -23,7 +21,7 @@ at::Tensor Whole(double first) {
   return at::arange(first, first + 10).view({5, 2});
 }
 
-// Of the parts' weights and a state of them, of which a rank may have a slice.
+// The parts' weights and a state of them, of which a rank may have a slice.
 StatePart Held() {
   StatePart part;
   part.tensors = {

@@ -25,7 +25,6 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/fingerprint.h"
 #include "core/checkpoint/folder/manifest.h"
-#include "core/checkpoint/folder/shard.h"
 #include "core/checkpoint/folder/stored_folder.h"
 #include "core/instrument/fault_point.h"
 #include "core/store/gather.h"

@@ -99,7 +99,7 @@ class Rank {
   std::thread thread_;
 };
 
-// Of the only rank that has come to the store.
+// The name of the only rank that has come to the store.
 std::string NameOfFirst(const StorePtr& store) {
   store->wait({"shm/list"}, kPatient);
   const std::string list = store->get_to_str("shm/list");
@@ -137,7 +137,7 @@ TEST(ShmConnectTest, StrangersOfAnotherUserAreDropped) {
 TEST(ShmConnectTest, TheNameIsNotEnough) {
   const StorePtr store = NewHashStore(kPatient);
   Rank zero(store, 0, 2, milliseconds(500));
-  // As a rank that knows the name but not the secret.
+  // A connection of a rank that knows the name but not the secret.
   const std::string name = NameOfFirst(store);
   const StorePtr wrong = NewHashStore(kPatient);
   GatherAtStore(*wrong, "shm", 0, 2, name + " " + std::string(32, '0'),

@@ -1,5 +1,3 @@
-#include "core/shm/memory/monitor.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -9,13 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "core/shm/group.h"
 #include "core/shm/memory/connect.h"
 #include "core/shm/memory/segment.h"
 
 namespace tandem {
 namespace {
 
-// As after `ulimit -n`.
+// The state after `ulimit -n`.
 TEST(ShmMonitorTest, WithoutDescriptorsThereIsAnError) {
   auto memory = ShmSegment::NewMemory(1);
   ASSERT_TRUE(memory.ok()) << memory.status();

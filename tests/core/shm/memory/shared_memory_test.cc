@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "core/shm/memory/arena.h"
-#include "core/shm/memory/futex.h"
 #include "core/shm/memory/local_socket.h"
+#include "core/shm/memory/segment.h"
 
 namespace tandem {
 namespace {

@@ -91,7 +91,7 @@ TEST_F(QueuedCallTest, ALongChainHasTheCpusBits) {
   ExpectSameBits(sim, cpu);
 }
 
-// As a step's learning rate does.
+// A step's learning rate is such a number.
 TEST_F(QueuedCallTest, OtherRealNumbersAreNoOtherCall) {
   at::Tensor a = at::ones({16}, On(0));
   const at::Tensor b = at::ones({16}, On(0));

@@ -19,11 +19,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/device/memory_category.h"
-#include "core/meta/meta_scope.h"
+#include "core/meta/shapes.h"
 #include "core/model/layer_list.h"
 #include "core/model/make_layers.h"
-#include "core/model/move_layers.h"
-#include "core/sim/imagined/work_meter.h"
+#include "core/sim/imagined/meters.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
 #include "models/classification_loss.h"
@@ -124,7 +123,7 @@ std::string BooksAfter(const Problem& problem, int64_t samples, int device,
   sim::ResetPeak(device);
   Train(layers, Inputs(problem, samples), Targets(problem, samples),
         SimDevice(device));
-  const MemoryBooks books = sim::BooksOf(device);
+  const MemoryStatistics books = sim::BooksOf(device);
   return absl::StrCat(Text(books.peak), " / ", Text(books.now));
 }
 
@@ -220,7 +219,7 @@ TEST(ImaginedMemoryTest, LayersOfLlama70bTakeNone) {
   const int64_t before = MostHeld();
   sim::ResetWork(1);
   Train(layers, Inputs(problem, 1), Targets(problem, 1), SimDevice(1));
-  const MemoryBooks books = sim::BooksOf(1);
+  const MemoryStatistics books = sim::BooksOf(1);
   std::printf("%lld parameters, peak %lld bytes, process %lld more\n",
               static_cast<long long>(parameters),
               static_cast<long long>(books.peak.total),

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "core/sim/imagined/link_meter.h"
+#include "core/sim/imagined/meters.h"
 #include "core/sim/sim.h"
 
 namespace tandem {
@@ -27,7 +27,7 @@ class LinksBackendTest : public testing::TestWithParam<int> {
     sim::ResetTraffic(kDevice);
   }
 
-  // Of 4 bytes each.
+  // Elements of 4 bytes each.
   static at::Tensor Floats(int64_t count) {
     return at::empty({count}, at::TensorOptions().device(SimDevice(kDevice)));
   }

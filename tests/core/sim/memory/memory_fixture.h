@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-// Of one kind; the others are counted nowhere else.
+// Bytes of one category; the others are counted nowhere else.
 int64_t Used(MemoryCategory category, int device = 0);
 int64_t Used(int device = 0);
 int64_t Peak(int device = 0);

@@ -196,7 +196,7 @@ TEST(NcclHost, AGroupWithoutADeviceSaysSo) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-// Of a module that lies on several: a communicator for each.
+// Sums of a module that lies on several devices: a communicator for each.
 absl::Status SumOnTwoDevices(Communicator& world) {
   const c10::Device first = SimDevice(2 * world.rank());
   const c10::Device second = SimDevice(2 * world.rank() + 1);

@@ -1,4 +1,5 @@
-// Who waits for whom: circles that are deadlocks, and waits that are none.
+// Tests of who waits for whom: circles that are deadlocks, and waits that are
+// none.
 
 #include "core/sim/nccl/deadlock.h"
 
@@ -8,8 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem {
-namespace sim {
+namespace tandem::sim::deadlock_test {
 namespace {
 
 using State = CommunicatorWait::State;
@@ -150,5 +150,4 @@ TEST(RankWaits, OfNonsenseAreNone) {
 }
 
 }  // namespace
-}  // namespace sim
-}  // namespace tandem
+}  // namespace tandem::sim::deadlock_test

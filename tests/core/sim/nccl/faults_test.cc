@@ -133,7 +133,7 @@ TEST(NcclTimeout, NamesWhoDidNotCome) {
   }
 }
 
-// Who gives up tells the others, whose streams end.
+// A rank that gives up tells the others, whose streams end.
 TEST(NcclTimeout, AGroupThatIsGivenUpEndsEverywhere) {
   using Clock = std::chrono::steady_clock;
   absl::Status seen;
@@ -202,7 +202,7 @@ absl::Status GiveUpOneOfThree(Launch launch, int rank,
       waits_in(rank == 0 ? std::pair(0, 1) : std::pair(1, 2));
   if (rank != 2) ++*ended;
   TANDEM_RETURN_IF_ERROR(Expect(!seen.ok(), "an end"));
-  // Those in which nobody waits, too.
+  // Groups in which nobody waits have ended, too.
   for (const auto& [ranks, group] : pairs) {
     const absl::Status later = CatchTorch([&, &group = group] {
       AllReduce({*world, *group, rank, *own.device})->wait();

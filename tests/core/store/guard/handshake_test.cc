@@ -42,13 +42,14 @@ TEST(HandshakeTest, KeysAreOfTheSideTheConnectionAndTheSecret) {
   const Nonces other = {kNonces.server, std::string(kNonceBytes, 'd')};
   std::set<std::string> keys;
   for (const SessionKeys& each :
-       {KeysOf("secret", kNonces), KeysOf("secret", other),
-        KeysOf("Secret", kNonces)}) {
+       {DeriveKeys("secret", kNonces), DeriveKeys("secret", other),
+        DeriveKeys("Secret", kNonces)}) {
     keys.insert(each.client);
     keys.insert(each.server);
   }
   EXPECT_EQ(keys.size(), 6);
-  EXPECT_EQ(KeysOf("secret", kNonces).client, KeysOf("secret", kNonces).client);
+  EXPECT_EQ(DeriveKeys("secret", kNonces).client,
+            DeriveKeys("secret", kNonces).client);
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "core/store/guard/secret_file.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -9,10 +7,11 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "core/store/guard/job_secret.h"
 
 namespace {
 
-// Of whom this process believes to be.
+// The user that this process believes to be.
 uid_t user = getuid();
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "core/store/guard/connection.h"
-#include "core/store/guard/visitors.h"
+#include "core/store/guard/session.h"
 #include "core/store/sockets.h"
 
 namespace tandem {
@@ -109,8 +109,8 @@ TEST_F(GuardServerTest, StrangersHoldUpNobody) {
   EXPECT_EQ(recv(strangers[0].get(), &byte, 1, 0), 0);
 }
 
-// As after `ulimit -n`: strangers take all the descriptors that are left, which
-// are this process's and so the server's.
+// The state after `ulimit -n`: strangers take all the descriptors that are
+// left, which are this process's and so the server's.
 TEST_F(GuardServerTest, WithoutDescriptorsMembersAreServed) {
   const auto one = Join().value();
   rlimit old;

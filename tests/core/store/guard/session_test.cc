@@ -1,7 +1,9 @@
 #include "core/store/guard/session.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -20,7 +22,7 @@ TEST(SessionTest, AMemberIsServed) {
   session.output().clear();
   EXPECT_FALSE(session.has_spoken());
   // The proof, and a request right behind it, byte by byte.
-  const SessionKeys keys = KeysOf("secret", kNonces);
+  const SessionKeys keys = DeriveKeys("secret", kNonces);
   FrameSealer sealer(keys.client);
   const std::string sent = ClientProof("secret", kNonces) +
                            sealer.Seal(EncodeRequest({"add", "n", "2"}));
@@ -59,13 +61,13 @@ TEST(SessionTest, HalfAProofIsWaitedFor) {
   EXPECT_TRUE(session.has_spoken());
 }
 
-// Who asks for more than it reads does not fill the server's memory.
+// A member that asks for more than it reads does not fill the server's memory.
 TEST(SessionTest, AnswersAreKeptUpToALimitAndTheRestFollows) {
   constexpr int kValues = 3;
   const std::string value(size_t{33} << 20, 'v');
   KeyValues table = {{"a", value}};
   Session session("secret", kNonces.server);
-  const SessionKeys keys = KeysOf("secret", kNonces);
+  const SessionKeys keys = DeriveKeys("secret", kNonces);
   FrameSealer sealer(keys.client);
   std::string sent = ClientProof("secret", kNonces);
   for (int i = 0; i < kValues; ++i) {
@@ -91,7 +93,7 @@ TEST(SessionTest, AnswersAreKeptUpToALimitAndTheRestFollows) {
   EXPECT_FALSE(session.has_more());
 }
 
-// As after somebody else has got hold of the connection.
+// The state after somebody else has got hold of the connection.
 TEST(SessionTest, AMessageThatIsNotTheMembersEndsIt) {
   KeyValues table;
   Session session("secret", kNonces.server);
@@ -99,6 +101,72 @@ TEST(SessionTest, AMessageThatIsNotTheMembersEndsIt) {
   EXPECT_FALSE(session.Take(
       FrameSealer("another").Seal(EncodeRequest({"set", "a", "1"})), &table));
   EXPECT_TRUE(table.empty());
+}
+
+using std::chrono::seconds;
+
+class VisitorsTest : public ::testing::Test {
+ protected:
+  int Come(const std::string& address, seconds at) {
+    OwnedFd fd(open("/dev/null", O_RDONLY));
+    const int raw = fd.get();
+    connections_.Add(
+        {std::move(fd), address, Session("secret", kNonces.server)},
+        start_ + at);
+    return raw;
+  }
+  void Say(int fd, const std::string& text) {
+    connections_.Find(fd)->session.Take(text, &table_);
+  }
+
+  const GuardedConnections::Clock::time_point start_{};
+  GuardedConnections connections_;
+  KeyValues table_;
+};
+
+TEST_F(VisitorsTest, TheSlowGoAndMembersStay) {
+  const int member = Come("member", seconds(0));
+  const int silent = Come("silent", seconds(1));
+  const int late = Come("late", seconds(2));
+  Say(member, ClientProof("secret", kNonces));
+  connections_.NoteMember(member);
+  EXPECT_EQ(connections_.NextEnd(), start_ + seconds(11));
+  connections_.RemoveSlow(start_ + seconds(11));
+  EXPECT_NE(connections_.Find(member), nullptr);
+  EXPECT_EQ(connections_.Find(silent), nullptr);
+  EXPECT_NE(connections_.Find(late), nullptr);
+  EXPECT_EQ(connections_.strangers(), 1);
+  connections_.Remove(member);
+  EXPECT_EQ(connections_.strangers(), 1);
+}
+
+TEST_F(VisitorsTest, WhoSaidNothingAndWentWasNoStranger) {
+  connections_.Remove(Come("looked in", seconds(0)));
+  EXPECT_EQ(connections_.strangers(), 0);
+  const int half = Come("10.0.0.7:4242", seconds(0));
+  Say(half, "half");
+  connections_.Remove(half);
+  EXPECT_EQ(connections_.DescribeRejected(),
+            "1 connection that did not show the job's secret was turned away "
+            "from the store, the last from 10.0.0.7:4242");
+  connections_.Remove(half);  // once
+  EXPECT_EQ(connections_.strangers(), 1);
+}
+
+TEST_F(VisitorsTest, BeyondTheMostTheOldestGoes) {
+  const int first = Come("first", seconds(0));
+  for (size_t i = 1; i < GuardedConnections::kMostUnknown; ++i)
+    Come("next", seconds(1));
+  EXPECT_NE(connections_.Find(first), nullptr);
+  Come("one more", seconds(2));
+  EXPECT_EQ(connections_.Find(first), nullptr);
+  EXPECT_EQ(connections_.strangers(), 1);
+}
+
+TEST_F(VisitorsTest, NobodyIsLeftToRemove) {
+  EXPECT_FALSE(connections_.RemoveOldestUnknown());
+  EXPECT_EQ(connections_.NextEnd(),
+            GuardedConnections::Clock::time_point::max());
 }
 
 }  // namespace

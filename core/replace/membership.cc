@@ -1,0 +1,206 @@
+#include "core/replace/membership.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/text_fields.h"
+
+namespace tandem {
+namespace {
+
+std::optional<Member> TakeMember(absl::string_view* text) {
+  const std::optional<int> rank = TakeNumber(text);
+  const std::optional<int> life = TakeNumber(text);
+  const std::optional<int64_t> step = TakeInt64(text);
+  if (!rank || !life || !step) return std::nullopt;
+  return Member{*rank, *life, *step};
+}
+
+bool Has(const std::vector<Member>& members, const Member& process) {
+  return absl::c_any_of(
+      members, [&](const Member& each) { return IsSame(each, process); });
+}
+
+}  // namespace
+
+bool IsSame(const Member& a, const Member& b) {
+  return a.rank == b.rank && a.life == b.life;
+}
+
+std::optional<int> Generation::PlaceOf(const Member& process) const {
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (IsSame(members[i], process)) return static_cast<int>(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<int> Generation::Source() const {
+  const auto most = std::max_element(
+      members.begin(), members.end(),
+      [](const Member& a, const Member& b) { return a.step < b.step; });
+  if (most == members.end() || most->step == kNoState) return std::nullopt;
+  return static_cast<int>(most - members.begin());
+}
+
+std::vector<int> Generation::Ranks() const {
+  std::vector<int> ranks;
+  for (const Member& each : members) ranks.push_back(each.rank);
+  return ranks;
+}
+
+Generation FirstGeneration(int ranks) {
+  Generation first;
+  for (int rank = 0; rank < ranks; ++rank) first.members.push_back({rank});
+  return first;
+}
+
+bool IsDead(const Member& process, const Notices& notices) {
+  return absl::c_any_of(notices.dead, [&](const Death& death) {
+    return IsSame(death.process, process);
+  });
+}
+
+std::vector<Member> Missing(const Generation& now, const Notices& notices) {
+  std::vector<Member> missing;
+  for (const Member& each : now.members) {
+    if (Has(notices.ready, each) || IsDead(each, notices)) continue;
+    missing.push_back(each);
+  }
+  return missing;
+}
+
+std::vector<Member> Newcomers(const Generation& now, const Notices& notices) {
+  std::vector<Member> newcomers;
+  for (const Member& each : notices.waiting) {
+    if (Has(now.members, each) || IsDead(each, notices)) continue;
+    newcomers.push_back(each);
+  }
+  return newcomers;
+}
+
+Generation NextGeneration(const Generation& now, const Notices& notices) {
+  Generation next;
+  next.number = now.number + 1;
+  next.members = Newcomers(now, notices);
+  for (const Member& each : notices.ready) {
+    if (now.PlaceOf(each) && !IsDead(each, notices)) {
+      next.members.push_back(each);
+    }
+  }
+  absl::c_sort(next.members, [](const Member& a, const Member& b) {
+    return a.rank < b.rank;
+  });
+  return next;
+}
+
+std::string Encode(const Member& member) {
+  std::string text;
+  AppendNumber(member.rank, &text);
+  AppendNumber(member.life, &text);
+  AppendNumber(member.step, &text);
+  return text;
+}
+
+std::string Encode(const Death& death) {
+  std::string text = Encode(death.process);
+  AppendField(death.how, &text);
+  return text;
+}
+
+std::string Encode(const Generation& generation) {
+  std::string text;
+  AppendNumber(generation.number, &text);
+  for (const Member& each : generation.members) text += Encode(each);
+  return text;
+}
+
+std::vector<Member> DecodeMembers(absl::string_view list) {
+  std::vector<Member> members;
+  while (const std::optional<Member> member = TakeMember(&list)) {
+    members.push_back(*member);
+  }
+  return members;
+}
+
+std::vector<Death> DecodeDeaths(absl::string_view list) {
+  std::vector<Death> deaths;
+  while (const std::optional<Member> process = TakeMember(&list)) {
+    const auto how = TakeField(&list);
+    if (!how) break;
+    deaths.push_back({*process, std::string(*how)});
+  }
+  return deaths;
+}
+
+std::optional<Generation> DecodeGeneration(absl::string_view text) {
+  const std::optional<int> number = TakeNumber(&text);
+  if (!number) return std::nullopt;
+  return Generation{*number, DecodeMembers(text)};
+}
+
+namespace {
+
+constexpr char kPrefix[] = "replace";
+constexpr char kLatest[] = "latest";
+constexpr char kWaiting[] = "waiting";
+constexpr char kDead[] = "dead";
+constexpr char kFinished[] = "finished";
+
+std::string ReadyKey(const Generation& now) {
+  return absl::StrCat("ready/", now.number);
+}
+
+}  // namespace
+
+MembershipStore::MembershipStore(StorePtr job)
+    : store_(WithPrefix(std::move(job), kPrefix)) {}
+
+void MembershipStore::Append(const std::string& list, const std::string& text) {
+  store_->append(list, std::vector<uint8_t>(text.begin(), text.end()));
+}
+
+std::optional<Generation> MembershipStore::Latest() {
+  return DecodeGeneration(TextAt(*store_, kLatest));
+}
+
+Generation MembershipStore::Follow(const Generation* now,
+                                   const Generation& next) {
+  const std::string before = now == nullptr ? "" : Encode(*now);
+  return DecodeGeneration(store_->compareSet(kLatest, before, Encode(next)))
+      .value_or(next);
+}
+
+void MembershipStore::NoteReady(const Generation& now, const Member& member) {
+  Append(ReadyKey(now), Encode(member));
+}
+
+void MembershipStore::NoteWaiting(const Member& process) {
+  Append(kWaiting, Encode(process));
+}
+
+void MembershipStore::NoteDeath(const Death& death) {
+  Append(kDead, Encode(death));
+}
+
+Notices MembershipStore::Read(const Generation& now) {
+  return {DecodeMembers(TextAt(*store_, ReadyKey(now))),
+          DecodeMembers(TextAt(*store_, kWaiting)),
+          DecodeDeaths(TextAt(*store_, kDead))};
+}
+
+void MembershipStore::NoteFinished() {
+  store_->set(kFinished, std::string("1"));
+}
+
+bool MembershipStore::IsFinished() { return store_->check({kFinished}); }
+
+std::string PrefixOfGeneration(const std::string& job_prefix, int number) {
+  if (number == 0) return job_prefix;
+  return absl::StrCat(job_prefix, "generation_", number, "/");
+}
+
+}  // namespace tandem
