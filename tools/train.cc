@@ -182,7 +182,7 @@ absl::Status RunRank(const Launch& launch) {
   Job job;
   job.launch = launch;
   TANDEM_ASSIGN_OR_RETURN(job.restarts,
-                          RestartCountOf(Environment::OfProcess()));
+                          ReadRestartCount(Environment::OfProcess()));
   TANDEM_ASSIGN_OR_RETURN(job.options, TrainOptionsFromFlags());
   TANDEM_RETURN_IF_ERROR(StartLogging(job.options, launch));
   const RehearsalSettings rehearsal = RehearsalSettingsFromFlags();

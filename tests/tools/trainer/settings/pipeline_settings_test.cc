@@ -1,5 +1,3 @@
-// With pipeline_layout's: what flags about pipelines come to.
-
 #include "tools/trainer/settings/pipeline_settings.h"
 
 #include <gmock/gmock.h>
@@ -9,8 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "core/base/status_macros.h"
 #include "tests/tools/trainer/settings/given_flags.h"
+
+#define SETTING(kind, name, value, range, help) \
+  ABSL_DECLARE_FLAG(tandem::setting::kind::Flag, name);
+#include "tools/trainer/settings/pipeline_settings.def"
 
 namespace tandem::pipeline_settings_test {
 namespace {
@@ -25,18 +30,27 @@ struct Asked {
   int world_size = 1;
 };
 
+// The flags' values, which nobody has checked yet.
+absl::Status ReadFlags(PipelineSettings& settings) {
+#define SETTING(kind, name, value, range, help) \
+  TANDEM_RETURN_IF_ERROR(setting::kind::Read(   \
+      #name, absl::GetFlag(FLAGS_##name), &settings.name));
+#include "tools/trainer/settings/pipeline_settings.def"
+  return absl::OkStatus();
+}
+
 std::string Error(const Asked& asked) {
   const GivenFlags given(
       "--strategy=pipeline --devices_per_rank=2 --batch_size=32 " +
       asked.flags);
-  const absl::StatusOr<PipelineSettings> settings = PipelineSettingsFromFlags();
-  EXPECT_TRUE(settings.ok()) << settings.status();
+  PipelineSettings settings;
+  EXPECT_EQ(ReadFlags(settings), absl::OkStatus());
   const PipelineSurroundings around = {
       FlagValue("strategy"), std::stoll(FlagValue("devices_per_rank")),
       std::stoll(FlagValue("batch_size")), FlagValue("cut")};
-  absl::Status checked = Validate(*settings, around);
+  absl::Status checked = Validate(settings, around);
   if (checked.ok()) {
-    checked = CheckLayout(*settings, around, asked.world_size);
+    checked = CheckLayout(settings, around, asked.world_size);
   }
   return std::string(checked.message());
 }
