@@ -29,7 +29,7 @@ std::string Sizes(const StepForm& form) {
 
 constexpr size_t kNumbersOfTensor = 3 + 2 * kMostDimensions;
 
-TensorLayout LayoutOf(const at::Tensor& tensor) {
+TensorLayout OneLayout(const at::Tensor& tensor) {
   TensorLayout layout{tensor.scalar_type(), tensor.sizes().vec(), {}, false};
   layout.takes_gradient = tensor.requires_grad();
   layout.strides = tensor.is_non_overlapping_and_dense()
@@ -123,7 +123,7 @@ absl::StatusOr<MessageLayout> LayoutOf(const std::vector<at::Tensor>& message) {
           kMostDimensions, " dimensions, not ",
           each.defined() ? DescribeTensor(each) : "an undefined one"));
     }
-    layout.push_back(LayoutOf(each));
+    layout.push_back(OneLayout(each));
   }
   return layout;
 }

@@ -7,6 +7,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/folder/state_part.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/parameter_server/piece_stream.h"
 #include "parallel/strategy/gathered_tensors.h"

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/named_tensors.h"
+#include "core/checkpoint/folder/state_part.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/checkpoint/tensor_stream.h"
 #include "core/model/batch.h"
