@@ -16,14 +16,14 @@
 namespace tandem {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr char kEndField[] = "eos_token_id";
 constexpr char kTextsField[] = "tandem_vocabulary";
 
-std::string Text(const Json& config) {
+std::string Text(const OrderedJson& config) {
   return config.dump(2, ' ', /*ensure_ascii=*/true,
-                     Json::error_handler_t::replace) +
+                     OrderedJson::error_handler_t::replace) +
          "\n";
 }
 
@@ -90,13 +90,13 @@ std::string WithEndTokens(absl::string_view config,
     if (!absl::c_linear_search(all, end)) all.push_back(end);
   }
   if (all.size() == own) return std::string(config);
-  Json json = Json::parse(config.begin(), config.end());
+  OrderedJson json = OrderedJson::parse(config.begin(), config.end());
   json[kEndField] = TokensField(all);
   return Text(json);
 }
 
 int64_t ReadTextsVocabulary(absl::string_view config) {
-  const Json json = Json::parse(config.begin(), config.end());
+  const OrderedJson json = OrderedJson::parse(config.begin(), config.end());
   const auto found = json.find(kTextsField);
   return found != json.end() && found->is_number_integer()
              ? found->get<int64_t>()
@@ -105,20 +105,20 @@ int64_t ReadTextsVocabulary(absl::string_view config) {
 
 std::string WithTextsVocabulary(absl::string_view config, int64_t vocabulary) {
   if (ReadTextsVocabulary(config) == vocabulary) return std::string(config);
-  Json json = Json::parse(config.begin(), config.end());
+  OrderedJson json = OrderedJson::parse(config.begin(), config.end());
   json.erase(kTextsField);
   if (vocabulary > 0) json[kTextsField] = vocabulary;
   return Text(json);
 }
 
 std::string WithDropout(absl::string_view config, double dropout) {
-  Json json = Json::parse(config.begin(), config.end());
+  OrderedJson json = OrderedJson::parse(config.begin(), config.end());
   for (const char* const key : kDropoutFields) json[key] = dropout;
   return Text(json);
 }
 
 std::string WithDtype(absl::string_view config, absl::string_view dtype) {
-  Json json = Json::parse(config.begin(), config.end());
+  OrderedJson json = OrderedJson::parse(config.begin(), config.end());
   // The older name, which newer versions read, too.
   const char* key = json.contains("dtype") ? "dtype" : "torch_dtype";
   json[key] = std::string(dtype);
