@@ -53,24 +53,24 @@ void Session::Join() {
   sealer_.emplace(keys.server);
 }
 
-void GuardedConnections::Add(GuardedConnection connection,
-                             Clock::time_point now) {
+void ServerConnections::Add(ServerConnection connection,
+                            Clock::time_point now) {
   const int fd = connection.fd.get();
   unknown_.push_back({fd, now + kHandshakeTimeout});
   connections_.emplace(fd, std::move(connection));
   if (unknown_.size() > kMostUnknown) RemoveOldestUnknown();
 }
 
-GuardedConnection* GuardedConnections::Find(int fd) {
+ServerConnection* ServerConnections::Find(int fd) {
   const auto at = connections_.find(fd);
   return at == connections_.end() ? nullptr : &at->second;
 }
 
-void GuardedConnections::NoteMember(int fd) {
+void ServerConnections::NoteMember(int fd) {
   unknown_.remove_if([fd](const Waiting& each) { return each.fd == fd; });
 }
 
-void GuardedConnections::Remove(int fd) {
+void ServerConnections::Remove(int fd) {
   const auto at = connections_.find(fd);
   if (at == connections_.end()) return;
   const Session& session = at->second.session;
@@ -79,13 +79,13 @@ void GuardedConnections::Remove(int fd) {
   connections_.erase(at);
 }
 
-void GuardedConnections::RemoveSlow(Clock::time_point now) {
+void ServerConnections::RemoveSlow(Clock::time_point now) {
   while (!unknown_.empty() && unknown_.front().until <= now) {
     RemoveOldestUnknown();
   }
 }
 
-bool GuardedConnections::RemoveOldestUnknown() {
+bool ServerConnections::RemoveOldestUnknown() {
   if (unknown_.empty()) return false;
   const auto at = connections_.find(unknown_.front().fd);
   NoteStranger(at->second);
@@ -94,16 +94,16 @@ bool GuardedConnections::RemoveOldestUnknown() {
   return true;
 }
 
-GuardedConnections::Clock::time_point GuardedConnections::NextEnd() const {
+ServerConnections::Clock::time_point ServerConnections::NextEnd() const {
   return unknown_.empty() ? Clock::time_point::max() : unknown_.front().until;
 }
 
-void GuardedConnections::NoteStranger(const GuardedConnection& connection) {
+void ServerConnections::NoteStranger(const ServerConnection& connection) {
   ++strangers_;
   last_stranger_ = connection.address;
 }
 
-std::string GuardedConnections::DescribeRejected() const {
+std::string ServerConnections::DescribeRejected() const {
   return absl::StrCat(
       strangers_, strangers_ == 1 ? " connection" : " connections",
       " that did not show the job's secret ", strangers_ == 1 ? "was" : "were",
