@@ -35,7 +35,7 @@ at::Tensor JoinHeads(const at::Tensor& heads);
 at::Tensor CausalAttentionFunction(const at::Tensor& qkv, int64_t heads);
 
 // CausalAttentionFunction of qkv [n, tokens, 3 * width], where token i of a
-// sample sees no token before begins[sample, i] (core/model/documents.h): int64
+// sample sees no token before begins[sample, i] (core/model/batch.h): int64
 // [n, tokens] on the device of qkv. Undefined: documents are whole samples.
 //
 // On the CPU it is CausalAttentionFunction of each document alone, which costs

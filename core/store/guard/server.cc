@@ -131,12 +131,12 @@ class Loop {
     if (!nonce.ok() || !Watch(EPOLL_CTL_ADD, raw, EPOLLIN)) return;
     connections_.Add({std::move(fd), address, Session(secret_, *nonce)},
                      Clock::now());
-    if (AcceptedConnection* connection = connections_.Find(raw))
+    if (ServerConnection* connection = connections_.Find(raw))
       Send(*connection);
   }
 
   void Serve(int fd) {
-    AcceptedConnection* const connection = connections_.Find(fd);
+    ServerConnection* const connection = connections_.Find(fd);
     if (connection == nullptr) return;  // gone since the events were read
     const bool was_member = connection->session.is_member();
     const bool listens = !connection->is_over && !connection->must_read;
@@ -149,7 +149,7 @@ class Loop {
 
   // With what one asked for while there was too much to send.
   void GoOn(int fd) {
-    for (AcceptedConnection* connection = connections_.Find(fd);
+    for (ServerConnection* connection = connections_.Find(fd);
          connection != nullptr && !connection->is_over &&
          !connection->must_read && connection->session.has_more();
          connection = connections_.Find(fd)) {
@@ -159,7 +159,7 @@ class Loop {
   }
 
   // False when the connection has ended.
-  bool Receive(AcceptedConnection& connection) {
+  bool Receive(ServerConnection& connection) {
     const ssize_t got =
         recv(connection.fd.get(), buffer_.data(), buffer_.size(), 0);
     if (got < 0) return errno == EAGAIN || errno == EINTR;
@@ -169,7 +169,7 @@ class Loop {
     return true;
   }
 
-  void Send(AcceptedConnection& connection) {
+  void Send(ServerConnection& connection) {
     std::string& output = connection.session.output();
     const int fd = connection.fd.get();
     const ssize_t sent =
@@ -200,7 +200,7 @@ class Loop {
   const int stop_;
   const std::string secret_;
   KeyValues table_;
-  AcceptedConnections connections_;
+  ServerConnections connections_;
   std::array<char, 65536> buffer_;
   Clock::time_point opens_at_ = Clock::time_point::max();
   Clock::time_point logs_at_ = Clock::time_point::min();

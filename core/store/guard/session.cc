@@ -53,24 +53,24 @@ void Session::Join() {
   sealer_.emplace(keys.server);
 }
 
-void AcceptedConnections::Add(AcceptedConnection connection,
-                              Clock::time_point now) {
+void ServerConnections::Add(ServerConnection connection,
+                            Clock::time_point now) {
   const int fd = connection.fd.get();
   unknown_.push_back({fd, now + kHandshakeTimeout});
   connections_.emplace(fd, std::move(connection));
   if (unknown_.size() > kMostUnknown) RemoveOldestUnknown();
 }
 
-AcceptedConnection* AcceptedConnections::Find(int fd) {
+ServerConnection* ServerConnections::Find(int fd) {
   const auto at = connections_.find(fd);
   return at == connections_.end() ? nullptr : &at->second;
 }
 
-void AcceptedConnections::NoteMember(int fd) {
+void ServerConnections::NoteMember(int fd) {
   unknown_.remove_if([fd](const Waiting& each) { return each.fd == fd; });
 }
 
-void AcceptedConnections::Remove(int fd) {
+void ServerConnections::Remove(int fd) {
   const auto at = connections_.find(fd);
   if (at == connections_.end()) return;
   const Session& session = at->second.session;
@@ -79,13 +79,13 @@ void AcceptedConnections::Remove(int fd) {
   connections_.erase(at);
 }
 
-void AcceptedConnections::RemoveSlow(Clock::time_point now) {
+void ServerConnections::RemoveSlow(Clock::time_point now) {
   while (!unknown_.empty() && unknown_.front().until <= now) {
     RemoveOldestUnknown();
   }
 }
 
-bool AcceptedConnections::RemoveOldestUnknown() {
+bool ServerConnections::RemoveOldestUnknown() {
   if (unknown_.empty()) return false;
   const auto at = connections_.find(unknown_.front().fd);
   NoteStranger(at->second);
@@ -94,16 +94,16 @@ bool AcceptedConnections::RemoveOldestUnknown() {
   return true;
 }
 
-AcceptedConnections::Clock::time_point AcceptedConnections::NextEnd() const {
+ServerConnections::Clock::time_point ServerConnections::NextEnd() const {
   return unknown_.empty() ? Clock::time_point::max() : unknown_.front().until;
 }
 
-void AcceptedConnections::NoteStranger(const AcceptedConnection& connection) {
+void ServerConnections::NoteStranger(const ServerConnection& connection) {
   ++strangers_;
   last_stranger_ = connection.address;
 }
 
-std::string AcceptedConnections::DescribeRejected() const {
+std::string ServerConnections::DescribeRejected() const {
   return absl::StrCat(
       strangers_, strangers_ == 1 ? " connection" : " connections",
       " that did not show the job's secret ", strangers_ == 1 ? "was" : "were",

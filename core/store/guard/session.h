@@ -60,7 +60,7 @@ class Session {
 // Connections of a guarded server: all of them, those that have yet to show the
 // secret in the order in which they came, and how many did not.
 
-struct AcceptedConnection {
+struct ServerConnection {
   OwnedFd fd;
   std::string address;  // "10.0.0.7:4242"
   Session session;
@@ -69,7 +69,7 @@ struct AcceptedConnection {
 };
 
 // Not thread-safe.
-class AcceptedConnections {
+class ServerConnections {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -77,9 +77,9 @@ class AcceptedConnections {
   static constexpr size_t kMostUnknown = 64;
 
   // Beyond kMostUnknown the oldest that is unknown goes.
-  void Add(AcceptedConnection connection, Clock::time_point now);
+  void Add(ServerConnection connection, Clock::time_point now);
   // Null: nobody of that descriptor.
-  AcceptedConnection* Find(int fd);
+  ServerConnection* Find(int fd);
   // Is unknown no longer.
   void NoteMember(int fd);
   // One who is unknown and has said something, or has let `kHandshakeTimeout`
@@ -104,9 +104,9 @@ class AcceptedConnections {
     Clock::time_point until;
   };
 
-  void NoteStranger(const AcceptedConnection& connection);
+  void NoteStranger(const ServerConnection& connection);
 
-  std::unordered_map<int, AcceptedConnection> connections_;  // by descriptor
+  std::unordered_map<int, ServerConnection> connections_;  // by descriptor
   std::list<Waiting> unknown_;  // the first has waited longest
   int strangers_ = 0;
   std::string last_stranger_;

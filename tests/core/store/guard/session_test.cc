@@ -119,8 +119,8 @@ class VisitorsTest : public ::testing::Test {
     connections_.Find(fd)->session.Take(text, &table_);
   }
 
-  const AcceptedConnections::Clock::time_point start_{};
-  AcceptedConnections connections_;
+  const ServerConnections::Clock::time_point start_{};
+  ServerConnections connections_;
   KeyValues table_;
 };
 
@@ -155,7 +155,7 @@ TEST_F(VisitorsTest, WhoSaidNothingAndWentWasNoStranger) {
 
 TEST_F(VisitorsTest, BeyondTheMostTheOldestGoes) {
   const int first = Come("first", seconds(0));
-  for (size_t i = 1; i < AcceptedConnections::kMostUnknown; ++i)
+  for (size_t i = 1; i < ServerConnections::kMostUnknown; ++i)
     Come("next", seconds(1));
   EXPECT_NE(connections_.Find(first), nullptr);
   Come("one more", seconds(2));
@@ -166,7 +166,7 @@ TEST_F(VisitorsTest, BeyondTheMostTheOldestGoes) {
 TEST_F(VisitorsTest, NobodyIsLeftToRemove) {
   EXPECT_FALSE(connections_.RemoveOldestUnknown());
   EXPECT_EQ(connections_.NextEnd(),
-            AcceptedConnections::Clock::time_point::max());
+            ServerConnections::Clock::time_point::max());
 }
 
 }  // namespace
