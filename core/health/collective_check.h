@@ -53,8 +53,8 @@ class CollectiveCheck {
   //   DeadlineExceeded after `timeout`: names the ranks that started nothing,
   //     and what each started last;
   //   Unavailable soon after another rank has noted on the store that it failed
-  //     or gives up (group_failures.h), has left before it started this, or is not
-  //     present, or when the store itself is gone.
+  //     or gives up (group_failures.h), has left before it started this, or is
+  //     not present, or when the store itself is gone.
   absl::Status Compare(const std::string& what, const std::string& purpose);
 
  private:

@@ -1,8 +1,9 @@
+#include "core/process/signals.h"
+
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/process/signals.h"
 #include "gtest/gtest.h"
 
 namespace tandem {

@@ -1,11 +1,11 @@
+#include "parallel/schedule/drawing.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 #include <vector>
-
-#include "parallel/schedule/drawing.h"
 
 namespace tandem::drawing_test {
 namespace {
