@@ -66,6 +66,13 @@ struct StepPartRow {
   // No function: any is in it.
   absl::Status (*check)(const MeshStrategyOptions& options) = nullptr;
   Exclusions exclusions = {};
+  // How many tensors more, each of the parameters' sizes, a rank keeps because
+  // of the part, where there are so many replicas. No function: none.
+  int (*further_state)(const MeshStrategyOptions& options,
+                       int replicas) = nullptr;
+  // Flags of a program by which that state goes, and the optimizers': a job
+  // that goes on is told of other values.
+  absl::Span<const char* const> state_flags = {};
 };
 
 // Makes the part of a technique that is in every step.
