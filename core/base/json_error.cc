@@ -79,7 +79,7 @@ std::string Describe(absl::string_view text, const Json::parse_error& error,
 
 std::string ErrorText(absl::string_view text, Place place) {
   try {
-    static_cast<void>(Json::parse(text.begin(), text.end()));
+    [[maybe_unused]] const Json parsed = Json::parse(text.begin(), text.end());
   } catch (const Json::parse_error& error) {
     return Describe(text, error, place);
   } catch (const Json::exception&) {

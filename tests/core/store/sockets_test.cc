@@ -12,8 +12,9 @@
 #include <string>
 
 // Stands before the C library's: what /etc/hosts says is the machine's affair.
-//   node0.test  127.0.1.1, as Debian has it for a machine's own name
-//   pair.test   192.0.2.1, which nobody has, then 127.0.0.1
+//   node0.test   127.0.1.1, as Debian has it for a machine's own name
+//   master.test  127.0.0.1, as PyTorchJob has it on the master alone
+//   pair.test    192.0.2.1, which nobody has, then 127.0.0.1
 extern "C" int getaddrinfo(const char* node, const char* service,
                            const addrinfo* hints, addrinfo** found) {
   static const auto real =
@@ -22,6 +23,9 @@ extern "C" int getaddrinfo(const char* node, const char* service,
   const bool by_name = (hints->ai_flags & AI_NUMERICHOST) == 0;
   if (by_name && host == "node0.test") {
     return real("127.0.1.1", service, hints, found);
+  }
+  if (by_name && host == "master.test") {
+    return real("127.0.0.1", service, hints, found);
   }
   if (!by_name || host != "pair.test") return real(node, service, hints, found);
   const int error = real("192.0.2.1", service, hints, found);
@@ -79,8 +83,7 @@ TEST(SocketsTest, LoopbackThatWasAskedForIsTakenAsMeant) {
   for (const char* host : {"127.0.0.1", "127.0.1.1", "::1"}) {
     EXPECT_TRUE(CheckOthersCanReach(host).ok()) << host;
   }
-  // PyTorchJob has it for the master's name, on the master alone.
-  EXPECT_THAT(CheckOthersCanReach("localhost").message(),
+  EXPECT_THAT(CheckOthersCanReach("master.test").message(),
               HasSubstr("127.0.0.1 where all nodes are this machine"));
   EXPECT_TRUE(CheckOthersCanReach("pair.test").ok());
   EXPECT_TRUE(CheckOthersCanReach("no.such.host.invalid").ok());

@@ -40,7 +40,7 @@ class Stage {
         std::make_unique<Reducer>(std::vector<FlatBuffer*>{flat_[0].get()},
                                   group, std::move(options)),
         defers);
-    const absl::Status set = gradients_->reducer().SetHook(
+    ExpectOk(gradients_->reducer().SetHook(
         [this](const GradBucket& bucket,
                Communicator& its) -> absl::StatusOr<FinishReduction> {
           absl::StrAppend(&log, "+", bucket.names[0]);

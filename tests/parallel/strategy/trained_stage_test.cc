@@ -329,8 +329,7 @@ TEST(TrainedStageTest, AReplacedParameterIsNamed) {
   ASSERT_TRUE(Backward(stage.get(), parameters, 1).ok());
   parameters[1].second.set_data(at::ones({7}));
   const absl::Status status = stage->update().Step(0.1, std::nullopt);
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("b"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition, "b"));
 }
 
 TEST(TrainedStageTest, RefusesAnOptimizerGroupThatThereIsNot) {

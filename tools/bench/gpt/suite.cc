@@ -68,7 +68,7 @@ std::vector<int64_t> BytesOfDevices(const GptOptions& model,
 
 constexpr char kCompile[] = "compile";
 
-Workload Sized(Workload workload, const GptSizes& sizes) {
+Workload Sized(Workload workload, const GptCaseSizes& sizes) {
   if (sizes.batch_size > 0) workload.batch_size = sizes.batch_size;
   if (sizes.tokens > 0) return WithTokens(workload, sizes.tokens);
   return workload;
@@ -146,7 +146,7 @@ double FormulaMib(const Workload& workload, const Layout& layout,
   return static_cast<double>(most) / (1 << 20);
 }
 
-std::vector<Case> GptCases(const GptSizes& sizes) {
+std::vector<Case> GptCases(const GptCaseSizes& sizes) {
   std::vector<Case> cases;
   for (const char* model : {"gpt_tiny", "gpt_baby", "gpt2"}) {
     for (Case& each : CasesInLayouts(Sized(*WorkloadNamed(model), sizes))) {

@@ -32,14 +32,14 @@ double FormulaMib(const Workload& workload, const Layout& layout,
                   const Setting& setting);
 
 // 0: as the workload says.
-struct GptSizes {
+struct GptCaseSizes {
   int64_t batch_size = 0;
   int64_t tokens = 0;  // of a sample
 };
 
 // MODEL/LAYOUT of gpt_tiny, gpt_baby and gpt2, with AdamW, in the layouts of
 // tools/bench/hybrid/cases.h.
-std::vector<Case> GptCases(const GptSizes& sizes);
+std::vector<Case> GptCases(const GptCaseSizes& sizes);
 
 // The peers of `names`, "eager" and "compile", that this layout has: one
 // process, DistributedDataParallel, torch.distributed.pipelining, or

@@ -19,6 +19,7 @@
 #include "core/files/atomic_file.h"
 #include "core/files/user_path.h"
 #include "core/process/signal_thread.h"
+#include "core/process/signals.h"
 #include "core/process/subprocess.h"
 #include "core/program/command_line.h"
 #include "core/program/exit_code.h"
