@@ -31,6 +31,8 @@ struct MeshModel;
 // An option that cannot be given together with a part.
 struct Exclusion {
   const char* option;  // its member of MeshStrategyOptions: "ddp.static_graph"
+  // Null: flags alone have such an option, by this name, for what makes no mesh
+  // strategy, or makes one only in part.
   bool (*is_given)(const MeshStrategyOptions& options);
   const char* what;  // in the message
   // The same for the flags of a program: the one that gives the option, with

@@ -53,7 +53,7 @@ void DescribeStepParts(const MeshStrategyOptions& options,
 const Exclusion* FirstGiven(absl::Span<const Exclusion> others,
                             const MeshStrategyOptions& options) {
   for (const Exclusion& each : others) {
-    if (each.is_given(options)) return &each;
+    if (each.is_given != nullptr && each.is_given(options)) return &each;
   }
   return nullptr;
 }
