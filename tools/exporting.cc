@@ -187,7 +187,7 @@ absl::StatusOr<std::string> Consolidate(const ExportOptions& options,
                                         c10::ScalarType dtype) {
   TANDEM_ASSIGN_OR_RETURN(
       const NonfiniteTensors nonfinite,
-      WriteWeightsFile(options.output, checkpoint.model, dtype));
+      WriteWeightsFile(options.output, InferenceWeights(checkpoint), dtype));
   return absl::StrCat(options.output, ": ", checkpoint.progress.model, ", ",
                       checkpoint.model.size(), " tensors in ", options.dtype,
                       ", from step ", checkpoint.progress.step,
@@ -236,7 +236,7 @@ absl::StatusOr<std::string> Export(const ExportOptions& options) {
                           FindModel(options, checkpoint.progress));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorInfo> tensors,
                           TensorsToWrite(model.model));
-  const auto plan = PlanLoading(checkpoint.model, tensors,
+  const auto plan = PlanLoading(InferenceWeights(checkpoint), tensors,
                                 StateNamesOf(model.model), LoadAllowances());
   if (!plan.ok()) return Annotate(plan.status(), path);
   TANDEM_RETURN_IF_ERROR(Annotate(CheckTied(*plan), path));

@@ -167,6 +167,23 @@ absl::StatusOr<NamedTensors> CheckpointTensors(const NamedTensors& model,
   return tensors;
 }
 
+StoredTensors InferenceWeights(const StoredCheckpoint& checkpoint) {
+  const std::string suffix = absl::StrCat(".", kAverageState);
+  std::map<std::string, const StoredTensor*> averages;  // by parameter
+  for (const StoredTensor& each : checkpoint.optimizer) {
+    absl::string_view name = each.info.name;
+    if (absl::ConsumeSuffix(&name, suffix)) averages[std::string(name)] = &each;
+  }
+  StoredTensors weights;
+  for (const StoredTensor& each : checkpoint.model) {
+    const auto found = averages.find(each.info.name);
+    StoredTensor used = found == averages.end() ? each : *found->second;
+    used.info.name = each.info.name;
+    weights.Add(std::move(used));
+  }
+  return weights;
+}
+
 void AddStored(StoredTensor tensor, StoredCheckpoint* checkpoint) {
   absl::string_view name = tensor.info.name;
   const bool is_state = absl::ConsumePrefix(&name, kOptimizerPrefix);

@@ -80,6 +80,15 @@ struct StoredCheckpoint {
   StoredTensors optimizer;  // by the names that Strategy::OptimizerState has
 };
 
+// Name of the optimizer state ("fc.weight.ema") that is a parameter's average
+// over the steps.
+constexpr char kAverageState[] = "ema";
+
+// The model as it is evaluated and exported: averages of parameters where the
+// checkpoint has them, under the parameters' names, and the model's own tensors
+// where it has none. Training goes on from `model` and `optimizer`.
+StoredTensors InferenceWeights(const StoredCheckpoint& checkpoint);
+
 // Adds a tensor under its name in a checkpoint to the kind that it is of.
 void AddStored(StoredTensor tensor, StoredCheckpoint* checkpoint);
 

@@ -85,6 +85,12 @@ struct MeshStrategyOptions : UpdateOptions {
   // Nothing to share with one replica. kOn excludes `averaging`,
   // ddp.static_graph, ddp.skip_all_reduce_unused_params and compares_replicas.
   OptimizerSharding shard_optimizer = OptimizerSharding::kOff;
+  // Weight of the past in exponential moving averages of the parameters, which
+  // evaluation and inference use (torch.optim.swa_utils.AveragedModel with
+  // get_ema_multi_avg_fn): docs/ema.md. Less than 1; 0: there are none.
+  // Excludes `averaging`. Averages follow Update and TrainStep: a strategy
+  // whose parameters a server updates has none.
+  double ema_decay = 0;
   // Somebody compares replicas between steps, to find one whose memory has been
   // corrupted. Where owners tell the others their values in each step nothing
   // would be found.

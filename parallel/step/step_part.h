@@ -133,6 +133,12 @@ class StepPart {
   // All pending steps have been read.
   virtual void AfterReading() {}
 
+  // For each stage of this rank, by the thread of its device, before and after
+  // a batch is evaluated, or inferred: for its time parameters may be others.
+  // It ends even where it has not begun.
+  virtual absl::Status BeginInference(int stage) { return absl::OkStatus(); }
+  virtual absl::Status EndInference(int stage) { return absl::OkStatus(); }
+
   // How many steps were done before the next one, when a job goes on.
   virtual void ResumeAt(int64_t steps) {}
   // Strategy::Synchronise: replicas show what all of them come to until the

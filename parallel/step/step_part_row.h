@@ -31,6 +31,8 @@ struct MeshModel;
 // An option that cannot be given together with a part.
 struct Exclusion {
   const char* option;  // its member of MeshStrategyOptions: "ddp.static_graph"
+  // Null: flags alone have such an option, by this name, for what makes no mesh
+  // strategy, or makes one only in part.
   bool (*is_given)(const MeshStrategyOptions& options);
   const char* what;  // in the message
   // The same for the flags of a program: the one that gives the option, with
@@ -66,6 +68,13 @@ struct StepPartRow {
   // No function: any is in it.
   absl::Status (*check)(const MeshStrategyOptions& options) = nullptr;
   Exclusions exclusions = {};
+  // How many tensors more, each of the parameters' sizes, a rank keeps because
+  // of the part, where there are so many replicas. No function: none.
+  int (*further_state)(const MeshStrategyOptions& options,
+                       int replicas) = nullptr;
+  // Flags of a program by which that state goes, and the optimizers': a job
+  // that goes on is told of other values.
+  absl::Span<const char* const> state_flags = {};
 };
 
 // Makes the part of a technique that is in every step.

@@ -14,6 +14,34 @@
 #include "parallel/step/score_numbers.h"
 
 namespace tandem {
+namespace {
+
+// Calls a point of all parts, for each of this rank's stages.
+absl::Status CallParts(const MeshModel& model, const StepPartList& parts,
+                       absl::Status (StepPart::*point)(int stage)) {
+  return model.OnStages([&](int stage) {
+    for (const auto& part : parts) {
+      TANDEM_RETURN_IF_ERROR(((*part).*point)(stage));
+    }
+    return absl::OkStatus();
+  });
+}
+
+// Whatever comes of it, parameters are trained ones afterwards.
+absl::StatusOr<Inference> InferWithParts(const MeshModel& model,
+                                         const StepPartList& parts,
+                                         const std::vector<Batch>& microbatches,
+                                         bool keeps_outputs) {
+  const absl::Status begun = CallParts(model, parts, &StepPart::BeginInference);
+  absl::StatusOr<Inference> inference =
+      begun.ok() ? model.executor->Infer(microbatches, keeps_outputs)
+                 : absl::StatusOr<Inference>(begun);
+  const absl::Status ended = CallParts(model, parts, &StepPart::EndInference);
+  if (inference.ok() && !ended.ok()) return ended;
+  return inference;
+}
+
+}  // namespace
 
 std::string MeshEvaluation::name() const {
   const bool one = model().groups.replicas() == 1;
@@ -45,10 +73,12 @@ absl::StatusOr<Inference> MeshEvaluation::Infer(const Batch& batch,
   model().SetTraining(false);
   const std::vector<int64_t> sizes =
       EvenSizes(batch.size, model().options.schedule.microbatches);
-  const absl::StatusOr<std::vector<Batch>> parts = SplitBatch(batch, sizes);
+  const absl::StatusOr<std::vector<Batch>> microbatches =
+      SplitBatch(batch, sizes);
   absl::StatusOr<Inference> inference =
-      parts.ok() ? model().executor->Infer(*parts, keeps_outputs)
-                 : parts.status();
+      microbatches.ok()
+          ? InferWithParts(model(), parts(), *microbatches, keeps_outputs)
+          : microbatches.status();
   if (inference.ok()) {
     const absl::Status ended = Synchronize();
     if (!ended.ok()) inference = ended;

@@ -97,6 +97,25 @@ TEST(ExportingTest, NoCheckpointIsWrittenOver) {
   EXPECT_TRUE(Export(From(path, other)).ok());
 }
 
+TEST(ExportingTest, AnExportHasTheAverages) {
+  const std::string path = CheckpointOf("trained", at::full({2}, 1.f));
+  TrainingProgress progress;
+  progress.model = "made";
+  const at::Tensor average = at::full({2}, 3.f);
+  ASSERT_TRUE(WriteSafetensors(path,
+                               {{"w", at::full({2}, 1.f)},
+                                {CheckpointNameOfState("w.ema"), average}},
+                               CheckpointMetadata(progress))
+                  .ok());
+  const std::string output = path + ".averages.safetensors";
+  ASSERT_TRUE(Export(From(path, output)).ok());
+  const auto reader = SafetensorsReader::Open(output);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  ASSERT_EQ((*reader)->entries().size(), 1u);
+  EXPECT_EQ((*reader)->entries()[0].name, "w");
+  EXPECT_TRUE((*reader)->Read((*reader)->entries()[0]).value().equal(average));
+}
+
 TEST(ExportingTest, ValuesThatAreNotFiniteAreSaid) {
   const at::Tensor weights = at::full({2}, 1e5f);
   const std::string path = CheckpointOf("large", weights);

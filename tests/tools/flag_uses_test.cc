@@ -126,6 +126,7 @@ const std::map<std::string, Use>& Uses() {
       {"drop_last", {"false"}},
       {"dropout", {"0.1"}},
       {"dtype", {"bf16"}},
+      {"ema_decay", {"0.9", {}, in_step}},
       {"end_of_text",
        {"5", {{"dataset", "tokens"}, {"document_masks", "true"}}}},
       {"epochs", {"2"}},

@@ -117,7 +117,7 @@ absl::StatusOr<TrainedModel> LoadCheckpoint(const TrainedModelOptions& options,
                           FindLanguage(options, checkpoint.progress));
   TANDEM_ASSIGN_OR_RETURN(TrainedModel model, MakePlaced(options, language));
   TANDEM_RETURN_IF_ERROR(
-      CopyModelState(checkpoint.model, AllTensors(model.layers)));
+      CopyModelState(InferenceWeights(checkpoint), AllTensors(model.layers)));
   model.generation_config = checkpoint.progress.generation_config;
   model.texts_vocabulary = checkpoint.progress.vocabulary;
   return model;

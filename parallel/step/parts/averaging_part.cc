@@ -234,9 +234,24 @@ void DescribeAveraging(const MeshStrategyOptions& options,
           : "off";
 }
 
+int AveragingTensors(const MeshStrategyOptions& options, int replicas) {
+  if (!options.averaging) return 0;
+  // A replica's own values while it shows the mean: OwnValues.
+  int further = options.devices.front().is_cpu() ? 1 : 0;
+  if (options.averaging->outer) {
+    further += options.averaging->outer->momentum == 0 ? 1 : 2;
+  }
+  return further;
+}
+
+constexpr const char* kAveragingFlags[] = {
+    "average_parameters_every", "outer_learning_rate", "outer_momentum"};
+
 }  // namespace
 
-constexpr StepPartRow kAveragingRow = {"averaging", MakeAveraging,
-                                       DescribeAveraging};
+constexpr StepPartRow kAveragingRow = {
+    "averaging",       MakeAveraging,    DescribeAveraging,
+    /*check=*/nullptr,
+    /*exclusions=*/{}, AveragingTensors, kAveragingFlags};
 
 }  // namespace tandem

@@ -74,9 +74,16 @@ void DescribeOptimizer(const MeshStrategyOptions& options,
   values["optimizer_group"] = SwitchText(options.optimizer_group != nullptr);
 }
 
+constexpr const char* kOptimizerFlags[] = {"amsgrad", "momentum"};
+
 }  // namespace
 
-constexpr StepPartRow kOptimizerRow = {"optimizer", MakeStepPart<OptimizerPart>,
-                                       DescribeOptimizer};
+constexpr StepPartRow kOptimizerRow = {"optimizer",
+                                       MakeStepPart<OptimizerPart>,
+                                       DescribeOptimizer,
+                                       /*check=*/nullptr,
+                                       /*exclusions=*/{},
+                                       /*further_state=*/nullptr,
+                                       kOptimizerFlags};
 
 }  // namespace tandem

@@ -3,6 +3,8 @@
 // layout be seen in the result.
 
 #include "absl/strings/str_cat.h"
+#include "parallel/reproducible/ordered_gradients.h"
+#include "parallel/schedule/schedule.h"
 #include "parallel/step/parts/rows.h"
 #include "parallel/step/step_part_row.h"
 
@@ -80,6 +82,16 @@ constexpr Exclusion kReproducibleExcludes[] = {
      "--reproducible cannot have: leave one out"},
 };
 
+int ReproducibleTensors(const MeshStrategyOptions& options, int replicas) {
+  if (!options.reproducible) return 0;
+  GradientOrder order;
+  order.microbatches = options.schedule.microbatches;
+  order.groups = options.gradient_groups > 0 ? options.gradient_groups
+                                             : order.microbatches * replicas;
+  order.splits = SplitsBackward(options.schedule);
+  return OrderedGradients::FurtherBuffers(order, replicas);
+}
+
 }  // namespace
 
 constexpr StepPartRow kReproducibleRow = {
@@ -90,6 +102,7 @@ constexpr StepPartRow kReproducibleRow = {
     {[](const MeshStrategyOptions& options) { return options.reproducible; },
      "reproducible excludes ",
      ": sums would depend on the layout; leave one of them out",
-     kReproducibleExcludes, "reproducible"}};
+     kReproducibleExcludes, "reproducible"},
+    ReproducibleTensors};
 
 }  // namespace tandem

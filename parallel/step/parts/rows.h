@@ -11,6 +11,7 @@ namespace tandem {
 extern const StepPartRow kAveragingRow;
 extern const StepPartRow kBatchSharesRow;
 extern const StepPartRow kBuffersRow;
+extern const StepPartRow kEmaRow;
 extern const StepPartRow kGradientNormRow;
 extern const StepPartRow kLossScaleRow;
 extern const StepPartRow kLossTermsRow;

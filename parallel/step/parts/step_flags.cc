@@ -54,4 +54,12 @@ absl::Status CheckStepFlags(const NamedValues& given) {
   return absl::OkStatus();
 }
 
+std::set<std::string> StepStateFlags() {
+  std::set<std::string> flags;
+  for (const StepPartRow* row : StepPartRows()) {
+    flags.insert(row->state_flags.begin(), row->state_flags.end());
+  }
+  return flags;
+}
+
 }  // namespace tandem

@@ -1,7 +1,11 @@
-// Exclusions of a training step's parts in the words of a program's flags.
+// Step flags: what the parts of a training step exclude and keep, by a
+// program's flags.
 
 #ifndef TANDEM_PARALLEL_STEP_PARTS_STEP_FLAGS_H_
 #define TANDEM_PARALLEL_STEP_PARTS_STEP_FLAGS_H_
+
+#include <set>
+#include <string>
 
 #include "absl/status/status.h"
 #include "core/agreement/agreement.h"
@@ -13,6 +17,9 @@ namespace tandem {
 // are not as usual, with their values. A part and an option that flags do not
 // have are left out.
 absl::Status CheckStepFlags(const NamedValues& given);
+
+// Names of the flags by which the state of parts and optimizers goes.
+std::set<std::string> StepStateFlags();
 
 }  // namespace tandem
 

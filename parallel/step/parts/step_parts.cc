@@ -24,6 +24,7 @@ constexpr const StepPartRow* kRows[] = {
     &kOptimizerRow,         // changes them
     &kShardedOptimizerRow,  // sends those that were changed
     &kAveragingRow,         // takes the mean of those that were changed
+    &kEmaRow,               // averages those that were changed over steps
     &kUpdatesLastRow,       // only plans
     &kReproducibleRow,      // options alone
     &kTimesRow,             // takes a step when all else has been read of it
@@ -53,7 +54,7 @@ void DescribeStepParts(const MeshStrategyOptions& options,
 const Exclusion* FirstGiven(absl::Span<const Exclusion> others,
                             const MeshStrategyOptions& options) {
   for (const Exclusion& each : others) {
-    if (each.is_given(options)) return &each;
+    if (each.is_given != nullptr && each.is_given(options)) return &each;
   }
   return nullptr;
 }

@@ -205,6 +205,20 @@ TEST_F(DamagedCheckpoint, EditedNumbersAreNoticed) {
 }
 
 // Python's safetensors writes no checksums, and a file may go through it.
+TEST(Checkpoint, InferenceHasTheAveragesWhereThereAreSome) {
+  const at::Tensor average = at::ones({2, 3});
+  StoredCheckpoint checkpoint;
+  checkpoint.model = Model();
+  checkpoint.optimizer = OptimizerState();
+  EXPECT_EQ(WeightsSha256(ReadAll(InferenceWeights(checkpoint))),
+            WeightsSha256(Model()));
+  checkpoint.optimizer =
+      NamedTensors{{"fc.weight.ema", average},
+                   {"fc.weight.momentum_buffer", at::zeros({2, 3})}};
+  EXPECT_EQ(WeightsSha256(ReadAll(InferenceWeights(checkpoint))),
+            WeightsSha256({{"fc.weight", average}, Model()[1]}));
+}
+
 TEST(Checkpoint, OneWithoutChecksumsIsTaken) {
   std::vector<SafetensorsEntry> entries = {
       {"w", c10::ScalarType::Float, {1}, 0, 4}};

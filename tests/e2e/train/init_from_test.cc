@@ -199,6 +199,25 @@ TEST(InitFromTest, ACheckpointBecomesOneFileOfAnyModel) {
   }
 }
 
+// Whereas training begins with the trained weights of a checkpoint itself.
+TEST(InitFromTest, AnExportHasTheAverages) {
+  const std::string saved = NewFolder("averages");
+  const Flags job = SmallJob({"--max_steps=4", "--ema_decay=0.75"});
+  const Events events = RunJobForEvents(Joined(job, {"--save_dir=" + saved}));
+  const std::string file = NewFolder("averaged") + "/model.safetensors";
+  const ProgramResult exported =
+      RunProgram(kExport, {"--checkpoint=" + saved, "--output=" + file});
+  ASSERT_EQ(exported.exit_code, 0) << exported.err;
+  const Events scored =
+      RunJobForEvents(SmallJob({"--eval_only", "--init_from=" + file}));
+  EXPECT_EQ(EventsOf(scored, "eval").back()["loss"],
+            EventsOf(events, "eval").back()["loss"]);
+  EXPECT_NE(Fingerprint(scored), Fingerprint(events));
+  const Events begun =
+      RunJobForEvents(SmallJob({"--eval_only", "--init_from=" + saved}));
+  EXPECT_EQ(Fingerprint(begun), Fingerprint(events));
+}
+
 TEST(InitFromTest, AFileIsOfTheModelThatIsNamed) {
   const std::string saved = NewFolder("file");
   const Flags small = SmallJob({"--max_steps=2", "--save_dir=" + saved});

@@ -244,7 +244,8 @@ TEST(HelpTest, ListsEveryFlag) {
              "power_sgd_start_step power_sgd_min_compression_rate "
              "power_sgd_use_error_feedback power_sgd_warm_start "
              "power_sgd_orthogonalization_epsilon power_sgd_random_seed "
-             "clip_grad_norm_type error_if_nonfinite no_weight_decay_on "
+             "clip_grad_norm_type ema_decay error_if_nonfinite "
+             "no_weight_decay_on "
              "backend")) {
     EXPECT_TRUE(std::regex_search(result.out,
                                   std::regex("\n  --" + flag + "( \\(.*)?\n")))

@@ -1,6 +1,7 @@
 // Jobs that lose ranks while the others go on (--replace_replicas): killed at
 // each point of a step, all at once, while they take over, and too often.
 
+#include <cmath>
 #include <csignal>
 #include <iostream>
 #include <string>
@@ -149,6 +150,26 @@ TEST(ReplacementTest, WhoIsLeftTrainsAsIfTheyWereAll) {
   EXPECT_EQ(cells, 8);
 }
 
+// Averages that hardly move stay those of the first step, whoever is lost
+// later.
+TEST(ReplacementTest, AveragesGoOn) {
+  const auto loss = [](const Events& events) {
+    return EventsOf(events, "eval").back()["loss"].get<double>();
+  };
+  const double first = loss(RunJobForEvents(
+      SmallJob({"--nproc_per_node=3", "--batch_size=15", "--max_steps=1"})));
+  const double all = loss(RunJobForEvents(
+      SmallJob({"--nproc_per_node=3", "--batch_size=15", "--epochs=1"})));
+  const double learned = std::abs(all - first);
+  EXPECT_GT(learned, 1e-4);
+  for (const int lost : {0, 2}) {
+    const Events events = RunJobForEvents(
+        Replicas(3, {kNever, "--epochs=1", "--ema_decay=0.9999999"}), nullptr,
+        SlowFaultOf(Kill("after_forward", lost, 3)));
+    EXPECT_NEAR(loss(events), first, 0.1 * learned) << "without rank " << lost;
+  }
+}
+
 // Runs an endless job until it has said each of `lines`, and stops it with a
 // checkpoint of replicas that are alike.
 ProgramResult RunUntil(const Flags& flags, const ProgramOptions& options,
@@ -166,7 +187,7 @@ ProgramResult RunUntil(const Flags& flags, const ProgramOptions& options,
 
 TEST(ReplacementTest, TheLostOneComesBackWithItsNeighboursState) {
   for (const Flags& place :
-       {Flags{"--optimizer=adam"},
+       {Flags{"--optimizer=adam"}, Flags{"--ema_decay=0.75"},
         Flags{"--device=sim", "--optimizer=sgd", "--momentum=0.9"},
         Joined(kPairs, {"--optimizer=adam", "--clip_grad_norm=1"}),
         Flags{"--reproducible", "--microbatch_size=1", "--backend=gloo"}}) {

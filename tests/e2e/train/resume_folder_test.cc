@@ -112,6 +112,16 @@ TEST(ResumeWithOtherSettingsTest, ALineSaysWhatDiffers) {
                         "was to end at step 3: "));
 }
 
+TEST(ResumeWithOtherSettingsTest, AveragesMayBeginLater) {
+  const std::string folder = Saved("--max_steps=3");
+  ProgramResult program;
+  RunJobForEvents(Small("--max_steps=5 --ema_decay=0.75 --resume=" + folder),
+                  &program);
+  EXPECT_THAT(program.out,
+              HasSubstr("note: other settings than those of the checkpoint: "
+                        "--ema_decay=0.75 (0 then)\n"));
+}
+
 // A job goes on only as what it was.
 struct OtherJob {
   std::string saved;
@@ -130,6 +140,10 @@ TEST(ResumeWithOtherSettingsTest, WhatCannotBeSaysByWhichFlag) {
            {"",
             {"Momentum", "--momentum=0",
              "this job has --momentum=0 (0.9 then)"}},
+           {"--ema_decay=0.9",
+            {"NoAverages", "",
+             ".ema has no place here|this job has --ema_decay=0 (0.9 then): "
+             "give what it was saved with"}},
            {gpt,
             {"Layers", gpt + " --layers=3",
              "n_layer is 2 there and 3 here: give the same --model"}}}) {

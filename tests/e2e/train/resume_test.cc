@@ -33,6 +33,7 @@ Rows TechniqueRows() {
        "--lr_warmup_steps=5"},
       {"AdamW", "--optimizer=adamw --weight_decay=0.1 --amsgrad"},
       {"Adam", "--optimizer=adam --clip_grad_norm=0.5"},
+      {"Averages", "--optimizer=adam --ema_decay=0.75"},
       {"BatchNormBuffers",
        "--model=resnet18 --synthetic_shape=3,32,32 "
        "--synthetic_samples=24 --batch_size=4"},
@@ -179,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(LastSamples, ResumeTest,
                          RowName<ResumeRow>);
 
 TEST(ResumeTableTest, NoCellIsMissing) {
-  EXPECT_EQ(CellsIn(TechniqueRows()), 9 * 2);
+  EXPECT_EQ(CellsIn(TechniqueRows()), 10 * 2);
   EXPECT_EQ(CellsIn(MeshRows()), 5 * 5);
   EXPECT_EQ(CellsIn(PlaceRows()), 6 * 4);
   EXPECT_EQ(CellsIn(LastSampleRows()), 3 * 6 + 16);
@@ -221,6 +222,42 @@ TEST(ShardedOptimizerTest, ACheckpointOfSharesGoesOnAnywhere) {
     EXPECT_EQ(EventsOf(events, "step").front()["step"], 4);
     EXPECT_EQ(Fingerprint(events), straight);
   }
+}
+
+nlohmann::json EvaluatedLoss(const Events& events) {
+  return EventsOf(events, "eval").back()["loss"];
+}
+
+// Averages are what is evaluated at the end, of this job and of any that goes
+// on from its checkpoint.
+TEST(AveragesTest, GoOnAnywhereAndAreWhatIsEvaluated) {
+  const Flags plain =
+      Tiny("mlp_dropout",
+           "--reproducible --batch_size=12 --microbatch_size=2 "
+           "--synthetic_samples=48 --epochs=2 --optimizer=adamw");
+  const Flags job = Joined(plain, {"--ema_decay=0.75"});
+  const std::string folder = NewFolder("averages");
+  const Events straight =
+      RunJobForEvents(Joined(job, {"--save_dir=" + folder}));
+  const Events without = RunJobForEvents(plain);
+  EXPECT_EQ(Fingerprint(straight), Fingerprint(without));
+  EXPECT_NE(EvaluatedLoss(straight), EvaluatedLoss(without));
+
+  const std::string parts = NewFolder("averages_of_parts");
+  RunJobForEvents(Joined(job,
+                         Words("--nproc_per_node=4 --pipe=2 --max_steps=3 "
+                               "--shard_optimizer=on"),
+                         {"--save_dir=" + parts}));
+  const Events resumed = RunJobForEvents(Joined(job, {"--resume=" + parts}));
+  EXPECT_EQ(Fingerprint(resumed), Fingerprint(straight));
+  EXPECT_EQ(EvaluatedLoss(resumed), EvaluatedLoss(straight));
+
+  const Events scored =
+      RunJobForEvents(Joined(plain, {"--eval_only", "--resume=" + folder}));
+  EXPECT_EQ(EvaluatedLoss(scored), EvaluatedLoss(straight));
+  EXPECT_NE(Fingerprint(scored), Fingerprint(straight));
+  EXPECT_THAT(RunProgram(kInspect, {folder}).out,
+              HasSubstr(Fingerprint(straight)));
 }
 
 TEST(ChannelsLastTest, CheckpointsServeBothFormats) {

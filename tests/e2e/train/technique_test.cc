@@ -187,6 +187,33 @@ INSTANTIATE_TEST_SUITE_P(DataParallel, TechniqueTest,
                          testing::ValuesIn(DataParallelRows()),
                          RowName<SameRow>);
 
+// What is trained stays as it is.
+void OtherEvaluation(const JobRun& run, const JobRun& expected) {
+  EXPECT_NE(EventsOf(run.events, "eval").back()["loss"],
+            EventsOf(expected.events, "eval").back()["loss"]);
+}
+
+Rows EmaRows() {
+  const std::vector<std::string> places = {
+      "--nproc_per_node=2", "--nproc_per_node=2 --pipe=2",
+      "--nproc_per_node=4 --pipe=2 --shard_optimizer=on",
+      "--devices_per_rank=2", "--strategy=data_parallel --devices_per_rank=2"};
+  SameRow trained = {"AveragesChangeNoTrainedBit",
+                     Small("--max_steps=4"),
+                     {"--ema_decay=0.75"},
+                     Both(SameBits, OtherEvaluation),
+                     places};
+  trained.places.push_back("--dtype=bf16");
+  trained.places.push_back("--dtype=fp16");
+  return {trained,
+          {"AveragesHaveTheirLossInEveryLayout",
+           Small("--max_steps=4 --ema_decay=0.75"), places,
+           SameLosses(1e-4, "eval")}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Ema, TechniqueTest, testing::ValuesIn(EmaRows()),
+                         RowName<SameRow>);
+
 // A loss falls a long way in few steps, each loss the mean of some. Rounding to
 // 8 bits moves it by some thousandths; what two orders of the same samples
 // differ by is ten times that.
@@ -379,6 +406,7 @@ TEST(TechniqueTableTest, NoCellIsMissing) {
   EXPECT_EQ(CellsIn(HybridRows()), 7 * 2 + 3 + 3);
   EXPECT_EQ(CellsIn(FormatRows()), 3);
   EXPECT_EQ(CellsIn(DataParallelRows()), 4 * 4);
+  EXPECT_EQ(CellsIn(EmaRows()), 7 + 5);
   EXPECT_EQ(CellsIn(Bf16Rows()), 2 + 3 + 1 + 2);
   EXPECT_EQ(CellsIn(TransformerRows()), 3 + 2 + 4 + 1 + 2 + 1 + 2);
   EXPECT_EQ(CellsIn(LastSampleRows()), 6 * 6 + 2 * 4 + 7);

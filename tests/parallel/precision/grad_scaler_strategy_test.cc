@@ -158,7 +158,8 @@ const std::map<std::string, OptimizerOptions>& Optimizers() {
   return *optimizers;
 }
 
-// Trains on batches 0, 1, 2, 3 with a fault in step 1: as on 0, 2, 3.
+// Trains on batches 0, 1, 2, 3 with a fault in step 1: as on 0, 2, 3. Or with
+// one in step 0.
 void ExpectSkipped(const LabLayout& layout, const Fault& fault,
                    const LabChange& change) {
   const auto seen =
@@ -166,12 +167,18 @@ void ExpectSkipped(const LabLayout& layout, const Fault& fault,
   const auto found =
       TrainInLab(layout, FaultyJob(GatedJob(4, Scaled(change)), fault, seen));
   for (const Seen& each : *seen) {
-    EXPECT_EQ(each.scales, (std::vector<double>{1024, 512, 512, 512}));
-    EXPECT_EQ(each.skipped, (std::vector<bool>{false, true, false, false}));
+    const std::vector<double> scales =
+        fault.step == 0 ? std::vector<double>{512, 512, 512, 1024}
+                        : std::vector<double>{1024, 512, 512, 512};
+    EXPECT_EQ(each.scales, scales);
+    std::vector<bool> skipped(4, false);
+    skipped[static_cast<size_t>(fault.step)] = true;
+    EXPECT_EQ(each.skipped, skipped);
   }
   LabJob without = GatedJob(3, Scaled(change));
-  without.batch = [](int step) {
-    return LabBatch("mlp_small", kBatch, kLabSeed, step == 0 ? 0 : step + 1);
+  without.batch = [&](int step) {
+    return LabBatch("mlp_small", kBatch, kLabSeed,
+                    step < fault.step ? step : step + 1);
   };
   const auto expected = TrainInLab(layout, without);
   ASSERT_TRUE(found.ok()) << found.status();
@@ -238,6 +245,25 @@ TEST_P(GradScalerDevicesTest, AnOverflowIsSkippedByAll) {
     layout.device_pool = Devices(layout.ranks() * layout.devices);
     ExpectSkipped(layout, {1, -1, "gate1", kInfinity},
                   [](auto& options) { options.clip_value = 0.1; });
+  }
+}
+
+// Nor do averages take part, which begin with the first step that is done:
+// whether the host decides, which clips by the norm, or the devices do.
+TEST_P(GradScalerDevicesTest, AveragesDoNotMoveInASkippedStep) {
+  for (LabLayout layout : Layouts()) {
+    layout.device_pool = Devices(layout.ranks() * layout.devices);
+    for (const int step : {0, 1}) {
+      for (const double clip_norm : {0.0, 0.3}) {
+        SCOPED_TRACE(absl::StrCat(layout.name, ", step ", step, ", clipped to ",
+                                  clip_norm));
+        ExpectSkipped(layout, {step, -1, "gate1", kInfinity},
+                      [=](auto& options) {
+                        options.clip_norm = clip_norm;
+                        options.ema_decay = 0.75;
+                      });
+      }
+    }
   }
 }
 

@@ -126,7 +126,13 @@ std::vector<Technique> Techniques() {
       {"bf16",
        [](auto& o) { o.ddp.mixed_precision.param_dtype = at::kBFloat16; }},
       {"PowerSGD", Compressed},
+      {"averages of weights", [](auto& o) { o.ema_decay = 0.9; }},
       {kScaled, Scaled},
+      {kScaled,
+       [](auto& o) {
+         Scaled(o);
+         o.ema_decay = 0.9;
+       }},
       {kScaled,
        [](auto& o) {
          Scaled(o);

@@ -96,6 +96,7 @@ const std::vector<OtherOption>& OtherOptions() {
        [](auto& o) { o.make_hook = [] { return CommunicationHook(); }; }},
       {"ddp.broadcast_buffers",
        [](auto& o) { o.ddp.broadcast_buffers = false; }},
+      {"ema_decay", [](auto& o) { o.ema_decay = 0.9; }},
       {"reproducible", [](auto& o) { o.reproducible = true; }},
       {"gradient_groups", [](auto& o) { o.gradient_groups = 2; }},
       {"uneven_division",

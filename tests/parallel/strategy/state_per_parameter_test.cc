@@ -46,6 +46,16 @@ TEST(StatePerParameterTest, HasDiLoCosValuesAndMomentum) {
   EXPECT_EQ(StatePerParameterOf(options, 2, true).further, 2);
 }
 
+TEST(StatePerParameterTest, HasTheAverages) {
+  MeshStrategyOptions options = Adam();
+  options.ema_decay = 0.9;
+  EXPECT_EQ(StatePerParameterOf(options, 1, true).further, 1);
+  // They are whole on each replica, whoever has the optimizer's state.
+  options.shard_optimizer = OptimizerSharding::kOn;
+  EXPECT_EQ(StatePerParameterOf(options, 4, true).further, 1);
+  EXPECT_EQ(StatePerParameterOf(options, 4, true).optimizer_shares, 4);
+}
+
 // log2 of a replica's groups and one; one to send; one for groups in two parts.
 TEST(StatePerParameterTest, HasTheSumsOfReproducible) {
   MeshStrategyOptions options = Adam();

@@ -53,11 +53,11 @@ TEST(StepPartsTest, WhatIsDoneToGradientsComesBeforeTheUpdate) {
   for (const StepPartRow* row : StepPartRows()) {
     if (row->make != nullptr) names.push_back(row->name);
   }
-  EXPECT_EQ(names,
-            (std::vector<std::string>{
-                "loss_terms", "score", "tied_weights", "loss_scale",
-                "gradient_norm", "sync_batch_norm", "buffers", "optimizer",
-                "sharded_optimizer", "averaging", "updates_last", "times"}));
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "loss_terms", "score", "tied_weights", "loss_scale",
+                       "gradient_norm", "sync_batch_norm", "buffers",
+                       "optimizer", "sharded_optimizer", "averaging", "ema",
+                       "updates_last", "times"}));
 }
 
 TEST(StepPartsTest, AnOptionIsDescribedByOnePart) {
@@ -98,6 +98,10 @@ TEST(StepPartsTest, AnExclusionStandsOnce) {
     for (const Exclusion& each : row->exclusions.others) {
       EXPECT_TRUE(options.insert(each.option).second)
           << row->name << " excludes " << each.option << " twice";
+      if (each.is_given == nullptr) {  // flags alone have it
+        EXPECT_EQ(owners.count(each.option), 0u) << each.option;
+        continue;
+      }
       const auto owner = owners.find(each.option);
       ASSERT_NE(owner, owners.end())
           << row->name << " excludes " << each.option << ", which nobody has";
@@ -128,6 +132,7 @@ const std::map<std::string, Change>& Changes() {
          o.ddp.delay_all_reduce_named_params = {"a"};
          o.ddp.param_to_hook_all_reduce = "b";
        }},
+      {"ema_decay", [](auto& o) { o.ema_decay = 0.9; }},
       {"make_hook",
        [](auto& o) { o.make_hook = [] { return CommunicationHook(); }; }},
       {"reduce_dtype",
@@ -174,6 +179,9 @@ std::vector<Refused> AllRefused() {
       {"shard_on", "compares_replicas",
        "shard_optimizer excludes comparing replicas, which its owners' values "
        "make alike in each step, corrupted or not; leave one of them out"},
+      {"ema_decay", "averaging",
+       "ema_decay excludes averaging, with which replicas have weights of "
+       "their own; leave one of them out"},
       {"updates_last", "shard_on",
        "updates_last excludes shard_optimizer, whose updates have "
        "collectives; leave one of them out"},

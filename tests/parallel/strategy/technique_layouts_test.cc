@@ -142,6 +142,31 @@ Rows TransposedTensorRows() {
            LabLayouts("1f1b 1x1x1", 4).front()}};
 }
 
+// Evaluation is of the averages.
+Rows EmaRows() {
+  Rows rows;
+  for (const std::string model : {"mlp_dropout", "gpt_tiny_tied"}) {
+    for (const auto sharding :
+         {OptimizerSharding::kOff, OptimizerSharding::kOn}) {
+      LabJob job = RegistryJob(model, [=](auto& options) {
+        options.reproducible = true;
+        options.ema_decay = 0.75;
+        options.optimizer = AdamWOptions();
+        options.shard_optimizer = sharding;
+      });
+      job.test = 9;
+      const bool shares = sharding == OptimizerSharding::kOn;
+      rows.push_back(
+          {absl::StrCat("Ema_", model, shares ? "Sharded" : ""),
+           LabLayouts("sequential 1x1x1, 1f1b 2x1x1, 1f1b 1x1x2, zb_h1 1x2x1, "
+                      "zb_h1 2x1x2, 1f1b 3x2x1, zb_v 2x1x2x2, "
+                      "interleaved_1f1b 2x2x1x2"),
+           Always(job)});
+    }
+  }
+  return rows;
+}
+
 struct Chunked {
   bool is_gpt;
   bool tied;
@@ -215,7 +240,7 @@ Rows AllRows() {
   Rows all;
   for (const Rows& rows :
        {RegistryRows(), WeightPenaltyRows(), TiedWeightRows(),
-        TransposedTensorRows(), ChunkedLossRows()}) {
+        TransposedTensorRows(), EmaRows(), ChunkedLossRows()}) {
     all.insert(all.end(), rows.begin(), rows.end());
   }
   return all;
@@ -228,7 +253,7 @@ INSTANTIATE_TEST_SUITE_P(Table, TechniqueTest, testing::ValuesIn(AllRows()),
 TEST(TechniqueTableTest, HasItsCells) {
   size_t cells = 0;
   for (const TechniqueRow& row : AllRows()) cells += row.columns.size();
-  EXPECT_EQ(cells, (2u * (11 + 8) + 2 * 4) + 2 * 8 + (4 + 2) * 8 + 8 +
+  EXPECT_EQ(cells, (2u * (11 + 8) + 2 * 4) + 2 * 8 + (4 + 2) * 8 + 8 + 4 * 8 +
                        (2 * 10 + 6 * 3 + 8 * 3));
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/some_of.h"
+#include "parallel/step/parts/step_flags.h"
 
 namespace tandem {
 namespace {
@@ -16,15 +17,8 @@ using Options = std::map<std::string, std::string>;
 
 constexpr char kPlannedSteps[] = "planned_steps";
 
-// What an optimizer keeps goes by these.
-const std::set<std::string>& FlagsOfState() {
-  static const auto* const flags = new std::set<std::string>{
-      "amsgrad", "average_parameters_every", "momentum", "outer_learning_rate",
-      "outer_momentum"};
-  return *flags;
-}
-
-// These, too, may be others in a job that goes on.
+// Beside those of the state of a step's parts, these may be others in a job
+// that goes on.
 const std::set<std::string>& FlagsOfCourse() {
   static const auto* const flags =
       new std::set<std::string>{"adam_beta1",
@@ -105,7 +99,7 @@ std::string DescribeCosine(const Options& then, const Job& job) {
 }  // namespace
 
 std::map<std::string, std::string> ComparedOptions(const Job& job) {
-  Options options = Settings(job, FlagsOfState());
+  Options options = Settings(job, StepStateFlags());
   options.merge(Settings(job, FlagsOfCourse()));
   options.insert(job.data.identity.begin(), job.data.identity.end());
   if (job.planned_steps > 0) {
@@ -116,7 +110,7 @@ std::map<std::string, std::string> ComparedOptions(const Job& job) {
 
 std::vector<std::string> DescribeChanges(const TrainingProgress& progress,
                                          const Job& job) {
-  Options now = Settings(job, FlagsOfState());
+  Options now = Settings(job, StepStateFlags());
   now.merge(Settings(job, FlagsOfCourse()));
   std::vector<std::string> lines;
   const std::vector<Change> changes = Changes(progress.options, now);
@@ -162,7 +156,7 @@ absl::Status ExplainOptimizerState(const absl::Status& status,
                                    const Job& job) {
   if (!absl::IsInvalidArgument(status)) return status;
   const std::vector<Change> changes =
-      Changes(progress.options, Settings(job, FlagsOfState()));
+      Changes(progress.options, Settings(job, StepStateFlags()));
   return absl::InvalidArgumentError(absl::StrCat(
       "--resume=", path, ": ", status.message(), "; ",
       changes.empty()

@@ -120,8 +120,10 @@ absl::Status NoneIsUsable(const Candidates& candidates,
 absl::Status Check(const StoredCheckpoint& checkpoint, const std::string& path,
                    const Job& job) {
   const Strategy& strategy = *job.strategy;
+  if (job.options.eval_only) {
+    return strategy.CheckModelState(InferenceWeights(checkpoint));
+  }
   TANDEM_RETURN_IF_ERROR(strategy.CheckModelState(checkpoint.model));
-  if (job.options.eval_only) return absl::OkStatus();
   return ExplainOptimizerState(
       strategy.CheckOptimizerState(checkpoint.optimizer), path,
       checkpoint.progress, job);
@@ -153,12 +155,15 @@ absl::StatusOr<StoredCheckpoint> Verified(const Job& job,
 absl::Status LoadCheckpoint(const StoredCheckpoint& checkpoint,
                             const std::string& from, Job& job) {
   Strategy& strategy = *job.strategy;
-  if (!job.options.eval_only) {
+  if (job.options.eval_only) {
+    TANDEM_RETURN_IF_ERROR(
+        strategy.LoadModelState(InferenceWeights(checkpoint)));
+  } else {
     TANDEM_RETURN_IF_ERROR(Annotate(
         ResumeScale(checkpoint.progress, strategy.loss_scale()), from));
     TANDEM_RETURN_IF_ERROR(strategy.LoadOptimizerState(checkpoint.optimizer));
+    TANDEM_RETURN_IF_ERROR(strategy.LoadModelState(checkpoint.model));
   }
-  TANDEM_RETURN_IF_ERROR(strategy.LoadModelState(checkpoint.model));
   strategy.ResumeAt(checkpoint.progress.step);
   return absl::OkStatus();
 }

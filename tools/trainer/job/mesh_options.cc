@@ -99,6 +99,7 @@ MeshStrategyOptions ReplicaOptionsOf(const TrainOptions& options,
   mesh.updates_last = options.replace_replicas > 0;
   mesh.gradient_groups = static_cast<int>(options.pipeline.gradient_groups);
   mesh.seed = options.seed;
+  mesh.ema_decay = options.ema_decay;
   mesh.pipeline.checkpointing = CheckpointingOf(options.pipeline);
   mesh.pipeline.selective = SelectiveOf(options);
   mesh.pipeline.defers_statistics = options.pipeline.deferred_batch_norm;

@@ -24,6 +24,7 @@ TrainOptions Several() {
 // By the name of a part the flags that ask for it.
 const std::map<std::string, Change>& FlagsOfParts() {
   static const auto* const flags = new std::map<std::string, Change>{
+      {"ema", [](auto& o) { o.ema_decay = 0.9; }},
       {"reproducible", [](auto& o) { o.pipeline.reproducible = true; }},
       {"sharded_optimizer", [](auto& o) { o.ddp.shard_optimizer = "on"; }},
       {"sync_batch_norm", [](auto& o) { o.ddp.sync_batch_norm = true; }},
@@ -50,6 +51,11 @@ const std::map<std::string, Change>& FlagsOfOptions() {
       {"pipeline.defers_statistics",
        [](auto& o) { o.pipeline.deferred_batch_norm = true; }},
       {"shard_optimizer", [](auto& o) { o.ddp.shard_optimizer = "on"; }},
+      {"strategy",
+       [](auto& o) {
+         o.strategy = "parameter_server";
+         o.pipeline.microbatch_size = 0;
+       }},
       {"sync_batch_norm", [](auto& o) { o.ddp.sync_batch_norm = true; }},
       {"uneven_division",
        [](auto& o) {
@@ -89,6 +95,14 @@ const std::map<std::pair<std::string, std::string>, std::string>& Sentences() {
   };
   static const auto* const sentences =
       new std::map<std::pair<std::string, std::string>, std::string>{
+          {{"ema", "averaging"},
+           "--ema_decay=0.9 averages weights that all replicas have alike, "
+           "which --average_parameters_every does not give in each step: leave "
+           "one of them out"},
+          {{"ema", "strategy"},
+           "--ema_decay=0.9 averages weights where they are updated, which "
+           "with --strategy=parameter_server is on servers, which have no "
+           "averages: leave it out, or take another strategy"},
           {{"reproducible", "averaging"},
            "--average_parameters_every=2" + for_layout},
           {{"reproducible", "ddp.delay_all_reduce_named_params"},
