@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/model/layer_list.h"
-#include "core/model/make_layers.h"
 
 namespace tandem {
 namespace {

@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/model/make_layers.h"
+#include "core/model/layer_list.h"
 #include "models/classification_loss.h"
 #include "models/functions/cross_entropy/linear_cross_entropy_function.h"
-#include "models/layers/linear_head.h"
+#include "models/layers/token_embedding.h"
 
 namespace tandem {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/loss/deferred_score.h"
+#include "core/loss/loss.h"
 #include "core/loss/loss_terms.h"
 
 namespace tandem {
@@ -79,7 +79,7 @@ LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets) {
   return Loss(outputs, targets, std::nullopt);
 }
 
-LossFunction CrossEntropyOfRows(LossNames names, CrossEntropyRowsOf rows_of,
+LossFunction CrossEntropyOfRows(LossNames names, CrossEntropyRows rows_of,
                                 std::optional<int64_t> ignore_index) {
   LossFunction::Weight weight;
   if (ignore_index) weight = CrossEntropyIgnoring(*ignore_index).weight();

@@ -41,12 +41,12 @@ LossFunction WithZLoss(LossFunction loss, double coefficient);
 LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets);
 
 // labels int64 [n].
-using CrossEntropyRowsOf = std::function<CrossEntropyResult(
+using CrossEntropyRows = std::function<CrossEntropyResult(
     const LossArguments& arguments, const at::Tensor& labels)>;
 
 // CrossEntropy, or with an `ignore_index` CrossEntropyIgnoring, whose rows
 // `rows_of` computes from what layers have left.
-LossFunction CrossEntropyOfRows(LossNames names, CrossEntropyRowsOf rows_of,
+LossFunction CrossEntropyOfRows(LossNames names, CrossEntropyRows rows_of,
                                 std::optional<int64_t> ignore_index);
 
 // CrossEntropy with torch.nn.CrossEntropyLoss's ignore_index, for padding, say:

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "models/layers/basic_layers.h"
+#include "models/layers/basic_modules.h"
 #include "models/layers/dropout.h"
-#include "models/layers/linear.h"
 #include "models/layers/module_layer.h"
 
 namespace tandem {

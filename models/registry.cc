@@ -17,7 +17,6 @@
 #include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
 #include "models/transformer/vit.h"
-#include "models/unet.h"
 
 namespace tandem {
 namespace {
@@ -203,7 +202,7 @@ bool TakesTokens(const std::string& name) {
   return GptSize(name).has_value() || LlamaSize(name).has_value();
 }
 
-TokenLimits TokenLimitsOf(const std::string& name) {
+TokenLimits ModelTokenLimits(const std::string& name) {
   if (const std::optional<GptOptions> gpt = GptSize(name)) {
     return {gpt->context, gpt->vocabulary};
   }

@@ -68,7 +68,7 @@ struct TokenLimits {
   int64_t vocabulary = 0;  // token numbers are below it
 };
 // Requires TakesTokens(name).
-TokenLimits TokenLimitsOf(const std::string& name);
+TokenLimits ModelTokenLimits(const std::string& name);
 
 }  // namespace tandem
 

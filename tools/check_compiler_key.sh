@@ -22,7 +22,7 @@ printf '#!/bin/sh\nexec %s "$@"\n' "$(command -v clang)" >"$work/clang"
 chmod +x "$work/gcc" "$work/clang"
 
 # A precompiled header, what is compiled with it, and what is compiled without.
-targets=(//core/base:byte_size @com_google_absl//absl/base:log_severity)
+targets=(//core/base:environment @com_google_absl//absl/base:log_severity)
 
 # builds WHAT: from nothing but the disk cache; prints how many actions came from it, and how many ran.
 builds() {

@@ -110,7 +110,7 @@ def find_lines(part, lines, begin):
     for at in range(begin, len(lines) - len(part) + 1):
         if lines[at].lstrip() != first:
             continue
-        # As much deeper, or less deep, as its first line is.
+        # All lines are as much deeper, or less deep, as the first one is.
         deeper = len(lines[at]) - len(part[0])
         shifted = [line and " " * deeper + line[max(0, -deeper):] for line in part]
         if shifted == lines[at:at + len(part)]:

@@ -23,14 +23,14 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
-# Of a line that is parsed: what a line costs that is loaded. Measured: docs/building.md.
+# The cost of a line that is loaded, as a share of that of a line that is parsed. Measured: docs/building.md.
 LOADED = 0.2
 # The end of the names of precompiled headers for tests.
 TEST = "_test"
 # What a target may cost more than it must, in lines a compilation.
 SLACK = 10000
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.M)
-# Whose many small headers (ATen/ops/add.h) are counted as any other.
+# LibTorch's folders, whose many small headers (ATen/ops/add.h) are counted as any other.
 LIBTORCH = ("", "torch/csrc/api/include")
 
 

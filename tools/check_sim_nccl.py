@@ -87,19 +87,19 @@ def check_folder(folder, names):
         places.pop(program, None)
     programs = {name[: -len(".cc")] for name in names if name.endswith("_test.cc")}
     for program in sorted(programs | set(places)):
-        its = places.get(program, [])
+        program_places = places.get(program, [])
         wrong = None
         if program not in programs:
             wrong = "there is no such test program"
-        elif not its:
+        elif not program_places:
             wrong = f"is not named by {MACRO}: add it to its programs, or to its exceptions with a reason"
-        elif len(its) > 1:
-            wrong = "is named more than once: " + ", ".join(its)
-        elif its == ["by itself"] and program not in by_environment and not names_backend(folder, program):
+        elif len(program_places) > 1:
+            wrong = "is named more than once: " + ", ".join(program_places)
+        elif program_places == ["by itself"] and program not in by_environment and not names_backend(folder, program):
             wrong = "does not name sim_nccl, though it is said to run on it by itself"
-        elif its == ["not: "]:
+        elif program_places == ["not: "]:
             wrong = "is an exception without a reason"
-        yield program, "; ".join(its), wrong and f"{build}: {program} {wrong}"
+        yield program, "; ".join(program_places), wrong and f"{build}: {program} {wrong}"
 
 
 def main(arguments):

@@ -16,8 +16,8 @@
 #include "core/files/user_path.h"
 #include "core/program/command_line.h"
 #include "core/program/exit_code.h"
+#include "tools/hang_diagnosis/history.h"
 #include "tools/hang_diagnosis/pytorch_form.h"
-#include "tools/hang_diagnosis/read_dumps.h"
 #include "tools/hang_diagnosis/report.h"
 
 ABSL_FLAG(

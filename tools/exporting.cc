@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "core/base/dtype_names.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
@@ -29,12 +29,11 @@
 #include "core/weights/load_plan.h"
 #include "core/weights/weights_folder.h"
 #include "datasets/tokenizers/open_tokenizer.h"
-#include "datasets/tokenizers/save_tokenizer.h"
 #include "datasets/tokenizers/tokenizer.h"
+#include "datasets/tokenizers/tokenizer_files.h"
 #include "models/hugging_face/model_config.h"
-#include "models/hugging_face/state_names.h"
-#include "tools/generation/end_tokens.h"
-#include "tools/trainer/job/kept_tokenizer.h"
+#include "tools/generation/model_tokens.h"
+#include "tools/trainer/job/save_folder.h"
 #include "tools/trainer/job/transformer.h"
 
 namespace tandem {
@@ -92,7 +91,7 @@ absl::StatusOr<std::vector<TensorInfo>> TensorsToWrite(
                               return MakeLayers({spec}, /*seed=*/0);
                             }));
     for (const auto& [name, tensor] : NamedParameters(layer)) {
-      infos.push_back(InfoOf(name, tensor));
+      infos.push_back(MakeTensorInfo(name, tensor));
     }
   }
   return infos;
@@ -144,8 +143,8 @@ absl::StatusOr<OwnTokenizer> FindTokenizer(const ExportOptions& options) {
 // What is to be said of it: 0 where it is the model's own.
 int64_t TextsVocabulary(const Transformer& model,
                         const TrainingProgress& progress) {
-  const int64_t its = progress.vocabulary;
-  return its == VocabularyOf(model.model) ? 0 : its;
+  const int64_t known = progress.vocabulary;
+  return known == VocabularySize(model.model) ? 0 : known;
 }
 
 // What stands beside the weights: all that ends a text is said in each file.
@@ -155,7 +154,7 @@ absl::Status WriteFiles(const ExportOptions& options, const Transformer& model,
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<int64_t> ends,
       AllEndTokens(model.config, model.generation_config, own.tokenizer.get(),
-                   VocabularyOf(model.model)));
+                   VocabularySize(model.model)));
   const auto path = [&](const char* name) {
     return absl::StrCat(options.output, "/", name);
   };
@@ -178,7 +177,7 @@ std::string NonfiniteWarning(const NonfiniteTensors& nonfinite) {
   return absl::StrCat("\nwarning: values that are not finite in ",
                       nonfinite.size(),
                       nonfinite.size() == 1 ? " tensor: " : " tensors: ",
-                      SomeOf(nonfinite, /*most=*/8, "; "));
+                      ShortList(nonfinite, /*most=*/8, "; "));
 }
 
 // One file of any model.
@@ -237,7 +236,7 @@ absl::StatusOr<std::string> Export(const ExportOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorInfo> tensors,
                           TensorsToWrite(model.model));
   const auto plan = PlanLoading(InferenceWeights(checkpoint), tensors,
-                                StateNamesOf(model.model), LoadAllowances());
+                                StateNameRules(model.model), LoadAllowances());
   if (!plan.ok()) return Annotate(plan.status(), path);
   TANDEM_RETURN_IF_ERROR(Annotate(CheckTied(*plan), path));
   const StoredTensors written = Written(model.model, plan->tensors);
@@ -245,7 +244,7 @@ absl::StatusOr<std::string> Export(const ExportOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const NonfiniteTensors nonfinite,
                           WriteWeightsFolder(options.output, written, writing));
   TANDEM_RETURN_IF_ERROR(WriteFiles(options, model, checkpoint.progress, own));
-  return absl::StrCat(options.output, ": ", ModelTypeOf(model.model), ", ",
+  return absl::StrCat(options.output, ": ", ModelType(model.model), ", ",
                       written.size(), " tensors in ", options.dtype,
                       ", from step ", checkpoint.progress.step,
                       own.folder.empty() ? ", without a tokenizer: none lies "

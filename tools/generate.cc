@@ -23,10 +23,9 @@
 #include "datasets/tokenizers/tokenizer.h"
 #include "models/decoding/generator.h"
 #include "models/decoding/sampling.h"
-#include "tools/generation/end_tokens.h"
-#include "tools/generation/fitting_tokenizer.h"
+#include "tools/generation/model_tokens.h"
 #include "tools/generation/trained_model.h"
-#include "tools/trainer/job/kept_tokenizer.h"
+#include "tools/trainer/job/save_folder.h"
 #include "tools/trainer/settings/options.h"
 
 ABSL_FLAG(

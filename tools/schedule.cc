@@ -19,8 +19,8 @@
 #include "core/program/exit_code.h"
 #include "parallel/schedule/choice.h"
 #include "parallel/schedule/drawing.h"
-#include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedules.h"
+#include "parallel/schedule/simulation.h"
 #include "parallel/schedule/validator.h"
 
 ABSL_FLAG(std::string, schedule, "1f1b",

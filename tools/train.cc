@@ -32,22 +32,19 @@
 #include "tools/train_main.h"
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/devices.h"
-#include "tools/trainer/job/flops.h"
 #include "tools/trainer/job/job.h"
-#include "tools/trainer/job/kept_tokenizer.h"
 #include "tools/trainer/job/model.h"
-#include "tools/trainer/job/optimizer.h"
 #include "tools/trainer/job/partition.h"
 #include "tools/trainer/job/process.h"
 #include "tools/trainer/job/save_folder.h"
 #include "tools/trainer/job/strategy.h"
+#include "tools/trainer/job/strategy_options.h"
 #include "tools/trainer/job/transformer.h"
 #include "tools/trainer/job_check.h"
 #include "tools/trainer/rehearsal/rehearsal_report.h"
 #include "tools/trainer/rehearsal/rehearsal_settings.h"
 #include "tools/trainer/replacement/replacement.h"
 #include "tools/trainer/report/report.h"
-#include "tools/trainer/restarted_job.h"
 #include "tools/trainer/run_report.h"
 #include "tools/trainer/settings/options.h"
 #include "tools/trainer/training.h"
@@ -68,46 +65,46 @@ absl::Status PrepareHost(Job& job) {
 absl::Status SetUp(Job& job) {
   TrainOptions settings = job.options;
   // Where on the mesh, and on which devices?
-  TANDEM_ASSIGN_OR_RETURN(job.mesh, MeshOf(settings, job.launch.world_size));
+  TANDEM_ASSIGN_OR_RETURN(job.mesh, JobMesh(settings, job.launch.world_size));
   const int replicas = job.present ? job.launched_ranks() : job.mesh.data();
   TANDEM_ASSIGN_OR_RETURN(job.batch_size_per_replica,
-                          BatchSizeOf(settings, replicas));
+                          ReplicaBatchSize(settings, replicas));
   settings.batch_size = job.batch_size();  // of the replicas that are there
   TANDEM_RETURN_IF_ERROR(PrepareHost(job));
   // Before anything that takes long or leaves something behind: ranks compare
   // their settings here.
   TANDEM_ASSIGN_OR_RETURN(job.world, Connect(settings, job.launch));
   TANDEM_RETURN_IF_ERROR(ResumeAfterRestart(job));
-  job.kernels = KernelsOf(settings, *job.world);
+  job.kernels = MakeJobKernels(settings, *job.world);
   if (!settings.eval_only) {
     TANDEM_RETURN_IF_ERROR(
         PrepareSaveFolder(settings.save_dir, *job.world, &job.save_lock));
   }
   // On what data?
-  TANDEM_ASSIGN_OR_RETURN(job.transformer, TransformerOf(settings));
+  TANDEM_ASSIGN_OR_RETURN(job.transformer, JobTransformer(settings));
   TANDEM_ASSIGN_OR_RETURN(job.data,
                           OpenData(settings, job.transformer, *job.world));
   if (!settings.eval_only) {
     TANDEM_RETURN_IF_ERROR(KeepTokenizer(settings, *job.world));
   }
   // Which model, as layers that are not made yet, and where is it cut?
-  TANDEM_ASSIGN_OR_RETURN(LayerSpecs layers,
-                          LayersOf(settings, job.transformer, *job.data.train));
   TANDEM_ASSIGN_OR_RETURN(
-      job.row_parts, RowPartsOf(settings, job.transformer, *job.data.train));
+      LayerSpecs layers, JobLayers(settings, job.transformer, *job.data.train));
+  TANDEM_ASSIGN_OR_RETURN(
+      job.row_parts, ModelRowParts(settings, job.transformer, *job.data.train));
   if (settings.check_finite) {
     // Where the loss is scaled, gradients overflow now and then.
-    const bool scaled = PrecisionOf(settings).param_dtype == c10::kHalf;
+    const bool scaled = RequestedPrecision(settings).param_dtype == c10::kHalf;
     layers = CheckedLayers(std::move(layers), {/*gradients=*/!scaled});
   }
-  if (job.speaks()) {
-    job.flops =
-        FlopsOf(settings, job.transformer, *job.data.train,
-                job.mesh.world_size() * static_cast<int>(job.devices.size()));
+  if (job.is_rank_zero()) {
+    job.flops = ModelFlops(
+        settings, job.transformer, *job.data.train,
+        job.mesh.world_size() * static_cast<int>(job.devices.size()));
   }
   TANDEM_ASSIGN_OR_RETURN(
       const JobPartition partition,
-      PartitionOf(settings, layers, job.devices, job.data, *job.world));
+      MakePartition(settings, layers, job.devices, job.data, *job.world));
   job.partition = partition.table;
   // What this rank has of the model, and how a step goes.
   TANDEM_ASSIGN_OR_RETURN(
@@ -157,7 +154,7 @@ absl::Status RunJob(Job& job, Replacement* replacement) {
   const absl::Status ready = SetUp(job);
   if (!ready.ok()) {
     // While this rank, which may serve the store, is still connected.
-    TellOfFailedSetUp(job.launch, ready);
+    ReportSetupFailure(job.launch, ready);
     return ready;
   }
   TANDEM_ASSIGN_OR_RETURN(Report report, OpenReport(job));
@@ -220,7 +217,7 @@ int TrainMain(int argc, char** argv, const absl::Status& registered) {
   };
   return RunRanks(argc, argv,
                   {"train", Usage(), check, RunRank, CanBeLost,
-                   CheckpointOfRestart, MaxReplacements});
+                   RestartCheckpoint, MaxReplacements});
 }
 
 }  // namespace tandem

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/text_fields.h"
 #include "core/digest/sha256.h"
 

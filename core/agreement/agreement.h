@@ -1,7 +1,7 @@
 // Agreement of ranks: values with names, such as settings, that must be the
 // same on all of them; what to send, and how to say where they differ.
 //
-// core/agreement/store_agreement.h compares them through a store, before there
+// core/comm/group_connection.h compares them through a store, before there
 // is a group; core/comm/group_agreement.h within a group.
 
 #ifndef TANDEM_CORE_AGREEMENT_AGREEMENT_H_

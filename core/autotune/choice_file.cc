@@ -78,9 +78,9 @@ absl::StatusOr<std::unique_ptr<ChoiceFile>> ChoiceFile::Open(
   OwnedFd fd(open(path.c_str(),
                   O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
   if (!fd) return SystemFailure("open", path);
-  struct stat its;
-  if (fstat(fd.get(), &its) != 0) return SystemFailure("look at", path);
-  if (!S_ISREG(its.st_mode)) {
+  struct stat status;
+  if (fstat(fd.get(), &status) != 0) return SystemFailure("look at", path);
+  if (!S_ISREG(status.st_mode)) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " is no regular file"));
   }

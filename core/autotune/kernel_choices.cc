@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "core/device/processor.h"
+#include "core/device/host_resources.h"
 
 namespace tandem {
 namespace {
@@ -84,8 +84,8 @@ std::string KeyHere(const std::string& key) {
   return *here + key;
 }
 
-std::optional<size_t> PlaceOf(const std::string& name,
-                              absl::Span<const Kernel> kernels) {
+std::optional<size_t> KernelIndex(const std::string& name,
+                                  absl::Span<const Kernel> kernels) {
   for (size_t i = 0; i < kernels.size(); ++i) {
     if (kernels[i].name == name) return i;
   }
@@ -96,14 +96,14 @@ size_t Measured(const Measuring& measuring, const std::string& key,
                 absl::Span<const Kernel> kernels, size_t fixed) {
   const auto given = measuring.given.find(key);
   if (given != measuring.given.end()) {
-    if (const auto place = PlaceOf(given->second, kernels)) return *place;
+    if (const auto place = KernelIndex(given->second, kernels)) return *place;
   }
   std::optional<std::string> decision;
   const auto decide = [&](const std::string& mine) {
     if (measuring.decide == nullptr) return mine;
     if (!decision.has_value()) {
       decision = measuring.decide(key, mine);
-      if (!PlaceOf(*decision, kernels).has_value()) decision = mine;
+      if (!KernelIndex(*decision, kernels).has_value()) decision = mine;
     }
     return *decision;
   };
@@ -119,15 +119,15 @@ size_t Measured(const Measuring& measuring, const std::string& key,
     kept = measuring.file->FindOr(
         key,
         [&](const std::string& name) {
-          return PlaceOf(name, kernels).has_value() && decide(name) == name;
+          return KernelIndex(name, kernels).has_value() && decide(name) == name;
         },
         measure);
   }
-  if (kept.ok()) return *PlaceOf(*kept, kernels);
+  if (kept.ok()) return *KernelIndex(*kept, kernels);
   LOG_IF(WARNING, measuring.file != nullptr)
       << "a kernel is not measured: " << kept.status();
   // The job's other ranks may keep it.
-  return measuring.decide == nullptr ? fixed : *PlaceOf(measure(), kernels);
+  return measuring.decide == nullptr ? fixed : *KernelIndex(measure(), kernels);
 }
 
 }  // namespace

@@ -18,8 +18,7 @@
 
 namespace tandem {
 
-// One way to compute something. Those that may be chosen from compute the same
-// but for rounding.
+// One way to compute something. Alternatives compute the same but for rounding.
 struct Kernel {
   std::string name;           // "mkl"; without tabs and line breaks
   std::function<void()> run;  // once; may be run any number of times

@@ -1,9 +1,12 @@
 #include "core/backend/backend.h"
 
 #include <glog/logging.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <iterator>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -16,8 +19,7 @@
 #include "core/backend/backend_names.h"
 #include "core/backend/gloo_backend.h"
 #include "core/backend/hierarchical_backend.h"
-#include "core/backend/host_identity.h"
-#include "core/backend/issue_mutex.h"
+#include "core/backend/host_works.h"
 #include "core/backend/nccl_backend.h"
 #include "core/base/call_within.h"
 #include "core/base/status_macros.h"
@@ -28,6 +30,37 @@
 #include "core/store/store.h"
 
 namespace tandem {
+
+namespace {
+
+// A namespace is told by the file that stands for it.
+std::string Namespace(const char* path) {
+  struct stat status {};
+  if (stat(path, &status) != 0) return "";
+  return absl::StrCat(status.st_dev, ":", status.st_ino);
+}
+
+// What stands behind the host's name, in which there is no space.
+absl::string_view NetworkIdentity(absl::string_view identity) {
+  const size_t space = identity.find(' ');
+  return space == absl::string_view::npos ? absl::string_view()
+                                          : identity.substr(space);
+}
+
+}  // namespace
+
+std::string HostIdentity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return absl::StrCat(name, " ", boot, " ", Namespace("/proc/self/ns/net"));
+}
+
+bool SharesLoopback(absl::string_view one, absl::string_view other) {
+  return NetworkIdentity(one) == NetworkIdentity(other);
+}
+
 namespace {
 
 using MadeBackend = absl::StatusOr<c10::intrusive_ptr<c10d::Backend>>;
@@ -53,8 +86,8 @@ MadeBackend MakeShm(const GroupPlace& place,
   TANDEM_RETURN_IF_ERROR(CheckHosts(place, options));
   return HierarchicalBackend::Create(
       place.store, place.rank, layout, options.timeout, options.rank_names,
-      [&](const StorePtr& its, int its_rank, int its_size) {
-        return MakeGlooBackend(its, its_rank, its_size, options);
+      [&](const StorePtr& group_store, int group_rank, int group_size) {
+        return MakeGlooBackend(group_store, group_rank, group_size, options);
       });
 }
 
@@ -102,14 +135,14 @@ MadeBackend MakeNccl(const GroupPlace& place,
 
 using BackendType = c10d::ProcessGroup::BackendType;
 
-struct KnownBackend {
+struct BackendMaker {
   const char* name;
   BackendType type;
   MadeBackend (*make)(const GroupPlace& place,
                       const CommunicatorOptions& options);
 };
 
-constexpr KnownBackend kBackends[] = {
+constexpr BackendMaker kBackendMakers[] = {
     {"shm", BackendType::CUSTOM, &MakeShm},
     {"gloo", BackendType::GLOO, &MakeGloo},
     // A group has one backend of each type.
@@ -118,11 +151,11 @@ constexpr KnownBackend kBackends[] = {
     {"nccl", BackendType::NCCL, &MakeNccl},
 };
 
-const KnownBackend& FindBackend(const std::string& name) {
+const BackendMaker& FindBackend(const std::string& name) {
   const auto* const known =
-      std::find_if(std::begin(kBackends), std::end(kBackends),
+      std::find_if(std::begin(kBackendMakers), std::end(kBackendMakers),
                    [&](const auto& each) { return each.name == name; });
-  CHECK(known != std::end(kBackends)) << name;
+  CHECK(known != std::end(kBackendMakers)) << name;
   return *known;
 }
 
@@ -130,7 +163,7 @@ absl::Status AddBackend(const std::string& name, c10::DeviceType device,
                         const GroupPlace& place,
                         const CommunicatorOptions& options,
                         c10d::ProcessGroup* group) {
-  const KnownBackend& known = FindBackend(name);
+  const BackendMaker& known = FindBackend(name);
   TANDEM_ASSIGN_OR_RETURN(auto backend, known.make(place, options));
   group->setBackend(device, known.type, backend);
   if (device == c10::DeviceType::CPU) group->setDefaultBackend(known.type);

@@ -13,10 +13,22 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "core/backend/communicator_options.h"
 #include "core/store/store.h"
 
 namespace tandem {
+
+// Host identity, by which ranks know whether they can share memory: the same
+// text for processes that run on one kernel, under one host name and
+// in one network namespace (whose local sockets they see), and for no others:
+// two containers of a machine count as two hosts unless they share these.
+std::string HostIdentity();
+
+// Whether processes with these identities have one loopback interface, as
+// containers may that have a name each. Names that are no HostIdentity() are of
+// one host, whose ranks a test tells apart.
+bool SharesLoopback(absl::string_view one, absl::string_view other);
 
 // Where a group stands.
 struct GroupPlace {
@@ -34,8 +46,8 @@ struct GroupPlace {
 // maybe one for those of a device, whose communicator is made at once if
 // `options.device` says of which. InvalidArgument for an unknown name lists the
 // known ones. A further backend is one more file like gloo_backend.cc and one
-// more line in backend.cc and backend_names.cc. Of one for CPU tensors is
-// asked:
+// more line in backend.cc and backend_names.cc. A backend for CPU tensors must
+// do this:
 //   collectives run in the order in which they were started;
 //   Work::wait(timeout) throws when the timeout passes, the work goes on, and a
 //   later wait() tells its end; wait() ends by `options.timeout` or soon after;
@@ -43,7 +55,7 @@ struct GroupPlace {
 //   wait() returns, or throws;
 //   abort() ends what runs and what is started later, here and on the other
 //   ranks, with an error, at once; it may be called twice.
-// Of one for a device's:
+// A backend for a device's tensors must do this:
 //   what it is given runs on streams; Work::wait() orders streams and does not
 //   hold up the host;
 //   Work::isCompleted() and then exception() tell of its end;

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "core/base/rounded_number.h"
+#include "core/base/tensors.h"
 
 namespace tandem {
 namespace {

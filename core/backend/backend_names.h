@@ -20,6 +20,11 @@ struct BackendNames {
   // whose memory the host can reach.
   std::string device;
   c10::DeviceType device_type = c10::DeviceType::CPU;  // if there is one
+
+  // Whether streams run what a group is given of such a device.
+  bool HasStreams(c10::DeviceType type) const {
+    return !device.empty() && device_type == type;
+  }
 };
 
 // "shm", "gloo": for tensors of the host, and of simulated devices.

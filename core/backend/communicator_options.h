@@ -44,8 +44,9 @@ struct CommunicatorOptions {
   // the host's memory: right, and slow. For ranks that share a GPU, which NCCL
   // refuses. Else they are refused.
   bool stages_on_host = false;
-  // Others of this rank's with a communicator each, for modules that lie on
-  // several; made after that of `device`, in this order. As many on each rank.
+  // Further devices of this rank, with a communicator each, for modules that
+  // lie on several; made after that of `device`, in this order. Each rank has
+  // as many.
   std::vector<c10::Device> further_devices;
   // What tells hosts apart: ranks that name the same one share memory. Empty:
   // HostIdentity(). For tests, which have one host alone.

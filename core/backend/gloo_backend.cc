@@ -20,9 +20,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "core/backend/breakable_works.h"
-#include "core/backend/issue_mutex.h"
-#include "core/backend/listening_sockets.h"
-#include "core/backend/pair_proof.h"
+#include "core/backend/gloo_connections.h"
+#include "core/backend/host_works.h"
 #include "core/base/owned_fd.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
@@ -64,7 +63,7 @@ class GlooBackend : public ProcessGroupGloo {
         works_([this](int peer) { Probe(peer); },
                [this] { return bytes_.HaveMoved(); }, [this] { LiveOn(); }) {}
 
-  // New connections would not be those that were proved (pair_proof.h).
+  // New connections would not be those that were proved (ProvePairs).
   bool supportsReconfigure() const override { return false; }
 
   // When a receive times out, Gloo gives an exception to every pair of the
@@ -295,8 +294,8 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeGlooBackend(
                                     store, rank, size, gloo, acceptors.epolls);
                               },
                               "connect the ranks"));
-  // All peers are connected. Who comes now is none, and Gloo would keep the
-  // connection for good, and end the process when there are too many.
+  // All peers are connected. Whoever comes now is no peer, and Gloo would keep
+  // the connection for good, and end the process when there are too many.
   for (const int fd : acceptors.sockets) {
     TANDEM_RETURN_IF_ERROR(StopAccepting(fd));
   }

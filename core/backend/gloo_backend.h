@@ -1,4 +1,4 @@
-// Gloo, which serves CPU tensors over TCP. The one file that knows its types
+// Gloo backend: serves CPU tensors over TCP. The one file that knows its types
 // is gloo_backend.cc.
 
 #ifndef TANDEM_CORE_BACKEND_GLOO_BACKEND_H_

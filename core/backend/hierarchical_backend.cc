@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/backend/issue_mutex.h"
+#include "core/backend/host_works.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 

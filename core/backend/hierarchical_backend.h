@@ -15,7 +15,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "core/backend/work_thread.h"
+#include "core/backend/host_works.h"
 #include "core/shm/backend.h"
 #include "core/store/store.h"
 

@@ -108,7 +108,7 @@ absl::StatusOr<BackendPtr> MakeNcclBackend(
       absl::StrCat("make NCCL's communicator ", options.name));
 }
 
-absl::Status TakePartInNcclSplit(const BackendPtr& parent, c10::Device device) {
+absl::Status JoinNcclSplit(const BackendPtr& parent, c10::Device device) {
   TANDEM_ASSIGN_OR_RETURN(const NcclPtr nccl, AsNccl(parent));
   return CatchTorch([&] { nccl->performNocolorSplit(device); },
                     "take part in the split of NCCL's communicator");
@@ -122,8 +122,8 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeNcclBackend(
   return CheckNcclIsBuilt();
 }
 
-absl::Status TakePartInNcclSplit(const c10::intrusive_ptr<c10d::Backend>&,
-                                 c10::Device) {
+absl::Status JoinNcclSplit(const c10::intrusive_ptr<c10d::Backend>&,
+                           c10::Device) {
   return CheckNcclIsBuilt();
 }
 

@@ -1,4 +1,4 @@
-// NCCL, which serves CUDA tensors. In a build without --config=cuda it is
+// NCCL backend: serves CUDA tensors. In a build without --config=cuda it is
 // refused. The one file that knows its types is nccl_backend.cc.
 
 #ifndef TANDEM_CORE_BACKEND_NCCL_BACKEND_H_
@@ -31,14 +31,14 @@ struct NcclOptions {
   // and its ranks by their numbers in the job. Empty: as they count.
   std::string name;
   std::vector<uint64_t> rank_names;
-  // Others than MakeNcclBackend's, each of which gets a communicator after that
-  // one, in this order. As many on each rank.
+  // Devices beside MakeNcclBackend's, each of which gets a communicator after
+  // that one, in this order. Each rank has as many.
   std::vector<c10::Device> further_devices;
   // A backend of MakeNcclBackend's of which the group is a part: its
   // communicator is split (ncclCommSplit) instead of made anew, which shares
   // memory and is faster. All its ranks have to take part, at the same point of
   // their order: those of one group give the same `color`, 0 or more; ranks of
-  // no group call TakePartInNcclSplit. Null: a communicator of its own.
+  // no group call JoinNcclSplit. Null: a communicator of its own.
   c10::intrusive_ptr<c10d::Backend> split_from;
   int color = 0;
 };
@@ -75,8 +75,8 @@ absl::StatusOr<c10::intrusive_ptr<c10d::Backend>> MakeNcclBackend(
     c10::Device device, const NcclOptions& options);
 
 // What a rank of `parent` does that is in no group of a split.
-absl::Status TakePartInNcclSplit(
-    const c10::intrusive_ptr<c10d::Backend>& parent, c10::Device device);
+absl::Status JoinNcclSplit(const c10::intrusive_ptr<c10d::Backend>& parent,
+                           c10::Device device);
 
 }  // namespace tandem
 

@@ -5,8 +5,8 @@
 
 namespace tandem {
 
-// The least multiple of `unit` that is not less than `value`. Of unsigned
-// integers, or others that are not negative; `unit` > 0.
+// The least multiple of `unit` that is not less than `value`. Requires `value`
+// >= 0 and `unit` > 0.
 template <typename Integer>
 constexpr Integer RoundUp(Integer value, Integer unit) {
   return (value + unit - 1) / unit * unit;

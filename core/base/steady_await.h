@@ -1,4 +1,4 @@
-// Await with a timeout of the steady clock, which nobody sets.
+// Await with a timeout by the steady clock, which nobody sets.
 //
 // absl::Mutex::AwaitWithTimeout waits until a time of the host's clock: set
 // forwards (by hand, by a time server's first answer), it would end every wait.
@@ -12,8 +12,8 @@
 
 namespace tandem {
 
-// Waits until `condition` holds, `timeout` at most; whether it then does. As
-// with Abseil's, `mutex` is held by the caller, and free while it waits.
+// Waits until `condition` holds, `timeout` at most; whether it then does. The
+// caller holds `mutex`, which is free while it waits, as with Abseil's.
 //
 // Where the clock is set back meanwhile, a wait whose condition does not come
 // ends later by as much.

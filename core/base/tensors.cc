@@ -1,5 +1,7 @@
 #include "core/base/tensors.h"
 
+#include <ATen/ops/scalar_tensor.h>
+
 #include <sstream>
 
 namespace tandem {
@@ -9,6 +11,10 @@ std::string DescribeTensor(const at::Tensor& tensor) {
   std::ostringstream out;
   out << tensor.scalar_type() << " " << tensor.sizes();
   return out.str();
+}
+
+void MultiplyInPlace(const at::Tensor& tensor, double factor) {
+  tensor.mul_(at::scalar_tensor(factor, at::kDouble));
 }
 
 at::Tensor ViewedLeaf(const at::Tensor& tensor) {

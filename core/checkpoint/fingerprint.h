@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/checkpoint/tensor_stream.h"
 #include "core/digest/sha256.h"
 

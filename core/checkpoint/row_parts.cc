@@ -23,8 +23,8 @@ bool BelongsTo(absl::string_view name, absl::string_view parameter,
          (state->empty() || absl::StartsWith(*state, "."));
 }
 
-StoredTensor RowsOf(const StoredTensor& stored, const std::string& name,
-                    const RowPart& part) {
+StoredTensor StoredRows(const StoredTensor& stored, const std::string& name,
+                        const RowPart& part) {
   StoredTensor rows = stored;
   rows.info.name = name;
   if (!IsDivided(stored.info)) return rows;
@@ -56,7 +56,7 @@ std::optional<PartName> FindPart(absl::string_view name,
 
 bool IsDivided(const TensorInfo& info) { return !info.sizes.empty(); }
 
-TensorInfo WholeOf(const TensorInfo& info, const PartName& name) {
+TensorInfo WholeTensorInfo(const TensorInfo& info, const PartName& name) {
   TensorInfo whole = info;
   whole.name = name.whole;
   if (IsDivided(info)) whole.sizes[0] = name.part->all;
@@ -69,7 +69,7 @@ std::vector<TensorInfo> WithoutParts(const std::vector<TensorInfo>& tensors,
   std::set<std::string> known;
   for (const TensorInfo& each : tensors) {
     const auto part = FindPart(each.name, parts);
-    TensorInfo info = part ? WholeOf(each, *part) : each;
+    TensorInfo info = part ? WholeTensorInfo(each, *part) : each;
     if (known.insert(info.name).second) whole.push_back(std::move(info));
   }
   return whole;
@@ -83,7 +83,7 @@ StoredTensors DivideRows(const StoredTensors& stored, const RowParts& parts) {
       absl::string_view state;
       if (!BelongsTo(each.info.name, part.weight, &state)) continue;
       if (IsDivided(each.info) && each.info.sizes[0] != part.all) continue;
-      divided.Add(RowsOf(each, absl::StrCat(parameter, state), part));
+      divided.Add(StoredRows(each, absl::StrCat(parameter, state), part));
       is_whole = false;
     }
     if (is_whole) divided.Add(each);
@@ -97,8 +97,8 @@ bool JoinedRows::ComesBefore(const TensorInfo& a, const TensorInfo& b) const {
   if (of_a && of_b && of_a->whole == of_b->whole) {
     return of_a->part->first < of_b->part->first;
   }
-  return sink_.ComesBefore(of_a ? WholeOf(a, *of_a) : a,
-                           of_b ? WholeOf(b, *of_b) : b);
+  return sink_.ComesBefore(of_a ? WholeTensorInfo(a, *of_a) : a,
+                           of_b ? WholeTensorInfo(b, *of_b) : b);
 }
 
 absl::Status JoinedRows::Begin(std::vector<TensorInfo> infos) {

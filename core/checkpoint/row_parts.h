@@ -27,14 +27,14 @@ struct RowPart {
   int64_t all = 0;
 };
 
-// By a parameter's full name; what is not there is no part. Those of one weight
-// make it up.
+// By a parameter's full name; what is not there is no part. The parts of one
+// weight make it up.
 using RowParts = std::map<std::string, RowPart>;
 
 // A tensor by the name that it has as a parameter ("lm_head.0.weight"), as its
 // optimizer state ("lm_head.0.weight.exp_avg"), or as that in a checkpoint.
 struct PartName {
-  const RowPart* part;  // whose tensor it is
+  const RowPart* part;  // the part that the tensor belongs to
   std::string whole;    // the weight's, of that kind
 };
 std::optional<PartName> FindPart(absl::string_view name, const RowParts& parts);
@@ -44,7 +44,7 @@ std::optional<PartName> FindPart(absl::string_view name, const RowParts& parts);
 bool IsDivided(const TensorInfo& info);
 
 // What the weight has, of which `info` is a part's.
-TensorInfo WholeOf(const TensorInfo& info, const PartName& name);
+TensorInfo WholeTensorInfo(const TensorInfo& info, const PartName& name);
 
 // The whole model's tensors, of which `tensors` has the parts.
 std::vector<TensorInfo> WithoutParts(const std::vector<TensorInfo>& tensors,

@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/checkpoint/safetensors_header.h"
 #include "core/checkpoint/tensor_stream.h"
 #include "core/files/atomic_file.h"

@@ -6,7 +6,7 @@ namespace tandem {
 
 StoredTensors::StoredTensors(const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors) {
-    Add({InfoOf(name, tensor),
+    Add({MakeTensorInfo(name, tensor),
          [tensor = tensor]() -> absl::StatusOr<at::Tensor> { return tensor; },
          nullptr});
   }

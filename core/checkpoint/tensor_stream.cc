@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-TensorInfo InfoOf(const std::string& name, const at::Tensor& tensor) {
+TensorInfo MakeTensorInfo(const std::string& name, const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.layout() != at::kStrided) {
     return {name, c10::ScalarType::Undefined, {}};
   }
@@ -29,7 +29,7 @@ std::string Describe(const TensorInfo& info) {
 absl::Status StreamTensors(const NamedTensors& tensors, TensorSink& sink) {
   std::vector<TensorInfo> infos;
   for (const auto& [name, tensor] : tensors) {
-    infos.push_back(InfoOf(name, tensor));
+    infos.push_back(MakeTensorInfo(name, tensor));
   }
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), 0);

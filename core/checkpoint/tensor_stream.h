@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 
 namespace tandem {
 
@@ -27,7 +27,7 @@ struct TensorInfo {
 };
 
 // Undefined as dtype for a tensor that is undefined or not dense.
-TensorInfo InfoOf(const std::string& name, const at::Tensor& tensor);
+TensorInfo MakeTensorInfo(const std::string& name, const at::Tensor& tensor);
 
 // "Float [64, 3, 7, 7]", as DescribeTensor says it.
 std::string Describe(const TensorInfo& info);

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/health/group_member.h"
@@ -12,7 +12,7 @@
 
 namespace tandem {
 
-std::string BackgroundGather::KeyOf(int round, int gather) const {
+std::string BackgroundGather::GatherKey(int round, int gather) const {
   return absl::StrCat(what_, "/", round, "/", gather);
 }
 
@@ -22,7 +22,7 @@ void BackgroundGather::BeginRound() {
   gathers_ = 0;
   if (round_ < 2 || group_->rank() != 0 || group_->size() == 1) return;
   for (int i = 0; i < gathers_made_[static_cast<size_t>(round_ - 2)]; ++i) {
-    ForgetGather(*group_->store(), KeyOf(round_ - 2, i));
+    ForgetGather(*group_->store(), GatherKey(round_ - 2, i));
   }
 }
 
@@ -37,7 +37,7 @@ bool BackgroundGather::IsOver() {
 
 absl::StatusOr<std::vector<std::string>> BackgroundGather::Gather(
     const std::string& mine) {
-  const std::string key = KeyOf(round_, gathers_++);
+  const std::string key = GatherKey(round_, gathers_++);
   if (group_->size() == 1) return std::vector<std::string>{mine};
   TANDEM_ASSIGN_OR_RETURN(
       const GatheredTexts all,

@@ -38,14 +38,14 @@ class BackgroundGather {
   void Stop() { stopped_ = true; }
 
  private:
-  std::string KeyOf(int round, int gather) const;
+  std::string GatherKey(int round, int gather) const;
   bool IsOver();
 
   Communicator* const group_;
   const std::string what_;
   const std::chrono::milliseconds timeout_;
   std::atomic<bool> stopped_{false};
-  std::string failure_;  // that a rank has told
+  std::string failure_;  // as a rank has reported it
   int round_ = -1;
   int gathers_ = 0;                // of this round, so far
   std::vector<int> gathers_made_;  // of the rounds before

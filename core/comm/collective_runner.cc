@@ -1,5 +1,6 @@
 #include "core/comm/collective_runner.h"
 
+#include <c10/core/StreamGuard.h>
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -11,12 +12,12 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "core/backend/backend.h"
-#include "core/backend/issue_mutex.h"
-#include "core/backend/work_thread.h"
+#include "core/backend/host_works.h"
 #include "core/base/status_macros.h"
 #include "core/base/tensors.h"
 #include "core/base/torch_status.h"
@@ -29,6 +30,20 @@
 #include "core/shm/completion_notice.h"
 
 namespace tandem {
+
+std::optional<DeviceMoment> WorkTimer::EndOf(c10d::Work& work,
+                                             c10::Device device) {
+  const absl::StatusOr<DeviceMoment> end = CatchTorchOr([&] {
+    OwnStream& stream = streams_[device.index()];
+    if (stream == nullptr) stream = TakeStream(device);
+    const c10::StreamGuard guard(*stream);
+    work.synchronize();
+    return DeviceMoment::Now(device);
+  });
+  if (!end.ok()) return std::nullopt;
+  return *end;
+}
+
 namespace {
 
 using Clock = PendingCollective::Clock;
@@ -44,7 +59,7 @@ void NoteEnd(std::atomic<Clock::rep>& end) {
 }
 
 // {0, 1, ..., size - 1}.
-std::vector<int> AllOf(int size) {
+std::vector<int> AllRanks(int size) {
   std::vector<int> ranks(static_cast<size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
@@ -116,7 +131,7 @@ void CollectiveRunner::WatchJob() {
 }
 
 absl::Status CollectiveRunner::Connect(const std::string& key) {
-  const std::vector<int> ranks = member_.NamesOf(AllOf(member_.size));
+  const std::vector<int> ranks = member_.NamesOf(AllRanks(member_.size));
   flight_group_ = std::make_shared<FlightGroup>(
       member_.name, absl::StrCat(key, " of {", absl::StrJoin(ranks, ", "), "}"),
       ranks);
@@ -253,7 +268,7 @@ absl::Status CollectiveRunner::Broke(const absl::Status& status,
       timed_out ? FlightTrigger::kTimeout : FlightTrigger::kFailed,
       absl::StrCat(what, " of group \"", member_.name,
                    "\": ", status.message()));
-  const Failures failures = TellFailure(
+  const Failures failures = ReportFailure(
       member_, what, timed_out || *job_failed_, Patience(options_.timeout),
       [&] { BreakConnections(std::string(status.message())); });
   const std::string head =
@@ -335,7 +350,7 @@ void CollectiveRunner::Abort(const absl::Status& reason) {
   }
   // The note first: who sees the connection break looks for it.
   const std::string why(reason.message());
-  TellGivingUp(member_, why);
+  ReportGivingUp(member_, why);
   BreakConnections(why);
   AwaitListeners(member_, Patience(options_.timeout));
 }

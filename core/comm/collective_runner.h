@@ -1,5 +1,6 @@
-// Starts the collectives of one group of ranks, waits for them, and makes a
-// Status of what goes wrong: the part of a Communicator that knows no tensor.
+// Collective runner: starts the collectives of one group of ranks, waits for
+// them, and makes a Status of what goes wrong: the part of a Communicator that
+// knows no tensor.
 
 #ifndef TANDEM_CORE_COMM_COLLECTIVE_RUNNER_H_
 #define TANDEM_CORE_COMM_COLLECTIVE_RUNNER_H_
@@ -12,9 +13,11 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
@@ -24,8 +27,8 @@
 #include "absl/types/span.h"
 #include "core/backend/communicator_options.h"
 #include "core/comm/pending_collective.h"
-#include "core/comm/work_timer.h"
 #include "core/device/device_moment.h"
+#include "core/device/own_stream.h"
 #include "core/flight/recorder.h"
 #include "core/health/group_member.h"
 
@@ -35,6 +38,24 @@ class Work;
 }  // namespace c10d
 
 namespace tandem {
+
+// Work timer: tells when a work that streams run will have ended, by the
+// device's clock. A thread that polls a work sees its end milliseconds late,
+// and behind those that were started before; the timer does not. Not
+// thread-safe.
+class WorkTimer {
+ public:
+  // The end of a work that orders streams when it is waited for, as NCCL's do:
+  // a stream of the timer's own waits for it, and for nothing else. Nothing
+  // where the work has failed.
+  //
+  // What c10d keeps alive until a stream has waited for the work (tensors that
+  // go in, and do not come out) it keeps no longer.
+  std::optional<DeviceMoment> EndOf(c10d::Work& work, c10::Device device);
+
+ private:
+  std::map<c10::DeviceIndex, OwnStream> streams_;
+};
 
 class CollectiveCheck;
 class JobWatch;
@@ -53,7 +74,7 @@ class CollectiveRunner {
   struct Place {
     enum Kind { kHost, kStream };
     Kind kind = kHost;
-    c10::Device device = c10::kCPU;  // that of the stream
+    c10::Device device = c10::kCPU;  // the stream's device
   };
 
   CollectiveRunner(GroupMember member, const CommunicatorOptions& options);

@@ -28,7 +28,7 @@ namespace {
 
 using TensorList = std::vector<at::Tensor>;
 
-CollectiveRunner::Place PlaceOf(const at::Tensor& given) {
+CollectiveRunner::Place RunPlace(const at::Tensor& given) {
   using Place = CollectiveRunner::Place;
   if (given.is_cpu()) return {Place::kHost};
   return {Place::kStream, given.device()};
@@ -50,7 +50,7 @@ absl::Status CheckSummand(const Communicator& group, const char* operation,
   }
   return absl::InvalidArgumentError(
       absl::StrCat(operation, " of group \"", group.name(), "\": cannot sum ",
-                   TypeOf(tensor), "; convert it first"));
+                   DescribeType(tensor), "; convert it first"));
 }
 
 absl::Status CheckRoot(const Communicator& group, const char* operation,
@@ -65,8 +65,11 @@ absl::Status CheckRoot(const Communicator& group, const char* operation,
 void Multiply(const Communicator& group, double factor,
               const at::Tensor& tensor, c10d::ReduceOp* operation) {
   if (factor == 1) return;
-  if (group.size() > 1 && group.Multiplies(IsOnStreams(group, tensor),
-                                           tensor.scalar_type(), factor)) {
+  const BackendNames& names = group.backend_names();
+  const std::string& backend =
+      IsOnStreams(group, tensor) ? names.device : names.host;
+  if (group.size() > 1 &&
+      BackendMultiplies(backend, tensor.scalar_type(), factor)) {
     *operation = c10d::makePreMulSum(factor);
   } else {
     MultiplyInPlace(tensor.detach(), factor);
@@ -91,8 +94,9 @@ absl::Status CheckMessage(const Communicator& group,
   return CheckPeer(group, what, message.peer);
 }
 
-// `bytes`: the message's tensor as the backend is given it. Of a device whose
-// memory the host reads, that waits for the device: not under IssueMutex().
+// `bytes`: the message's tensor as the backend is given it. Where the host
+// reads a device's memory, making it waits for the device, so it is not done
+// under IssueMutex().
 c10::intrusive_ptr<c10d::Work> Issue(const Communicator& group,
                                      const RankMessage& message,
                                      std::vector<at::Tensor> bytes) {
@@ -103,7 +107,7 @@ c10::intrusive_ptr<c10d::Work> Issue(const Communicator& group,
 
 std::vector<at::Tensor> BytesFor(const Communicator& group,
                                  const RankMessage& message) {
-  return {BytesOf(ForBackend(group, message.tensor))};
+  return {ByteView(ForBackend(group, message.tensor))};
 }
 
 // Issues messages of streams together.
@@ -126,7 +130,7 @@ c10::intrusive_ptr<c10d::Work> IssueTogether(
   return backend.endCoalescing();
 }
 
-std::string TextOf(const Communicator& group, const RankMessage& message) {
+std::string MessageText(const Communicator& group, const RankMessage& message) {
   return absl::StrCat(message.sends ? "send to rank " : "receive from rank ",
                       group.NameOf(message.peer));
 }
@@ -174,7 +178,7 @@ absl::StatusOr<PendingCollective> Communicator::StartAllReduceSum(
   TensorList tensors = {ForBackend(*this, tensor)};
   TANDEM_ASSIGN_OR_RETURN(
       PendingCollective pending,
-      runner_->Start(operation, purpose, PlaceOf(tensors[0]), [&] {
+      runner_->Start(operation, purpose, RunPlace(tensors[0]), [&] {
         return TensorBackend(*this, tensors[0]).allreduce(tensors, options);
       }));
   return WithCopyBack(std::move(pending), tensors[0], tensor);
@@ -197,7 +201,7 @@ absl::StatusOr<PendingCollective> Communicator::StartReduceSum(
   TensorList tensors = {ForBackend(*this, tensor)};
   TANDEM_ASSIGN_OR_RETURN(
       PendingCollective pending,
-      runner_->Start(operation, purpose, PlaceOf(tensors[0]), [&] {
+      runner_->Start(operation, purpose, RunPlace(tensors[0]), [&] {
         return TensorBackend(*this, tensors[0]).reduce(tensors, options);
       }));
   return WithCopyBack(std::move(pending), tensors[0], tensor);
@@ -213,12 +217,12 @@ absl::Status Communicator::Broadcast(at::Tensor tensor, int root,
             operation, tensor, purpose));
   if (size_ == 1 || tensor.numel() == 0) return absl::OkStatus();
   const at::Tensor given = ForBackend(*this, tensor);
-  TensorList tensors = {BytesOf(given)};
+  TensorList tensors = {ByteView(given)};
   c10d::BroadcastOptions options;
   options.rootRank = root;
   TANDEM_ASSIGN_OR_RETURN(
       PendingCollective pending,
-      runner_->Start(operation, purpose, PlaceOf(given), [&] {
+      runner_->Start(operation, purpose, RunPlace(given), [&] {
         return TensorBackend(*this, given).broadcast(tensors, options);
       }));
   return WithCopyBack(std::move(pending), given, tensor).Wait();
@@ -237,16 +241,16 @@ absl::StatusOr<TensorList> Communicator::AllGather(
     for (at::Tensor& one : all) one.copy_(mine);
     return all;
   }
-  TensorList in = {BytesOf(ForBackend(*this, mine))};
+  TensorList in = {ByteView(ForBackend(*this, mine))};
   TensorList given;
   std::vector<TensorList> out(1);
   for (const at::Tensor& one : all) {
     given.push_back(ForBackend(*this, one));
-    out[0].push_back(BytesOf(given.back()));
+    out[0].push_back(ByteView(given.back()));
   }
   TANDEM_ASSIGN_OR_RETURN(
       PendingCollective pending,
-      runner_->Start(operation, purpose, PlaceOf(in[0]), [&] {
+      runner_->Start(operation, purpose, RunPlace(in[0]), [&] {
         return TensorBackend(*this, in[0]).allgather(out, in);
       }));
   for (int r = 0; r < size_; ++r) {
@@ -313,16 +317,17 @@ absl::StatusOr<PendingCollective> Communicator::StartMessages(
     TANDEM_RETURN_IF_ERROR(CheckMessage(*this, each));
     if (each.tensor.numel() == 0) continue;
     if (IsOnStreams(*this, each.tensor)) {
-      absl::StrAppend(&text, text.empty() ? "" : ", ", TextOf(*this, each));
+      absl::StrAppend(&text, text.empty() ? "" : ", ",
+                      MessageText(*this, each));
       on_streams.push_back(&each);
       flights.push_back(FlightOfMessage(each));
       continue;
     }
     const at::Tensor given = ForBackend(*this, each.tensor);
-    const std::vector<at::Tensor> bytes = {BytesOf(given)};
+    const std::vector<at::Tensor> bytes = {ByteView(given)};
     TANDEM_ASSIGN_OR_RETURN(
         PendingCollective started,
-        runner_->StartMessage(TextOf(*this, each), {FlightOfMessage(each)},
+        runner_->StartMessage(MessageText(*this, each), {FlightOfMessage(each)},
                               purpose, {Place::kHost},
                               [&] { return Issue(*this, each, bytes); }));
     pending.push_back(

@@ -90,19 +90,9 @@ class Communicator {
   const std::string& name() const { return name_; }
   const std::string& backend() const { return options_.backend; }
   const std::optional<c10::Device>& device() const { return options_.device; }
-  const std::vector<c10::Device>& further_devices() const {
-    return options_.further_devices;
-  }
-  // Do streams run what it is given of such a device?
-  bool HasStreams(c10::DeviceType type) const {
-    return !names_.device.empty() && names_.device_type == type;
-  }
-  bool stages_on_host() const { return options_.stages_on_host; }
-  // Does an all-reduce multiply such tensors, on streams or on the host?
-  bool Multiplies(bool on_streams, c10::ScalarType dtype, double factor) const {
-    return BackendMultiplies(on_streams ? names_.device : names_.host, dtype,
-                             factor);
-  }
+  const CommunicatorOptions& options() const { return options_; }
+  // Which backends carry the tensors of the host, and of a device.
+  const BackendNames& backend_names() const { return names_; }
   // What messages call a rank of this group: its number in the whole job.
   int NameOf(int rank) const;
 
@@ -164,7 +154,7 @@ class Communicator {
       const SubgroupOptions& options = {});
 
   // For what else there is; null when size() is 1. Collectives are issued under
-  // IssueMutex() (core/backend/issue_mutex.h), and waited for without it.
+  // IssueMutex() (core/backend/host_works.h), and waited for without it.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const {
     return process_group_;
   }

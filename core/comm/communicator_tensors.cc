@@ -17,7 +17,7 @@ std::string Served(const Communicator& group) {
   std::string served = "the CPU";
   if (!group.device().has_value()) return served + " alone";
   absl::StrAppend(&served, ", ", group.device()->str());
-  for (const c10::Device& each : group.further_devices()) {
+  for (const c10::Device& each : group.options().further_devices) {
     absl::StrAppend(&served, ", ", each.str());
   }
   return served;
@@ -27,17 +27,18 @@ std::string Served(const Communicator& group) {
 std::string Refusal(const Communicator& group, const at::Tensor& tensor) {
   if (group.process_group() == nullptr) return "";
   if (!IsOnStreams(group, tensor)) {
-    return RunsCpuKernels(tensor.device().type()) || group.stages_on_host()
+    return RunsCpuKernels(tensor.device().type()) ||
+                   group.options().stages_on_host
                ? ""
                : absl::StrCat("backend ", group.backend(), " does not take ",
-                              TypeOf(tensor));
+                              DescribeType(tensor));
   }
   if (group.device() == tensor.device() ||
-      absl::c_linear_search(group.further_devices(), tensor.device())) {
+      absl::c_linear_search(group.options().further_devices, tensor.device())) {
     return "";
   }
   return absl::StrCat("it has a communicator for tensors of ", Served(group),
-                      ", and was given ", TypeOf(tensor),
+                      ", and was given ", DescribeType(tensor),
                       "; CommunicatorOptions::device and further_devices say "
                       "for which devices to make some");
 }
@@ -45,7 +46,7 @@ std::string Refusal(const Communicator& group, const at::Tensor& tensor) {
 }  // namespace
 
 bool IsOnStreams(const Communicator& group, const at::Tensor& tensor) {
-  return group.HasStreams(tensor.device().type());
+  return group.backend_names().HasStreams(tensor.device().type());
 }
 
 at::Tensor ForBackend(const Communicator& group, const at::Tensor& tensor) {
@@ -81,7 +82,7 @@ c10d::Backend& TensorBackend(const Communicator& group,
   return *group.process_group()->getBackend(given.device().type());
 }
 
-std::string TypeOf(const at::Tensor& tensor) {
+std::string DescribeType(const at::Tensor& tensor) {
   return absl::StrCat(c10::toString(tensor.scalar_type()), " on ",
                       tensor.device().str());
 }

@@ -20,7 +20,7 @@ class Backend;
 namespace tandem {
 
 // "Float on cpu".
-std::string TypeOf(const at::Tensor& tensor);
+std::string DescribeType(const at::Tensor& tensor);
 
 // InvalidArgument, naming operation and group, for a tensor that the group's
 // collectives do not take.
@@ -33,7 +33,7 @@ FlightOperation TensorFlight(const char* name, const at::Tensor& tensor,
                              int peer = -1);
 
 // The tensor's own bytes: backends know few dtypes, and moving needs none.
-inline at::Tensor BytesOf(const at::Tensor& tensor) {
+inline at::Tensor ByteView(const at::Tensor& tensor) {
   return tensor.detach().view({-1}).view(at::kByte);
 }
 

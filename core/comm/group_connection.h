@@ -9,12 +9,28 @@
 #include <chrono>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/agreement/agreement.h"
 #include "core/backend/communicator_options.h"
 #include "core/health/group_member.h"
 #include "core/health/job_watch.h"
 
 namespace tandem {
+
+// Agreement of a group's ranks on named values, through the store where they
+// meet, before anything is made that depends on these values: CompareValues
+// over the ranks of the group, with the same result on each of them. Hashes are
+// gathered (core/store/gather.h), and the values themselves only where these
+// differ: a rank asks the store for O(1) things.
+//
+// Once for a group, after MeetAtStore. DeadlineExceeded after `timeout` names
+// the ranks that have left nothing; else what is wrong with the store, and who
+// serves it.
+absl::Status AgreeAtStore(const GroupMember& member, const NamedValues& mine,
+                          absl::string_view what,
+                          std::chrono::milliseconds timeout);
 
 // Meets the others at the store, finds out who shares a host, and makes the
 // backend. Errors begin with the group and this rank.

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "core/backend/backend.h"
-#include "core/backend/polled_work.h"
-#include "core/backend/work_thread.h"
+#include "core/backend/host_works.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/collective_runner.h"
@@ -47,7 +46,7 @@ void CollectiveRunner::Monitor(Call call, const WorkPtr& work,
     const absl::Status peers = CheckPeers(*group);
     TORCH_CHECK_WITH(DistNetworkError, peers.ok(),
                      std::string(peers.message()));
-    TORCH_CHECK_WITH(DistNetworkError, has_watch || !SomebodyFailed(*store),
+    TORCH_CHECK_WITH(DistNetworkError, has_watch || !HasFailedRank(*store),
                      "another rank failed");
   };
   const auto polled =

@@ -1,6 +1,7 @@
 // Compute context: what the layers of the calling thread compute, and where
-// that goes which they leave beside their outputs. Who runs layers says it once
-// (a pipeline's stage, a checkpointed function that runs again); layers ask.
+// that goes which they leave beside their outputs. The code that runs layers
+// says it once (a pipeline's stage, a checkpointed function that runs again);
+// layers ask.
 
 #ifndef TANDEM_CORE_CONTEXT_COMPUTE_CONTEXT_H_
 #define TANDEM_CORE_CONTEXT_COMPUTE_CONTEXT_H_
@@ -15,9 +16,9 @@
 namespace tandem {
 
 class LossTerms;            // core/loss/loss_terms.h
-class StatisticsRecording;  // core/model/kept_statistics.h
+class StatisticsRecording;  // core/model/shared_statistics.h
 class StatisticsRecords;    // core/model/statistics_records.h
-class StatisticsReplay;     // core/model/kept_statistics.h
+class StatisticsReplay;     // core/model/shared_statistics.h
 class WeightGradientSink;   // core/model/weight_gradient_sink.h
 
 // Rows of what a layer computes on are samples first, first + 1, ... of the
@@ -47,9 +48,9 @@ struct Microbatch {
 struct ComputeContext {
   class Scope;
 
-  // What random numbers are a function of (core/random/sample_scope.h).
+  // What random numbers are a function of (SampleScope).
   std::optional<Samples> samples;
-  // Nothing: a batch as a whole (core/model/microbatch_scope.h).
+  // Nothing: a batch as a whole (MicrobatchScope).
   std::optional<Microbatch> microbatch;
   // Where gradients of weights are left for later; null: nowhere.
   std::shared_ptr<WeightGradientSink> sink;
@@ -79,6 +80,37 @@ class ComputeContext::Scope {
 
  private:
   ComputeContext outer_;
+};
+
+// Microbatch scope: while it lives, layers that the calling thread runs compute
+// `microbatch`, for those that gather something over all microbatches of a
+// mini-batch (BatchNorm's running statistics). Scopes nest.
+class MicrobatchScope : public ComputeContext::Scope {
+ public:
+  explicit MicrobatchScope(const Microbatch& microbatch)
+      : Scope([&](ComputeContext& context) {
+          context.microbatch = microbatch;
+        }) {}
+
+  // The calling thread's; none outside of all scopes: a batch as a whole.
+  static std::optional<Microbatch> Current() {
+    return ComputeContext::Current().microbatch;
+  }
+};
+
+// Sample scope: while it lives, layers that the calling thread runs compute
+// `samples`. Random numbers in a layer (dropout) are a function of these and of
+// the layer's name, so a layer that runs again, in another thread, or on
+// another layout, draws the same. Scopes nest.
+class SampleScope : public ComputeContext::Scope {
+ public:
+  explicit SampleScope(const Samples& samples)
+      : Scope([&](ComputeContext& context) { context.samples = samples; }) {}
+
+  // The calling thread's; none outside of all scopes.
+  static std::optional<Samples> Current() {
+    return ComputeContext::Current().samples;
+  }
 };
 
 }  // namespace tandem

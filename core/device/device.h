@@ -39,10 +39,10 @@ struct DeviceView {
 
 // The numbers of the rank's devices, `devices_per_rank` of them, among those
 // found. Where all ranks of the host find a device each: rank r has r * n to r
-// * n + n - 1, n being `devices_per_rank`. Of a view of its own: the first.
-// Shared: place p = r * n + i of the host lies on device p mod `found`.
-// FailedPrecondition, with numbers and remedy, where there are too few;
-// InvalidArgument for numbers that make no sense. Pure.
+// * n + n - 1, n being `devices_per_rank`. Where each rank has a view of its
+// own: the first. Shared: place p = r * n + i of the host lies on device p mod
+// `found`. FailedPrecondition, with numbers and remedy, where there are too
+// few; InvalidArgument for numbers that make no sense. Pure.
 absl::StatusOr<std::vector<int>> ChooseDevices(const DeviceView& view);
 
 // Whether `found` GPUs are the view of one rank, by what its launcher (see

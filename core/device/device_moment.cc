@@ -34,9 +34,9 @@ ClockAndStream& DeviceClockAndStream(c10::Device device) {
   static auto* clocks =
       new std::unordered_map<c10::Device, std::unique_ptr<ClockAndStream>>;
   const std::lock_guard<std::mutex> lock(*mutex);
-  std::unique_ptr<ClockAndStream>& its = (*clocks)[device];
-  if (its == nullptr) its = std::make_unique<ClockAndStream>(device);
-  return *its;
+  std::unique_ptr<ClockAndStream>& entry = (*clocks)[device];
+  if (entry == nullptr) entry = std::make_unique<ClockAndStream>(device);
+  return *entry;
 }
 
 }  // namespace
@@ -44,8 +44,9 @@ ClockAndStream& DeviceClockAndStream(c10::Device device) {
 DeviceMoment DeviceMoment::Now(c10::Device device) {
   DeviceMoment moment;
   if (device.type() != c10::DeviceType::CPU) {
-    ClockAndStream& its = DeviceClockAndStream(device);
-    moment.origin_ = its.clock.OriginNow([&] { return RecordOn(*its.stream); });
+    ClockAndStream& of_device = DeviceClockAndStream(device);
+    moment.origin_ =
+        of_device.clock.OriginNow([&] { return RecordOn(*of_device.stream); });
     moment.event_ =
         RecordOn(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
   }

@@ -59,8 +59,8 @@ class DeviceClock {
     }
     if (next_ == nullptr && now - since_ >= kLife) next_ = record();
     if (next_ != nullptr && next_->query()) {
-      const Clock::time_point its = origin_->TimeOf(*next_);
-      Become({std::move(next_), its}, now);
+      const Clock::time_point time = origin_->TimeOf(*next_);
+      Become({std::move(next_), time}, now);
     }
     return origin_;
   }

@@ -1,15 +1,20 @@
 #include "core/device/host_resources.h"
 
+#include <ATen/cpu/Utils.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
 #include <system_error>
+#include <unordered_map>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
@@ -81,8 +86,8 @@ uint64_t NumberIn(const std::string& path) {
 }
 
 // The sum of the lines "NAME VALUE" with one of these names.
-uint64_t SumOf(const std::string& path, const std::string& one,
-               const std::string& other) {
+uint64_t StatSum(const std::string& path, const std::string& one,
+                 const std::string& other) {
   std::ifstream file(path);
   uint64_t sum = 0;
   uint64_t value = 0;
@@ -103,8 +108,8 @@ uint64_t LeftIn(const std::string& folder, const MemoryFiles& files) {
   if (used == kNoMemoryLimit) return limit;
   const std::string prefix = files.prefix;
   const uint64_t reclaimable =
-      SumOf(folder + "/memory.stat", prefix + "inactive_file",
-            prefix + "active_file");
+      StatSum(folder + "/memory.stat", prefix + "inactive_file",
+              prefix + "active_file");
   const uint64_t held = used - std::min(used, reclaimable);
   return limit - std::min(limit, held);
 }
@@ -219,6 +224,39 @@ MachineLoad ReadMachineLoad(const std::string& loadavg) {
 
 bool IsBusy(const MachineLoad& load, int cores) {
   return load.average > cores / 2.0 && load.others_now >= (cores + 1) / 2;
+}
+
+namespace {
+
+const std::unordered_map<std::string, c10::IValue>& Capabilities() {
+  static const auto* const capabilities =
+      new std::unordered_map<std::string, c10::IValue>(
+          at::cpu::get_cpu_capabilities());
+  return *capabilities;
+}
+
+}  // namespace
+
+bool ProcessorHas(absl::string_view instructions) {
+  const auto found = Capabilities().find(std::string(instructions));
+  return found != Capabilities().end() && found->second.isBool() &&
+         found->second.toBool();
+}
+
+std::string ProcessorName() {
+  const auto found = Capabilities().find("cpu_name");
+  return found != Capabilities().end() && found->second.isString()
+             ? found->second.toStringRef()
+             : "unknown";
+}
+
+std::string DescribeProcessor() {
+  std::vector<std::string> known;
+  for (const char* each :
+       {"avx2", "avx512_f", "avx512_bf16", "amx_bf16", "amx_fp16"}) {
+    if (ProcessorHas(each)) known.push_back(each);
+  }
+  return absl::StrCat(ProcessorName(), " (", absl::StrJoin(known, ", "), ")");
 }
 
 }  // namespace tandem

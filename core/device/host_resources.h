@@ -1,5 +1,5 @@
-// What this process may use of its host: memory, processors and tasks, by its
-// control groups; and how busy the host is.
+// Host resources: memory, processors and tasks that this process may use, by
+// its control groups; how busy the host is, and which instructions it has.
 
 #ifndef TANDEM_CORE_DEVICE_HOST_RESOURCES_H_
 #define TANDEM_CORE_DEVICE_HOST_RESOURCES_H_
@@ -8,6 +8,8 @@
 #include <limits>
 #include <string>
 #include <vector>
+
+#include "absl/strings/string_view.h"
 
 namespace tandem {
 
@@ -19,9 +21,9 @@ struct ControlGroups {
 };
 
 // Folders of the group that this process is in and of all that it lies in, up
-// to the one that a container sees as its own: each one's limits hold. Of
-// version 2, and of version 1's hierarchy of `controller` ("memory"), whose
-// files have other names; those that are there.
+// to the one that a container sees as its own: each one's limits hold. Folders
+// that exist, of version 2, and of version 1's hierarchy of `controller`
+// ("memory"), whose files have other names.
 std::vector<std::string> FoldersOfVersion2(const ControlGroups& groups);
 std::vector<std::string> FoldersOfVersion1(const ControlGroups& groups,
                                            const std::string& controller);
@@ -77,6 +79,18 @@ MachineLoad ReadMachineLoad(const std::string& loadavg = "/proc/loadavg");
 // Whether programs compete for the cores: others use more than half of them,
 // now and for a while.
 bool IsBusy(const MachineLoad& load, int cores);
+
+// Whether this machine's processor has the instructions, by LibTorch's name of
+// them: "avx2", "avx512_bf16", "amx_bf16", "amx_fp16".
+// False for names that it does not know.
+bool ProcessorHas(absl::string_view instructions);
+
+// "Intel Xeon".
+std::string ProcessorName();
+
+// "Intel Xeon (avx2, avx512_f, avx512_bf16, amx_bf16)": with those of the
+// instructions that it has for which products and other kernels are written.
+std::string DescribeProcessor();
 
 }  // namespace tandem
 

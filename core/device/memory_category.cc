@@ -1,5 +1,7 @@
 #include "core/device/memory_category.h"
 
+#include <torch/csrc/autograd/graph_task.h>
+
 namespace tandem {
 namespace {
 
@@ -33,5 +35,13 @@ MemoryCategoryScope::MemoryCategoryScope(MemoryCategory category)
 MemoryCategoryScope::~MemoryCategoryScope() { current = outer_; }
 
 MemoryCategory CurrentMemoryCategory() { return current; }
+
+MemoryCategory CategoryOfResults() {
+  const MemoryCategory named = CurrentMemoryCategory();
+  if (named != MemoryCategory::kOther) return named;
+  return torch::autograd::get_current_graph_task_id() == -1
+             ? MemoryCategory::kOther
+             : MemoryCategory::kGradients;
+}
 
 }  // namespace tandem

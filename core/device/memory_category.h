@@ -40,6 +40,10 @@ class MemoryCategoryScope {
 // The calling thread's innermost scope; kOther outside of all.
 MemoryCategory CurrentMemoryCategory();
 
+// The category of an operator's results: that of the thread's scope; without
+// one, gradients inside of a backward and kOther elsewhere.
+MemoryCategory CategoryOfResults();
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_DEVICE_MEMORY_CATEGORY_H_

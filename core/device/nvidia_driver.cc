@@ -55,7 +55,7 @@ class Nvml {
   void* library_;
 };
 
-std::string NameOf(const Nvml& nvml, Device device) {
+std::string DeviceName(const Nvml& nvml, Device device) {
   std::array<char, 96> name = {};
   nvml.Call("nvmlDeviceGetName", device, name.data(),
             static_cast<unsigned>(name.size()));
@@ -64,7 +64,7 @@ std::string NameOf(const Nvml& nvml, Device device) {
 
 Gpu Describe(const Nvml& nvml, Device device) {
   Gpu gpu;
-  gpu.name = NameOf(nvml, device);
+  gpu.name = DeviceName(nvml, device);
   Memory memory = {};
   if (nvml.Call("nvmlDeviceGetMemoryInfo", device, &memory)) {
     gpu.memory = memory.total;
@@ -121,7 +121,7 @@ GpuLink FindLink(const Nvml& nvml, const std::vector<Device>& devices,
   return link;
 }
 
-std::vector<Device> DevicesOf(const Nvml& nvml) {
+std::vector<Device> AllDevices(const Nvml& nvml) {
   unsigned count = 0;
   nvml.Call("nvmlDeviceGetCount_v2", &count);
   std::vector<Device> devices;
@@ -142,7 +142,7 @@ NvidiaDriver Describe(const Nvml& nvml) {
             static_cast<unsigned>(version.size()));
   driver.version = version.data();
   nvml.Call("nvmlSystemGetCudaDriverVersion_v2", &driver.cuda);
-  const std::vector<Device> devices = DevicesOf(nvml);
+  const std::vector<Device> devices = AllDevices(nvml);
   for (const Device device : devices) {
     driver.gpus.push_back(Describe(nvml, device));
   }

@@ -1,6 +1,11 @@
 #include "core/digest/hmac_sha256.h"
 
+#include <sys/random.h>
+
+#include <cerrno>
 #include <cstddef>
+
+#include "absl/status/status.h"
 
 namespace tandem {
 namespace {
@@ -51,6 +56,14 @@ bool SameCode(absl::string_view a, absl::string_view b) {
     difference |= static_cast<unsigned char>(a[i] ^ b[i]);
   }
   return difference == 0;
+}
+
+absl::StatusOr<std::string> RandomBytes(size_t count) {
+  std::string bytes(count, '\0');
+  if (getrandom(&bytes[0], count, 0) != static_cast<ssize_t>(count)) {
+    return absl::ErrnoToStatus(errno, "getrandom");
+  }
+  return bytes;
 }
 
 }  // namespace tandem

@@ -1,4 +1,5 @@
-// HMAC-SHA256 (RFC 2104, FIPS 198-1): a message authentication code.
+// HMAC-SHA256 (RFC 2104, FIPS 198-1): a message authentication code; and random
+// bytes for its keys and nonces.
 
 #ifndef TANDEM_CORE_DIGEST_HMAC_SHA256_H_
 #define TANDEM_CORE_DIGEST_HMAC_SHA256_H_
@@ -7,6 +8,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/digest/sha256.h"
 
@@ -35,6 +37,11 @@ class HmacSha256 {
 // Whether two codes are the same, in a time that depends on their lengths
 // alone.
 bool SameCode(absl::string_view a, absl::string_view b);
+
+// Random bytes that nobody can guess, from the kernel: for nonces and secrets.
+// What training draws comes from core/random. Requires count <= 256: as many
+// come in one piece. Thread-safe.
+absl::StatusOr<std::string> RandomBytes(size_t count);
 
 }  // namespace tandem
 

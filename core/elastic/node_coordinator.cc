@@ -129,7 +129,8 @@ void NodeCoordinator::Watch() {
   }
 }
 
-std::string NodeCoordinator::WhoHasCome(const std::set<int>& waiting) const {
+std::string NodeCoordinator::DescribeArrived(
+    const std::set<int>& waiting) const {
   return absl::StrCat("too few nodes: within ",
                       options_.form_timeout.count() / 1000.0, " s ",
                       NamesOfNodes({waiting.begin(), waiting.end()}),
@@ -169,7 +170,7 @@ void NodeCoordinator::Form() {
   if (!nodes.empty() && !others_run && !waits_for_more) {
     Run(nodes);
   } else if (now_ - *forming_since_ >= options_.form_timeout) {
-    End(WhoHasCome(waiting));
+    End(DescribeArrived(waiting));
   }
 }
 

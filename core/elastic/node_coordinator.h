@@ -78,7 +78,7 @@ class NodeCoordinator {
   void BeginForming(const std::string& why);
   void Form();
   void Run(const std::vector<int>& nodes);
-  std::string WhoHasCome(const std::set<int>& waiting) const;
+  std::string DescribeArrived(const std::set<int>& waiting) const;
 
   const RankCounts counts_;
   const CoordinatorOptions options_;

@@ -27,7 +27,7 @@ struct NodeState {
   };
   Phase phase = Phase::kWaiting;
   int attempt = 0;
-  int ranks = 1;         // that it starts
+  int ranks = 1;         // started by it
   int64_t launcher = 0;  // tells a node's launchers apart
   int64_t beat = 0;      // another one each time: a sign of life
 
@@ -46,7 +46,8 @@ struct NodeGroup {
   int attempt = -1;
   std::vector<int> nodes;  // rising; the group's node i is nodes[i]
   int ranks_per_node = 1;
-  // For a person. Of kRun: what is new since the last group, "without node 1".
+  // For a person. With kRun, what is new since the last group: "without node
+  // 1".
   std::string why;
 
   bool Has(int node) const;

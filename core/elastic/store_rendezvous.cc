@@ -31,14 +31,14 @@ using Phase = NodeState::Phase;
 // Beside the attempts' own keys, which have a prefix each.
 constexpr char kGroupKey[] = "tandem/elastic/group";
 
-std::string KeyOf(int node) { return absl::StrCat("tandem/elastic/", node); }
+std::string NodeKey(int node) { return absl::StrCat("tandem/elastic/", node); }
 
 // What node 0 knows of the others, by node.
 std::map<int, NodeState> ReadStates(c10d::Store& store, int nnodes) {
   std::map<int, NodeState> states;
   for (int node = 0; node < nnodes; ++node) {
     const std::optional<NodeState> state =
-        DecodeNodeState(TextAt(store, KeyOf(node)));
+        DecodeNodeState(TextAt(store, NodeKey(node)));
     if (state) states[node] = *state;
   }
   return states;
@@ -98,7 +98,7 @@ class StoreRendezvous : public NodeRendezvous {
   NodeGroup group_;
   absl::Status lost_;
   std::optional<std::string> end_;  // why node 0 ends the job
-  int beats_since_leave_ = 0;       // that told of it
+  int beats_since_leave_ = 0;       // sent since the leave
   bool ends_ = false;               // the thread
   std::thread thread_;
 };
@@ -246,7 +246,7 @@ absl::Status StoreRendezvous::CountSilence(Clock::time_point* since,
 absl::StatusOr<std::string> StoreRendezvous::Exchange(const NodeState& state) {
   const std::string text = state.Encode();
   return Ask<std::string>(
-      [key = KeyOf(options_.node), text, before = std::exchange(told_, text)](
+      [key = NodeKey(options_.node), text, before = std::exchange(told_, text)](
           c10d::Store& store) -> absl::StatusOr<std::string> {
         // The first takes the place. In one step, or the earlier of two
         // launchers would look, and write after the later has come.

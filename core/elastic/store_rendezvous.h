@@ -24,7 +24,7 @@ struct StoreRendezvousOptions {
   std::string host;
   int port = 0;
   int node = 0;    // --node_rank
-  int nnodes = 1;  // that may come
+  int nnodes = 1;  // the most that may come
   CoordinatorOptions coordinator;
   std::chrono::milliseconds beat = std::chrono::milliseconds(500);
   // After how long without an answer that is told of; and how long a connection

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,8 +17,10 @@
 #include <optional>
 #include <sstream>
 #include <system_error>
+#include <thread>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/files/temporary_file.h"
@@ -230,6 +233,22 @@ std::vector<std::string> RemoveAbandonedFolders(
     }
   }
   return removed;
+}
+
+absl::StatusOr<OwnedFd> LockFolder(const std::string& folder,
+                                   std::chrono::milliseconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  OwnedFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  while (fd && flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return OwnedFd();
+    if (std::chrono::steady_clock::now() >= end) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(folder, " is in use by another process"));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return fd;
 }
 
 }  // namespace tandem

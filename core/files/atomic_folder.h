@@ -1,8 +1,9 @@
-// Atomic folder: one that is there whole or not at all.
+// Atomic folder: one that is there whole or not at all; and a folder's lock.
 
 #ifndef TANDEM_CORE_FILES_ATOMIC_FOLDER_H_
 #define TANDEM_CORE_FILES_ATOMIC_FOLDER_H_
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/base/owned_fd.h"
 
 namespace tandem {
 
@@ -64,6 +66,15 @@ std::vector<std::string> RemoveAbandonedFolders(
     const std::string& folder,
     const std::function<bool(absl::string_view name)>& is_mine,
     const std::string& job = "");
+
+// Folder lock: one process at a time has a folder to itself. Locks the folder
+// itself, so that nothing of the lock is left in it, for as long as the
+// descriptor is open: at most as long as this process lives. AlreadyExists
+// where another one has it for longer than `patience`. No descriptor, and no
+// lock, on a file system that has none; on a network file system it is this
+// host's alone.
+absl::StatusOr<OwnedFd> LockFolder(const std::string& folder,
+                                   std::chrono::milliseconds patience);
 
 }  // namespace tandem
 

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/finite/finite_check.h"
 #include "core/model/layer_list.h"
-#include "core/model/make_layers.h"
 
 namespace tandem {
 namespace {

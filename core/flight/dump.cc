@@ -1,16 +1,153 @@
 #include "core/flight/dump.h"
 
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
-#include "core/flight/json_fields.h"
 
 namespace tandem {
 namespace {
+
+// JSON fields of a flight dump: read from a file that anybody may have written,
+// each with the type and range that it must have.
+
+// An object. Every error is InvalidArgument and names the field, by its path
+// ("entries[3].group").
+class JsonFields {
+ public:
+  // `what` is what errors call the whole: "a flight dump".
+  static absl::StatusOr<JsonFields> Parse(absl::string_view text,
+                                          absl::string_view what);
+
+  absl::StatusOr<std::string> Text(const char* key) const;
+  // An integer of [0, 2^63).
+  absl::StatusOr<int64_t> Count(const char* key) const;
+  absl::StatusOr<int> Int(const char* key, int least,
+                          int most = std::numeric_limits<int>::max()) const;
+  // A list of counts, none greater than `most`.
+  absl::StatusOr<std::vector<int64_t>> Numbers(
+      const char* key,
+      int64_t most = std::numeric_limits<int64_t>::max()) const;
+  // A list of objects.
+  absl::StatusOr<std::vector<JsonFields>> Objects(const char* key) const;
+
+  // The error of a field that is not what it should be.
+  absl::Status Wrong(const char* key, absl::string_view expected) const;
+
+ private:
+  using Json = nlohmann::json;
+
+  JsonFields(Json object, std::string path)
+      : object_(std::move(object)), path_(std::move(path)) {}
+
+  const Json& At(const char* key) const;  // null: there is none
+
+  Json object_;
+  std::string path_;
+};
+
+// What it holds, if it is an integer of [least, most].
+std::optional<int64_t> IntegerWithin(const nlohmann::json& json, int64_t least,
+                                     int64_t most) {
+  if (!json.is_number_integer()) return std::nullopt;
+  if (json.is_number_unsigned() &&
+      json.get<uint64_t>() >
+          static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return std::nullopt;
+  }
+  const auto number = json.get<int64_t>();
+  if (number < least || number > most) return std::nullopt;
+  return number;
+}
+
+absl::StatusOr<JsonFields> JsonFields::Parse(absl::string_view text,
+                                             absl::string_view what) {
+  Json json = Json::parse(text.begin(), text.end(), nullptr,
+                          /*allow_exceptions=*/false);
+  if (json.is_object()) return JsonFields(std::move(json), "");
+  return absl::InvalidArgumentError(
+      absl::StrCat("this is not ", what, ": expected a JSON object"));
+}
+
+absl::Status JsonFields::Wrong(const char* key,
+                               absl::string_view expected) const {
+  std::string given =
+      At(key).is_null() && !object_.contains(key)
+          ? "is missing"
+          : absl::StrCat("is ", At(key).dump(-1, ' ', true,
+                                             Json::error_handler_t::replace));
+  constexpr size_t kMost = 100;
+  if (given.size() > kMost) given = absl::StrCat(given.substr(0, kMost), "...");
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", path_, key, "\" ", given, ", expected ", expected));
+}
+
+const JsonFields::Json& JsonFields::At(const char* key) const {
+  static const Json* const kNone = new Json();
+  const auto found = object_.find(key);
+  return found == object_.end() ? *kNone : *found;
+}
+
+absl::StatusOr<std::string> JsonFields::Text(const char* key) const {
+  const Json& json = At(key);
+  if (!json.is_string()) return Wrong(key, "text");
+  return json.get<std::string>();
+}
+
+absl::StatusOr<int64_t> JsonFields::Count(const char* key) const {
+  const std::optional<int64_t> number =
+      IntegerWithin(At(key), 0, std::numeric_limits<int64_t>::max());
+  if (!number.has_value()) return Wrong(key, "a number from 0");
+  return *number;
+}
+
+absl::StatusOr<int> JsonFields::Int(const char* key, int least,
+                                    int most) const {
+  const std::optional<int64_t> number = IntegerWithin(At(key), least, most);
+  if (!number.has_value()) {
+    return Wrong(key, absl::StrCat("a number from ", least, " to ", most));
+  }
+  return static_cast<int>(*number);
+}
+
+absl::StatusOr<std::vector<int64_t>> JsonFields::Numbers(const char* key,
+                                                         int64_t most) const {
+  const Json& json = At(key);
+  if (!json.is_array()) return Wrong(key, "a list of numbers");
+  std::vector<int64_t> numbers;
+  for (const Json& each : json) {
+    const std::optional<int64_t> number = IntegerWithin(each, 0, most);
+    if (!number.has_value()) {
+      return Wrong(key, absl::StrCat("numbers from 0 to ", most));
+    }
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+absl::StatusOr<std::vector<JsonFields>> JsonFields::Objects(
+    const char* key) const {
+  const Json& json = At(key);
+  if (!json.is_array()) return Wrong(key, "a list of objects");
+  std::vector<JsonFields> objects;
+  for (size_t i = 0; i < json.size(); ++i) {
+    if (!json[i].is_object()) return Wrong(key, "a list of objects");
+    objects.push_back(
+        JsonFields(json[i], absl::StrCat(path_, key, "[", i, "].")));
+  }
+  return objects;
+}
 
 using Json = nlohmann::ordered_json;
 
@@ -25,7 +162,7 @@ constexpr std::array<const char*, 5> kTriggers = {"timeout", "failed",
                                                   "gave up", "signal", "died"};
 
 template <typename Enum, size_t n>
-const char* NameOf(Enum value, const std::array<const char*, n>& names) {
+const char* EnumName(Enum value, const std::array<const char*, n>& names) {
   return names[static_cast<size_t>(value)];
 }
 
@@ -63,7 +200,7 @@ Json ToJson(const FlightGroupFacts& group) {
 
 Json ToJson(const FlightEntry& entry) {
   return {{"id", entry.id},
-          {"kind", NameOf(entry.kind, kKinds)},
+          {"kind", EnumName(entry.kind, kKinds)},
           {"operation", entry.operation},
           {"group", entry.group},
           {"sequence", entry.sequence},
@@ -76,7 +213,7 @@ Json ToJson(const FlightEntry& entry) {
           {"stage", entry.stage},
           {"microbatch", entry.microbatch},
           {"step", entry.step},
-          {"state", NameOf(entry.state, kStates)},
+          {"state", EnumName(entry.state, kStates)},
           {"scheduled_ns", entry.scheduled_ns},
           {"started_ns", entry.started_ns},
           {"awaited_ns", entry.awaited_ns},
@@ -183,7 +320,7 @@ std::string EncodeFlightDump(const FlightDump& dump) {
                {"job", dump.job},
                {"host", dump.host},
                {"pid", dump.pid},
-               {"trigger", NameOf(dump.trigger, kTriggers)},
+               {"trigger", EnumName(dump.trigger, kTriggers)},
                {"reason", dump.reason},
                {"dumped_ns", dump.dumped_ns},
                {"groups", Json::array()},

@@ -17,9 +17,9 @@ struct FlightJob {
   std::string id;      // the same on all ranks, and no other job's
   std::string folder;  // made when the first dump is written
   // Is it in a folder that everybody on the machine can write to? Then it is
-  // made for this user alone, and one of another user's is refused. Those of
-  // this user's beside it whose names are the same up to the last '-', and
-  // that nobody has written to for a week, go then.
+  // made for this user alone, and one of another user's is refused. Dumps of
+  // this user's beside it whose names are the same up to the last '-', and that
+  // nobody has written to for a week, are removed then.
   bool is_private = false;
 };
 

@@ -6,10 +6,10 @@
 
 #include <cmath>
 
-#include "core/base/find_operator.h"
 #include "core/fused/attention_heads.h"
 #include "core/fused/element.h"
 #include "core/fused/exponential.h"
+#include "core/fused/find_operator.h"
 #include "core/fused/lanes.h"
 #include "core/fused/row_major_gemm.h"
 #include "core/vector/dispatch.h"
@@ -79,7 +79,7 @@ void ForwardOfUnits(T* y, float* log_sums, const T* qkv,
   const Scratch<float> result(kQueriesOfBlock * shape.size);
   for (int64_t unit = begin; unit < end; ++unit) {
     const HeadOfQkv<const T> head(qkv, shape, unit);
-    T* const its = HeadOfResult(y, shape, unit);
+    T* const out = HeadOfResult(y, shape, unit);
     ForQueryBlocks(shape.tokens, [&](const QueryBlock& block) {
       HeadScores<T>(head, shape, block, scores.data());
       softmax(probabilities.data(),
@@ -88,7 +88,7 @@ void ForwardOfUnits(T* y, float* log_sums, const T* qkv,
       Gemm<T>({block.rows(), block.keys(), shape.size}, /*alpha=*/1,
               {probabilities.data(), shape.stride()}, {head.v, head.stride},
               /*beta=*/0, result.data(), shape.size);
-      narrow(its + block.begin * shape.width(), shape.width(), result.data(),
+      narrow(out + block.begin * shape.width(), shape.width(), result.data(),
              block.rows(), shape.size);
     });
   }

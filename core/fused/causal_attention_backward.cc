@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "core/base/find_operator.h"
 #include "core/fused/attention_heads.h"
 #include "core/fused/causal_attention.h"
 #include "core/fused/element.h"
 #include "core/fused/exponential.h"
+#include "core/fused/find_operator.h"
 #include "core/fused/lanes.h"
 #include "core/fused/row_major_gemm.h"
 #include "core/vector/dispatch.h"

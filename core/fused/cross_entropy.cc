@@ -7,9 +7,9 @@
 #include <cmath>
 #include <limits>
 
-#include "core/base/find_operator.h"
 #include "core/fused/element.h"
 #include "core/fused/exponential.h"
+#include "core/fused/find_operator.h"
 #include "core/fused/lanes.h"
 #include "core/fused/row_blocks.h"
 #include "core/vector/dispatch.h"

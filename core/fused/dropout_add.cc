@@ -7,10 +7,10 @@
 #include <cstring>
 #include <optional>
 
-#include "core/base/find_operator.h"
 #include "core/cuda/dropout_elements.h"
 #include "core/device/host_memory.h"
 #include "core/fused/element.h"
+#include "core/fused/find_operator.h"
 #include "core/fused/row_blocks.h"
 #include "core/vector/dispatch.h"
 

@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-DropoutType TypeOf(const at::Tensor& x) {
+DropoutType KernelType(const at::Tensor& x) {
   switch (x.scalar_type()) {
     case at::kFloat:
       return DropoutType::kFloat32;
@@ -41,7 +41,7 @@ at::Tensor DropOnCuda(const at::Tensor& x,
   const at::Tensor added = adds ? residual->contiguous() : at::Tensor();
   const at::Tensor y = at::empty_like(in);
   DropoutArrays arrays;
-  arrays.type = TypeOf(in);
+  arrays.type = KernelType(in);
   arrays.y = y.mutable_data_ptr();
   arrays.x = in.const_data_ptr();
   arrays.residual = adds ? added.const_data_ptr() : nullptr;

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/base/find_operator.h"
 #include "core/fused/element.h"
+#include "core/fused/find_operator.h"
 #include "core/fused/lanes.h"
 #include "core/fused/row_blocks.h"
 #include "core/vector/dispatch.h"
@@ -97,7 +97,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ForwardOnCpu(
 }
 
 // With g = dy * weight and h = (x - mean) * rstd, which is y without weight and
-// bias: dx = rstd * (g - mean of g - h * mean of g * h). Of both parts or of
+// bias: dx = rstd * (g - mean of g - h * mean of g * h). Computes both parts or
 // one, in one pass: dx, and to sums, [2, columns], dy * h and dy.
 template <typename T, bool kInput, bool kWeights>
 struct Backward {

@@ -1,6 +1,6 @@
 #include "core/fused/row_major_gemm.h"
 
-#include "core/device/processor.h"
+#include "core/device/host_resources.h"
 
 // Symbols of libtorch_cpu: BLAS's own, and MKL's for bf16. Neither is in every
 // build.

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "core/base/call_within.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/health/group_failures.h"
@@ -41,7 +41,7 @@ std::vector<std::string> Keys(absl::string_view what, int64_t sequence,
   return keys;
 }
 
-std::string TextOf(const std::vector<uint8_t>& bytes) {
+std::string BytesAsText(const std::vector<uint8_t>& bytes) {
   return std::string(bytes.begin(), bytes.end());
 }
 
@@ -113,7 +113,7 @@ absl::Status CheckAllMayCome(const GroupMember& member,
         absl::StrCat("rank ", member.NameOf(r), " left the group"));
   }
   // Perhaps because of that one.
-  if (SomebodyFailed(store)) {
+  if (HasFailedRank(store)) {
     return absl::UnavailableError("another rank has failed");
   }
   if (presence == nullptr) return absl::OkStatus();
@@ -195,7 +195,7 @@ absl::StatusOr<CollectiveCheck::Round> CollectiveCheck::Exchange(
   const auto all_whats = store.multiGet(whats);
   const auto all_purposes = store.multiGet(purposes);
   for (int r = 0; r < size; ++r) {
-    round[r] = {TextOf(all_whats[r]), TextOf(all_purposes[r])};
+    round[r] = {BytesAsText(all_whats[r]), BytesAsText(all_purposes[r])};
   }
   // All are here, so all have read what came before.
   store.deleteKey(Keys("what", sequence - 1, size)[rank]);

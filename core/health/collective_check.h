@@ -1,5 +1,6 @@
-// Do all ranks mean the same collective? PyTorch's ProcessGroupWrapper, which
-// TORCH_DISTRIBUTED_DEBUG=DETAIL turns on, with the purpose in its messages.
+// Collective check: whether all ranks mean the same collective. This is
+// PyTorch's ProcessGroupWrapper, which TORCH_DISTRIBUTED_DEBUG=DETAIL turns on,
+// with the purpose in its messages.
 
 #ifndef TANDEM_CORE_HEALTH_COLLECTIVE_CHECK_H_
 #define TANDEM_CORE_HEALTH_COLLECTIVE_CHECK_H_

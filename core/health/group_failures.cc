@@ -7,7 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/call_within.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/torch_status.h"
 #include "core/health/job_notes.h"
 #include "core/store/server.h"
@@ -29,7 +29,7 @@ constexpr char kGaveUp[] = "gave up";
 constexpr char kFailed[] = "failed";
 constexpr char kFailures[] = "failures";
 
-// A call of TellFailure, among those of all groups of this rank.
+// A call of ReportFailure, among those of all groups of this rank.
 class Telling {
  public:
   explicit Telling(const GroupMember& member) : shared_(member.shared) {
@@ -51,7 +51,7 @@ class Telling {
 void ExcuseSilent(const GroupMember& member, const std::vector<int>& silent) {
   if (member.NameOf(member.rank) != 0) return;
   for (const int each : silent) {
-    NoteHeard(*member.job, each, {}, milliseconds(0));
+    AcknowledgeNotes(*member.job, each, {}, milliseconds(0));
   }
 }
 
@@ -66,7 +66,7 @@ void Hear(const GroupMember& member, const std::vector<int>& silent,
     if (!absl::c_linear_search(silent, name)) others.push_back(name);
   }
   const int waits = member.job == member.store ? 1 : 2;
-  NoteHeard(*member.job, me, others, waits * patience);
+  AcknowledgeNotes(*member.job, me, others, waits * patience);
 }
 
 // The same of one that has read what it wants to know, unless it goes on
@@ -86,7 +86,7 @@ void AwaitNotes(const GroupMember& member, milliseconds patience) {
   std::vector<std::string> awaited;
   for (int r = 0; r < member.size; ++r) {
     if (in_job.count(member.NameOf(r)) > 0) continue;
-    awaited.push_back(KeyOf(kFailed, r));
+    awaited.push_back(JobNoteKey(kFailed, r));
   }
   AwaitKeys(*member.store, awaited, patience);
 }
@@ -135,7 +135,7 @@ std::vector<std::string> CallTheRoll(const GroupMember& member, bool* asks_job,
   return parts;
 }
 
-// What TellFailure says, from a store that answers.
+// What ReportFailure says, from a store that answers.
 Failures ReadFailures(const GroupMember& member, bool asks_job,
                       milliseconds patience, Telling* telling) {
   c10d::Store& store = *member.store;
@@ -153,7 +153,7 @@ Failures ReadFailures(const GroupMember& member, bool asks_job,
     parts.insert(parts.begin(),
                  absl::StrCat("not heard of: ", RankList(silent)));
   }
-  failures.others = SomeOf(parts, /*most=*/8, "; ");
+  failures.others = ShortList(parts, /*most=*/8, "; ");
   HearAtEnd(member, silent, patience, telling);
   return failures;
 }
@@ -184,20 +184,20 @@ FailureNote RankNote(const GroupMember& member, Kind kind) {
 
 }  // namespace
 
-bool SomebodyFailed(c10d::Store& store) {
+bool HasFailedRank(c10d::Store& store) {
   return store.check({kFailures}) || store.check({kGaveUp});
 }
 
-Failures TellFailure(const GroupMember& member, const std::string& operation,
-                     bool asks_job, milliseconds patience,
-                     absl::FunctionRef<void()> then) {
+Failures ReportFailure(const GroupMember& member, const std::string& operation,
+                       bool asks_job, milliseconds patience,
+                       absl::FunctionRef<void()> then) {
   const auto telling = std::make_shared<Telling>(member);
   FailureNote note = RankNote(member, Kind::kFailed);
   note.operation = operation;
   const absl::Status noted = Note(member, [=](c10d::Store& store) {
     // The list first: whoever sees the key reads it.
     AppendNote(store, kFailures, note);
-    store.set(KeyOf(kFailed, member.rank), std::string("1"));
+    store.set(JobNoteKey(kFailed, member.rank), std::string("1"));
     NoteInJob(*member.job, note);
   });
   then();
@@ -209,18 +209,18 @@ Failures TellFailure(const GroupMember& member, const std::string& operation,
                    : Failures{"", DescribeSilence(member.store, told.status())};
 }
 
-void TellGivingUp(const GroupMember& member, const std::string& reason) {
+void ReportGivingUp(const GroupMember& member, const std::string& reason) {
   FailureNote note = RankNote(member, Kind::kGaveUp);
   note.text = reason;
   Note(member, [=](c10d::Store& store) {
     // The first is the cause: others may give up because of it.
     store.compareSet(kGaveUp, std::string(), note.ToString());
     NoteInJob(*member.job, note);
-    NoteHeard(*member.job, note.rank, /*others=*/{}, milliseconds(0));
+    AcknowledgeNotes(*member.job, note.rank, /*others=*/{}, milliseconds(0));
   }).IgnoreError();
 }
 
-void HearFailure(const GroupMember& member, milliseconds patience) {
+void AwaitFailureRead(const GroupMember& member, milliseconds patience) {
   if (member.shared->store_is_silent) return;
   CallWithin<bool>(2 * patience + kNoteTime,
                    [=] {
@@ -232,7 +232,7 @@ void HearFailure(const GroupMember& member, milliseconds patience) {
 }
 
 void AwaitListeners(const GroupMember& member, milliseconds patience) {
-  if (member.NameOf(member.rank) == 0) HearFailure(member, patience);
+  if (member.NameOf(member.rank) == 0) AwaitFailureRead(member, patience);
 }
 
 }  // namespace tandem

@@ -33,25 +33,26 @@ struct Failures {
 // `asks_job`, and all ranks of the group were heard of, the job's ranks have as
 // long again: one that waits in vain may wait for one that waits for another.
 // Takes 4 s and four times `patience` at most, whatever the store does.
-Failures TellFailure(const GroupMember& member, const std::string& operation,
-                     bool asks_job, std::chrono::milliseconds patience,
-                     absl::FunctionRef<void()> then);
+Failures ReportFailure(const GroupMember& member, const std::string& operation,
+                       bool asks_job, std::chrono::milliseconds patience,
+                       absl::FunctionRef<void()> then);
 
 // Notes on the store that this rank gives up, and why. Takes 2 s at most.
-void TellGivingUp(const GroupMember& member, const std::string& reason);
+void ReportGivingUp(const GroupMember& member, const std::string& reason);
 
-// After TellGivingUp: rank 0, which may serve the store, stays until the others
-// have read the note, or for so long (twice that in a part of the job); other
-// ranks return at once.
+// After ReportGivingUp: rank 0, which may serve the store, stays until the
+// others have read the note, or for so long (twice that in a part of the job);
+// other ranks return at once.
 void AwaitListeners(const GroupMember& member,
                     std::chrono::milliseconds patience);
 
 // The same of a rank that was told of a failure and ends because of it.
-void HearFailure(const GroupMember& member, std::chrono::milliseconds patience);
+void AwaitFailureRead(const GroupMember& member,
+                      std::chrono::milliseconds patience);
 
 // Whether a rank of the group has called one of the first two. Throws what the
 // store throws.
-bool SomebodyFailed(c10d::Store& store);
+bool HasFailedRank(c10d::Store& store);
 
 }  // namespace tandem
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 
 namespace tandem {
 
@@ -20,8 +20,8 @@ GroupMember MemberOfWhole(StorePtr store, int rank, int size,
   return member;
 }
 
-int GroupMember::NameOf(int its_rank) const {
-  return rank_names.empty() ? its_rank : rank_names[its_rank];
+int GroupMember::NameOf(int group_rank) const {
+  return rank_names.empty() ? group_rank : rank_names[group_rank];
 }
 
 std::vector<int> GroupMember::NamesOf(std::vector<int> ranks) const {
@@ -35,7 +35,8 @@ std::string GroupMember::Id() const {
 
 std::string GroupMember::ToString() const {
   if (rank_names.empty()) return absl::StrCat("rank ", rank, " of ", size);
-  return absl::StrCat("rank ", NameOf(rank), " of {", SomeOf(rank_names), "}");
+  return absl::StrCat("rank ", NameOf(rank), " of {", ShortList(rank_names),
+                      "}");
 }
 
 }  // namespace tandem

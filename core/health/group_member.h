@@ -34,12 +34,12 @@ struct GroupMember {
     // Has the store once not answered in time? Then no group of the job asks it
     // again: each would wait for seconds.
     std::atomic<bool> store_is_silent{false};
-    // Calls of TellFailure: with the last, this rank has heard of all.
+    // Calls of ReportFailure: with the last, this rank has heard of all.
     std::atomic<int> telling{0};
   };
   std::shared_ptr<Shared> shared = std::make_shared<Shared>();
 
-  int NameOf(int its_rank) const;
+  int NameOf(int group_rank) const;
   std::vector<int> NamesOf(std::vector<int> ranks) const;
   // Tells groups of one name apart: the name and the ranks.
   std::string Id() const;

@@ -78,19 +78,20 @@ using std::chrono::milliseconds;
 
 constexpr char kFirst[] = "failed first in the job";
 constexpr char kAll[] = "failures in the job";
-constexpr char kFailed[] = "failed in the job";  // of each rank, to wait for
-constexpr char kHeard[] = "heard";               // the same
+// Keys that each rank has, to wait for.
+constexpr char kFailedInJob[] = "failed in the job";
+constexpr char kHeard[] = "heard";
 
 std::vector<std::string> RankKeys(absl::string_view what,
                                   const std::vector<int>& ranks) {
   std::vector<std::string> keys;
-  for (const int rank : ranks) keys.push_back(KeyOf(what, rank));
+  for (const int rank : ranks) keys.push_back(JobNoteKey(what, rank));
   return keys;
 }
 
 }  // namespace
 
-std::string KeyOf(absl::string_view what, int rank) {
+std::string JobNoteKey(absl::string_view what, int rank) {
   return absl::StrCat(what, "/", rank);
 }
 
@@ -119,7 +120,7 @@ void NoteInJob(c10d::Store& job, const FailureNote& note) {
   job.compareSet(kFirst, std::string(), note.Encode());
   // The list before the key: whoever sees the key reads it.
   AppendNote(job, kAll, note);
-  job.set(KeyOf(kFailed, note.rank), std::string("1"));
+  job.set(JobNoteKey(kFailedInJob, note.rank), std::string("1"));
 }
 
 std::string FailureInJob(const GroupMember& member) {
@@ -133,16 +134,16 @@ std::string FailureInJob(const GroupMember& member) {
 void AwaitNotesInJob(c10d::Store& job, int size, milliseconds patience) {
   std::vector<int> ranks;
   for (int rank = 0; rank < size; ++rank) ranks.push_back(rank);
-  AwaitKeys(job, RankKeys(kFailed, ranks), patience);
+  AwaitKeys(job, RankKeys(kFailedInJob, ranks), patience);
 }
 
 std::map<int, FailureNote> ReadNotesInJob(c10d::Store& job) {
   return ReadNotes(job, kAll);
 }
 
-void NoteHeard(c10d::Store& job, int rank, const std::vector<int>& others,
-               milliseconds patience) {
-  job.set(KeyOf(kHeard, rank), std::string("1"));
+void AcknowledgeNotes(c10d::Store& job, int rank,
+                      const std::vector<int>& others, milliseconds patience) {
+  job.set(JobNoteKey(kHeard, rank), std::string("1"));
   AwaitKeys(job, RankKeys(kHeard, others), patience);
 }
 
@@ -165,8 +166,9 @@ absl::StatusOr<StorePtr> Reach(const Launch& launch, milliseconds patience) {
 
 }  // namespace
 
-absl::Status TellJobOfFailure(const Launch& launch, FailureNote::Kind kind,
-                              const std::string& text, milliseconds patience) {
+absl::Status ReportFailureToJob(const Launch& launch, FailureNote::Kind kind,
+                                const std::string& text,
+                                milliseconds patience) {
   if (launch.world_size == 1) return absl::OkStatus();
   FailureNote note;
   note.kind = kind;
@@ -182,7 +184,7 @@ absl::Status TellJobOfFailure(const Launch& launch, FailureNote::Kind kind,
   return CallWithin<bool>(2 * patience,
                           [=] {
                             NoteInJob(*job, note);
-                            NoteHeard(*job, note.rank, others, patience);
+                            AcknowledgeNotes(*job, note.rank, others, patience);
                             return true;
                           })
       .status();

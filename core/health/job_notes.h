@@ -68,8 +68,9 @@ std::map<int, FailureNote> ReadNotesInJob(c10d::Store& job);
 
 // Says that rank `rank` of the job has read the notes, or needs none, and waits
 // at most `patience` until `others` have.
-void NoteHeard(c10d::Store& job, int rank, const std::vector<int>& others,
-               std::chrono::milliseconds patience);
+void AcknowledgeNotes(c10d::Store& job, int rank,
+                      const std::vector<int>& others,
+                      std::chrono::milliseconds patience);
 
 // Adds a note to any list of them, and reads the first one of each rank.
 void AppendNote(c10d::Store& store, const std::string& list,
@@ -78,7 +79,7 @@ std::map<int, FailureNote> ReadNotes(c10d::Store& store,
                                      const std::string& list);
 
 // A rank's own key of that kind.
-std::string KeyOf(absl::string_view what, int rank);
+std::string JobNoteKey(absl::string_view what, int rank);
 
 // Waits for keys; running out of patience is no error: it tells who is missing.
 void AwaitKeys(c10d::Store& store, const std::vector<std::string>& keys,
@@ -95,9 +96,9 @@ void AwaitKeys(c10d::Store& store, const std::vector<std::string>& keys,
 //
 // Takes three times `patience` at most. An error says that the job could not be
 // told: nobody serves the store yet, or any more.
-absl::Status TellJobOfFailure(const Launch& launch, FailureNote::Kind kind,
-                              const std::string& text,
-                              std::chrono::milliseconds patience);
+absl::Status ReportFailureToJob(const Launch& launch, FailureNote::Kind kind,
+                                const std::string& text,
+                                std::chrono::milliseconds patience);
 
 }  // namespace tandem
 

@@ -62,7 +62,7 @@ bool JobWatch::HasFailed() const {
 }
 
 // Without the lock, for a group's backends may take their time.
-void JobWatch::BreakAllOff(const std::string& why) {
+void JobWatch::AbortAll(const std::string& why) {
   for (;;) {
     BreakOff break_off;
     {
@@ -143,7 +143,7 @@ void JobWatch::Run() {
     absl::MutexLock lock(&mutex_);
     why_ = why;
   }
-  BreakAllOff(why);
+  AbortAll(why);
 }
 
 }  // namespace tandem

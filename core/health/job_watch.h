@@ -70,7 +70,7 @@ class JobWatch {
   using Answer = absl::StatusOr<std::string>;
 
   void Run();
-  void BreakAllOff(const std::string& why);
+  void AbortAll(const std::string& why);
   // What the store says, if it has said it by now.
   std::optional<Answer> Ask();
   // Why to break off; empty: there is no reason.
@@ -83,7 +83,7 @@ class JobWatch {
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   int next_id_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<int, BreakOff> groups_ ABSL_GUARDED_BY(mutex_);
-  int breaking_ ABSL_GUARDED_BY(mutex_) = -1;  // whose break-off runs
+  int breaking_ ABSL_GUARDED_BY(mutex_) = -1;  // the one that is being aborted
   std::string why_ ABSL_GUARDED_BY(mutex_);    // all was broken off; else empty
   CallThread store_thread_;  // the thread's own, like the next
   std::future<Answer> asked_;

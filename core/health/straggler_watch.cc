@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "core/base/call_within.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/torch_status.h"
 #include "core/store/server.h"
 #include "core/store/store.h"

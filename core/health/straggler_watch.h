@@ -20,7 +20,7 @@ namespace tandem {
 
 // Waits for works of one group of ranks. While a rank waits long it leaves a
 // note on the store; those without a note have not begun to wait and are late.
-// Of the ranks that wait the first to have done so beyond the threshold logs a
+// The first of the ranks that wait to have done so beyond the threshold logs a
 // warning, and another line when the late ranks have come. The others are
 // silent: a person sees two lines for a collective, however many ranks wait.
 //

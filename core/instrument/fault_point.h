@@ -1,5 +1,5 @@
-// Named places where a test can have a program fail, so that a fault comes at a
-// known moment and not after a sleep.
+// Fault points: named places where a test can have a program fail, so that a
+// fault comes at a known moment and not after a sleep.
 //
 //   TANDEM_FAULT='point=bucket:1,rank=2,step=3,action=kill'
 //
@@ -58,8 +58,8 @@ void ArmFaults(std::vector<Fault> faults);
 absl::Status ArmFaultsFromEnvironment();
 
 // Where this process is: to be told before the first fault point of each step.
-// Of the process, not of a thread: hooks of autograd run on threads of their
-// own.
+// It holds for the process, not for a thread: hooks of autograd run on threads
+// of their own.
 void SetFaultContext(int rank, int64_t step);
 
 namespace fault_internal {

@@ -43,7 +43,7 @@ class Row {
 };
 
 // `events` in the order of Before.
-std::vector<Row> RowsOf(const Events& events) {
+std::vector<Row> MakeRows(const Events& events) {
   std::vector<Row> rows;
   for (const TraceEvent* event : events) {
     const bool taken = std::any_of(rows.begin(), rows.end(),
@@ -140,7 +140,7 @@ std::string TraceToJson(const std::vector<TraceEvent>& events, int rank) {
   int thread = 0;
   for (const std::string& track : tracks) {
     int number = 0;
-    for (const Row& row : RowsOf(by_track[track])) {
+    for (const Row& row : MakeRows(by_track[track])) {
       ++thread;
       const std::string name =
           ++number == 1 ? track : absl::StrCat(track, " (", number, ")");

@@ -109,7 +109,10 @@ void Attempt::HandleSignals() {
   while (const std::optional<int> signal = signals_->Next()) {
     if (*signal == SIGCHLD) continue;
     if (*signal == SIGTSTP) {
-      Suspend();
+      // Ctrl-Z: ranks in groups of their own do not get it from the terminal.
+      SignalRunning(ranks_, SIGTSTP);
+      raise(SIGSTOP);  // until the shell's fg or bg
+      SignalRunning(ranks_, SIGCONT);
     } else if (!StopsRanks(*signal)) {
       SignalRunning(ranks_, *signal);
     } else {
@@ -160,7 +163,7 @@ void Attempt::FollowStop(const RankProcess& rank, int signal) {
   SignalRunning(ranks_, signal);
   KillAfter(GraceAfter(signal));
   NoteStop(signal);
-  if (at_once) TellNodes(rank);
+  if (at_once) NotifyNodes(rank);
 }
 
 void Attempt::StopTogether(int signal, const std::string& why) {
@@ -190,13 +193,6 @@ void Attempt::NoteStop(int signal) {
   if (KillsRanks(signal)) KillAfter(options_.stop_grace);
 }
 
-// Ctrl-Z: the ranks, in groups of their own, do not get it from the terminal.
-void Attempt::Suspend() {
-  SignalRunning(ranks_, SIGTSTP);
-  raise(SIGSTOP);  // until the shell's fg or bg
-  SignalRunning(ranks_, SIGCONT);
-}
-
 void Attempt::StopAll() {
   stopping_ = true;
   kill_at_ = Clock::now() + options_.death_grace;
@@ -208,17 +204,14 @@ void Attempt::FollowOrder() {
   if (node_ == nullptr || Stops()) return;
   const NodeGroup group = node_->Group();
   if (group.order == NodeGroup::Order::kStopAtStep && agreed_ == 0) {
-    MakeRoom(group.why);
+    messages_->Say(
+        absl::StrCat(group.why, ": this node's ranks stop after a step"));
+    StopTogether(SIGUSR1, group.why);
   } else if (group.order == NodeGroup::Order::kStop) {
     end_.cause = group.why;
     messages_->Say(absl::StrCat(group.why, ": stopping this node's ranks"));
     StopAll();
   }
-}
-
-void Attempt::MakeRoom(const std::string& why) {
-  messages_->Say(absl::StrCat(why, ": this node's ranks stop after a step"));
-  StopTogether(SIGUSR1, why);
 }
 
 void Attempt::KillWhenOverdue() {
@@ -260,7 +253,7 @@ bool Attempt::Replaces(RankProcess& dead) {
                        replacements_.history());
     return false;
   }
-  const int life = replacements_.LifeOf(dead.local_rank);
+  const int life = replacements_.RankLife(dead.local_rank);
   if (!options_.lose(*launch, life, DescribeEnd(*dead.end))) return false;
   messages_->Lost(dead);
   const auto delay =
@@ -280,7 +273,7 @@ void Attempt::StartDue() {
         [](const RankProcess& each) { return each.end.value_or(1) == 0; });
     if (Stops() || is_over) continue;
     auto started = StartRankProcess(plan_, *due, port_, argv_, *outputs_,
-                                    replacements_.LifeOf(*due));
+                                    replacements_.RankLife(*due));
     if (started.ok()) {
       ranks_[index] = *std::move(started);
     } else {
@@ -340,11 +333,11 @@ void Attempt::HandleFirstDeath(RankProcess& dead) {
   end_.makes_room = false;
   messages_->Died(dead, CountRunning(ranks_));
   StopAll();
-  TellNodes(dead);
+  NotifyNodes(dead);
 }
 
 // While the others end. A rank that knew why has told the job itself, before.
-void Attempt::TellNodes(const RankProcess& dead) {
+void Attempt::NotifyNodes(const RankProcess& dead) {
   if (plan_.launch.nnodes == 1 || options_.tell_nodes == nullptr ||
       plan_.launch.rendezvous.kind != Rendezvous::Kind::kTcp) {
     return;

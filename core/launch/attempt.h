@@ -13,8 +13,8 @@
 
 #include "absl/status/status.h"
 #include "core/launch/elastic_node.h"
+#include "core/launch/launcher.h"
 #include "core/launch/launcher_messages.h"
-#include "core/launch/launcher_options.h"
 #include "core/launch/rank_process.h"
 #include "core/launch/resolve_launch.h"
 #include "core/launch/restarts.h"
@@ -77,7 +77,6 @@ class Attempt {
   void StopTogether(int signal, const std::string& why);
   std::chrono::milliseconds GraceAfter(int signal) const;
   void KillAfter(std::chrono::milliseconds grace);
-  void Suspend();
   bool ToleratesLoss(const RankProcess& dead) const;
   bool Replaces(RankProcess& dead);
   void StartDue();
@@ -85,9 +84,8 @@ class Attempt {
   bool HasStopped(const RankProcess& rank) const;
   void NoteEnd(RankProcess& rank, bool died);
   void HandleFirstDeath(RankProcess& dead);
-  void TellNodes(const RankProcess& dead);
+  void NotifyNodes(const RankProcess& dead);
   void FollowOrder();
-  void MakeRoom(const std::string& why);
   void StopAll();
   void KillWhenOverdue();
 
@@ -109,7 +107,7 @@ class Attempt {
   int agreed_ = 0;
   // When this launcher was sent the first of each signal.
   std::map<int, Clock::time_point> stopped_at_;
-  std::optional<Clock::time_point> kill_at_;  // who still runs then
+  std::optional<Clock::time_point> kill_at_;  // ranks that still run then
 };
 
 }  // namespace tandem

@@ -86,7 +86,7 @@ class Launcher {
   std::optional<ElasticNode> node_;    // of one on several
   std::unique_ptr<SignalPipe> signals_;
   int port_ = 0;          // of the store
-  int stop_signal_ = 0;   // that came between attempts
+  int stop_signal_ = 0;   // received between attempts
   std::string last_end_;  // what EndsAsBefore compares
 };
 
@@ -325,12 +325,12 @@ int RunLauncher(const LaunchPlan& plan, const std::vector<std::string>& argv,
   const absl::Status started = launcher.Start();
   if (started.ok()) return launcher.Run();
   const bool is_stopped = absl::IsCancelled(started);
-  SayAsLauncher(absl::StrCat(is_stopped ? "" : "cannot start the ranks: ",
-                             started.message()));
+  WriteAsLauncher(absl::StrCat(is_stopped ? "" : "cannot start the ranks: ",
+                               started.message()));
   return is_stopped ? 128 + launcher.stop_signal() : 1;
 }
 
-void SayAsLauncher(const std::string& line) {
+void WriteAsLauncher(const std::string& line) {
   OutputSink(STDERR_FILENO).WriteLine(absl::StrCat("tandem: ", line));
 }
 

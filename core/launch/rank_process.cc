@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/process/signals.h"
+#include "core/process/signal_thread.h"
 
 namespace tandem {
 
@@ -100,9 +100,9 @@ Environment EnvironmentOfRank(const LaunchPlan& plan, int local_rank, int port,
 absl::StatusOr<Launch> LaunchOfRank(const LaunchPlan& plan, int local_rank,
                                     int port) {
   TANDEM_ASSIGN_OR_RETURN(
-      LaunchPlan its,
+      LaunchPlan resolved,
       ResolveLaunch({}, EnvironmentOfRank(plan, local_rank, port, {})));
-  return its.launch;
+  return resolved.launch;
 }
 
 }  // namespace tandem

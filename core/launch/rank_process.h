@@ -49,8 +49,8 @@ void SignalRunning(std::vector<RankProcess>& ranks, int signal);
 // (core/flight/dump_file.h), and would not die of it.
 void StopRunning(std::vector<RankProcess>& ranks);
 // Notes the ends of those that have ended since the last call, and returns
-// them. Of several, one that a signal killed comes first: it is more likely the
-// cause than one that exited because it lost the other.
+// them. One that a signal killed comes first among several: it is more likely
+// the cause than one that exited because it lost the other.
 std::vector<RankProcess*> TakeEnded(std::vector<RankProcess>& ranks);
 
 // The environment of rank `local_rank`, from the launcher's: torchrun's

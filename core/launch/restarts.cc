@@ -63,7 +63,7 @@ bool ComesBefore(const Due& a, const Due& b) { return a.second < b.second; }
 
 }  // namespace
 
-int Replacements::LifeOf(int local_rank) const {
+int Replacements::RankLife(int local_rank) const {
   const auto found = lives_.find(local_rank);
   return found == lives_.end() ? 0 : found->second;
 }

@@ -80,7 +80,7 @@ class Replacements {
   // Whether there is another one.
   bool Allows() const { return restarts_.Allows(done_ + 1); }
   // How many processes of this node's rank `local_rank` have died.
-  int LifeOf(int local_rank) const;
+  int RankLife(int local_rank) const;
 
   // Notes that the rank died at `now`, because of `cause`; it is due again when
   // this returns. Requires Allows().

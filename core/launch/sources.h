@@ -42,11 +42,11 @@ const std::vector<TaskVariables>& LaunchersLikeSlurm();
 absl::StatusOr<LaunchClaims> ClaimsOfTask(const TaskVariables& names,
                                           const Environment& env);
 
-// What the environment as a whole claims. Of several launchers around each
-// other the innermost speaks: torchrun (or tandem's own), then an MPI, then
-// Slurm (TaskVariables has all that start tasks). RANK,
-// WORLD_SIZE, MASTER_ADDR and MASTER_PORT set by hand are heard beside those of
-// a task and must agree with them.
+// What the environment as a whole claims. The innermost of several launchers
+// around each other counts: torchrun (or tandem's own), then an MPI, then Slurm
+// (TaskVariables has all that start tasks). RANK, WORLD_SIZE, MASTER_ADDR and
+// MASTER_PORT set by hand are heard beside those of a task and must agree with
+// them.
 absl::StatusOr<LaunchClaims> ClaimsOfEnvironment(const Environment& env);
 
 // RANK, WORLD_SIZE and their like, set by torchrun, by tandem or by hand.

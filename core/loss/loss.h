@@ -1,5 +1,5 @@
 // Loss function: what a model is trained to make small, and how much one batch
-// of it weighs among others.
+// of it weighs among others; and its score, which is read late.
 
 #ifndef TANDEM_CORE_LOSS_LOSS_H_
 #define TANDEM_CORE_LOSS_LOSS_H_
@@ -18,12 +18,36 @@
 
 namespace tandem {
 
+// Deferred score: some numbers still lie on a device. Whoever needs them waits
+// for that device, so they are read as late, and as many at once, as can be.
+struct DeferredScore {
+  Score known;
+  // To be added to it: doubles, [2] (loss_sum, correct) or [3] (and count).
+  // Undefined: nothing.
+  at::Tensor sums = {};
+};
+
+// Throws c10::Error for anything else.
+void CheckSums(const at::Tensor& sums);
+bool HasCount(const at::Tensor& sums);
+
+// `known` and `sums`: added up where they are on the host already.
+DeferredScore DeferScore(const Score& known, const at::Tensor& sums);
+
+// `score` in full, given what its `sums` hold, if they are defined, which
+// `numbers` is moved behind. One without predictions has a sum of 0.
+Score FullScore(const DeferredScore& score, const double*& numbers);
+
+// Each of them in full; one copy from each device, if there is anything to
+// copy.
+std::vector<Score> ReadScores(const std::vector<DeferredScore>& scores);
+
 // The loss of a batch, ready for backward, and what to report of it.
 struct LossResult {
   at::Tensor loss;  // scalar: the mean over the predictions
   Score score;      // `loss_sum` is a double sum of what `loss` is the mean of
   // What is still to be added to the score and lies on a device
-  // (core/loss/deferred_score.h). Undefined: nothing. Strategies read it once a
+  // (DeferredScore). Undefined: nothing. Strategies read it once a
   // step, so that no microbatch waits for the device. A loss without a weight
   // gives `score.count` at once, or it is waited for.
   at::Tensor sums = {};
@@ -43,8 +67,8 @@ struct LossNames {
 
 // A batch's targets. For a function of one tensor it is that tensor.
 struct LossTargets {
-  LossTargets(at::Tensor its = {}, TensorsByName its_further = {})
-      : targets(std::move(its)), further(std::move(its_further)) {}
+  LossTargets(at::Tensor target = {}, TensorsByName further_targets = {})
+      : targets(std::move(target)), further(std::move(further_targets)) {}
   operator const at::Tensor&() const { return targets; }
 
   at::Tensor targets;
@@ -77,7 +101,7 @@ class LossFunction {
   using NamedLoss = std::function<LossResult(const LossArguments& arguments)>;
   // By the targets, given as LossTargets or as a tensor, which lie where the
   // batch has them (each microbatch's on a device is waited for, before the
-  // step: leave them on the host): finite, not negative. Of weight 0 the loss
+  // step: leave them on the host): finite, not negative. With weight 0 the loss
   // has no part in the gradient, and may be NaN.
   using Weight = std::function<double(const LossTargets& targets)>;
 
@@ -126,12 +150,13 @@ class LossFunction {
 
 // All of it on the device of `outputs`. Throws c10::Error where there are no
 // targets at all.
-LossArguments ArgumentsOf(const at::Tensor& outputs,
-                          const TensorsByName& further_outputs,
-                          const LossTargets& targets);
+LossArguments MakeLossArguments(const at::Tensor& outputs,
+                                const TensorsByName& further_outputs,
+                                const LossTargets& targets);
 
-// `loss` of `outputs`, and of further ones on their device, `weight` times. Of
-// weight 0 it is 0 and gives them gradients of 0, even where the loss is NaN.
+// `loss` of `outputs`, and of further ones on their device, `weight` times.
+// With weight 0 it is 0 and gives them gradients of 0, even where the loss is
+// NaN.
 at::Tensor WeighLoss(const at::Tensor& loss, double weight,
                      const at::Tensor& outputs,
                      const TensorsByName& further_outputs = {});

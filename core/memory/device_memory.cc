@@ -14,7 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/byte_size.h"
 #include "core/base/torch_status.h"
-#include "core/memory/result_category.h"
+#include "core/device/memory_category.h"
 
 namespace tandem {
 

@@ -2,8 +2,8 @@
 
 namespace tandem {
 
-StateBytes StateBytesOf(int64_t bytes, int64_t copied, bool is_trained,
-                        const StatePerParameter& kept) {
+StateBytes ComputeStateBytes(int64_t bytes, int64_t copied, bool is_trained,
+                             const StatePerParameter& kept) {
   StateBytes state;
   state.parameters = bytes + copied;
   if (!is_trained) return state;

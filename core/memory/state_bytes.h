@@ -30,8 +30,8 @@ struct StateBytes {
 
 // The state of parameters of so many bytes, of which products keep a copy of
 // `copied` bytes (core/precision/low_precision_copy.h).
-StateBytes StateBytesOf(int64_t bytes, int64_t copied, bool is_trained,
-                        const StatePerParameter& kept);
+StateBytes ComputeStateBytes(int64_t bytes, int64_t copied, bool is_trained,
+                             const StatePerParameter& kept);
 
 }  // namespace tandem
 

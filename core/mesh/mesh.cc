@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-std::string TextOf(const std::vector<MeshAxis>& axes) {
+std::string AxesText(const std::vector<MeshAxis>& axes) {
   return absl::StrJoin(axes, " x ", [](std::string* out, const MeshAxis& axis) {
     absl::StrAppend(out, axis.name, " ", axis.degree);
   });
@@ -26,7 +26,7 @@ absl::Status CheckNames(const std::vector<MeshAxis>& axes) {
     if (!axis.name.empty() && names.insert(axis.name).second) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "the axes of a mesh have names of their own, but '", axis.name, "' is ",
-        axis.name.empty() ? "none" : "there twice", " in ", TextOf(axes)));
+        axis.name.empty() ? "none" : "there twice", " in ", AxesText(axes)));
   }
   return absl::OkStatus();
 }
@@ -40,7 +40,7 @@ absl::StatusOr<int> Ranks(const std::vector<MeshAxis>& axes) {
     }
     if (axis.degree > std::numeric_limits<int>::max() / ranks) {
       return absl::InvalidArgumentError(
-          absl::StrCat("a mesh of ", TextOf(axes), " has too many ranks"));
+          absl::StrCat("a mesh of ", AxesText(axes), " has too many ranks"));
     }
     ranks *= axis.degree;
   }
@@ -138,6 +138,6 @@ std::vector<int> Mesh::RanksAlong(const std::vector<absl::string_view>& axes,
   return ranks;
 }
 
-std::string Mesh::ToString() const { return TextOf(axes_); }
+std::string Mesh::ToString() const { return AxesText(axes_); }
 
 }  // namespace tandem

@@ -11,7 +11,6 @@
 #include "core/meta/operator_flops.h"
 #include "core/meta/shapes.h"
 #include "core/model/layer_list.h"
-#include "core/model/make_layers.h"
 
 namespace tandem {
 namespace {

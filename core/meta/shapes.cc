@@ -8,10 +8,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/base/named_tensors.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/model/layer_list.h"
-#include "core/model/make_layers.h"
 
 namespace tandem {
 namespace {

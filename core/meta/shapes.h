@@ -56,7 +56,7 @@ struct TensorShape {
 
 // The layers' parameters and, behind each layer's, its buffers. Takes no memory
 // for values and draws none. What a layer's `make` throws is an error that
-// names the model's part (core/model/make_layers.h). Thread-safe.
+// names the model's part (core/model/layer_list.h). Thread-safe.
 absl::StatusOr<std::vector<TensorShape>> ModelShapes(const LayerSpecs& specs);
 
 // The number of all parameters; those that are tied to others count once.

@@ -27,8 +27,8 @@ struct Batch {
   std::map<std::string, c10::IValue> further_targets = {};
   // Which samples these are: a number that is the same for the same ones in the
   // same order, as a hash of their numbers is. A loader sets it
-  // (datasets/loader.h); ranks of a pipeline compare theirs. Of a part of a
-  // batch it is the whole one's. 0: not known.
+  // (datasets/loader.h); ranks of a pipeline compare theirs. A part of a batch
+  // has the whole one's. 0: not known.
   uint64_t identity = 0;
 };
 

@@ -15,7 +15,7 @@ std::string Quoted(const std::vector<std::string>& names) {
   return absl::StrCat("'", absl::StrJoin(names, "', '"), "'");
 }
 
-std::vector<std::string> NamesOf(const Skips& tensors) {
+std::vector<std::string> TensorNames(const Skips& tensors) {
   std::vector<std::string> names;
   for (const auto& each : tensors) names.push_back(each.first);
   return names;
@@ -40,7 +40,7 @@ absl::Status CheckNames(const Skips& given,
     if (given.count(name) > 0) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         reading.who, " reads the further ", reading.what, " '", name,
-        "', which the batch lacks; it has ", Quoted(NamesOf(given))));
+        "', which the batch lacks; it has ", Quoted(TensorNames(given))));
   }
   for (const auto& each : given) {
     if (absl::c_linear_search(names, each.first)) continue;

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/model/layer_links.h"
 #include "core/model/parameter_traits.h"
 
@@ -59,10 +59,10 @@ struct LayerSpec {
   // nothing but `seed` and the parameters' full names.
   std::function<Layer(uint64_t seed)> make;
   LayerLinks links = {};
-  // Instead of `make`, for a layer with links.ties. Of `shared`, parameters by
-  // the names that they have in this layer, it makes its own; a tied one that
-  // is not there (its layer is made elsewhere) it makes anew, with the initial
-  // values of the one that it is tied to.
+  // Instead of `make`, for a layer with links.ties. It takes `shared`,
+  // parameters by the names that they have in this layer, as its own; a tied
+  // one that is not there (its layer is made elsewhere) it makes anew, with the
+  // initial values of the one that it is tied to.
   std::function<Layer(uint64_t seed, const NamedTensors& shared)> make_tied =
       {};
   // By a parameter's name in this layer ("weight"). A tied one has those of the

@@ -20,14 +20,14 @@ int64_t LayerFlow::bytes() const {
   return static_cast<int64_t>(sum);
 }
 
-at::Tensor LeafOf(const at::Tensor& tensor) {
+at::Tensor DetachedLeaf(const at::Tensor& tensor) {
   return tensor.detach().requires_grad_(tensor.requires_grad());
 }
 
-LayerFlow LeavesOf(const LayerFlow& flow) {
-  LayerFlow leaves = {LeafOf(flow.values)};
+LayerFlow DetachedLeaves(const LayerFlow& flow) {
+  LayerFlow leaves = {DetachedLeaf(flow.values)};
   for (const auto& [name, skip] : flow.skips) {
-    leaves.skips[name] = LeafOf(skip);
+    leaves.skips[name] = DetachedLeaf(skip);
   }
   return leaves;
 }

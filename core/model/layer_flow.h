@@ -25,9 +25,9 @@ struct LayerFlow {
 // The tensor as a leaf of a graph of its own, as a stage takes its input. It
 // takes a gradient if the tensor does: a batch's inputs do not, nor what is
 // computed of them without trained weights.
-at::Tensor LeafOf(const at::Tensor& tensor);
+at::Tensor DetachedLeaf(const at::Tensor& tensor);
 
-LayerFlow LeavesOf(const LayerFlow& flow);
+LayerFlow DetachedLeaves(const LayerFlow& flow);
 LayerFlow BroughtTo(const LayerFlow& flow, c10::Device device);
 
 // Leaves behind what is not among `names`, of which all are there.

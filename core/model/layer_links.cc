@@ -6,7 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 
 namespace tandem {
@@ -35,7 +35,7 @@ absl::Status TakeForLoss(const std::string& skip, AllLeft& left) {
   for (const auto& each : left) {
     all.push_back(absl::StrCat("'", each.first, "'"));
   }
-  const std::string names = SomeOf(all);
+  const std::string names = ShortList(all);
   return absl::InvalidArgumentError(
       absl::StrCat("the loss takes '", skip, "', which no layer leaves; they ",
                    "leave ", names.empty() ? "nothing" : names));
@@ -59,21 +59,21 @@ absl::Status CheckSkips(const std::vector<LayerLinks>& layers,
       if (absl::c_linear_search(inputs, skip)) {
         return SkipError(skip, i, "has the name of a further input");
       }
-      const auto [its, is_new] = left.try_emplace(skip, Left{i, false});
-      if (!is_new && !its->second.is_taken) {
-        return SkipError(skip, its->second.layer,
+      const auto [entry, is_new] = left.try_emplace(skip, Left{i, false});
+      if (!is_new && !entry->second.is_taken) {
+        return SkipError(skip, entry->second.layer,
                          absl::StrCat("is taken by no layer before layer ", i,
                                       " leaves another of that name"));
       }
-      its->second = {i, false};
+      entry->second = {i, false};
     }
   }
   for (const std::string& skip : loss_takes) {
     TANDEM_RETURN_IF_ERROR(TakeForLoss(skip, left));
   }
-  for (const auto& [skip, its] : left) {
-    if (its.is_taken) continue;
-    return SkipError(skip, its.layer,
+  for (const auto& [skip, entry] : left) {
+    if (entry.is_taken) continue;
+    return SkipError(skip, entry.layer,
                      "is taken by no layer after it, nor by the loss");
   }
   return absl::OkStatus();

@@ -54,7 +54,7 @@ std::vector<std::string> SkipsBefore(
 // The further inputs that these layers read, in alphabetic order.
 std::vector<std::string> FurtherInputs(const std::vector<LayerLinks>& layers);
 
-// By layer: the skips that it takes and no layer after it does. Those of
+// By layer: the skips that it takes and no layer after it does. The skips of
 // `outgoing` are needed behind all of them. Requires CheckSkips of the model
 // that the layers are of.
 std::vector<std::vector<std::string>> LastPops(

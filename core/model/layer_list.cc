@@ -4,6 +4,8 @@
 #include <torch/nn/module.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -95,7 +97,7 @@ LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed) {
   return layers;
 }
 
-LayerSpecs SpecsOf(const LayerList& layers) {
+LayerSpecs SpecsFromLayers(const LayerList& layers) {
   LayerSpecs specs;
   for (const Layer& layer : layers) {
     LayerSpec spec;
@@ -146,7 +148,7 @@ std::pair<at::Tensor, Skips> ForwardWithSkips(
   at::Tensor x = input;
   Skips skips = std::move(further);
   const std::vector<std::vector<std::string>> last =
-      LastPops(LinksOf(layers), names);
+      LastPops(LinksByLayer(layers), names);
   for (size_t i = 0; i < layers.size(); ++i) {
     x = RunLayer(layers[i], x, skips);
     for (const std::string& skip : last[i]) skips.erase(skip);
@@ -156,13 +158,13 @@ std::pair<at::Tensor, Skips> ForwardWithSkips(
   return {x, std::move(left)};
 }
 
-std::vector<LayerLinks> LinksOf(const LayerList& layers) {
+std::vector<LayerLinks> LinksByLayer(const LayerList& layers) {
   std::vector<LayerLinks> links;
   for (const Layer& layer : layers) links.push_back(layer.links);
   return links;
 }
 
-std::vector<LayerLinks> LinksOf(const LayerSpecs& specs) {
+std::vector<LayerLinks> LinksByLayer(const LayerSpecs& specs) {
   std::vector<LayerLinks> links;
   for (const LayerSpec& spec : specs) links.push_back(spec.links);
   return links;
@@ -215,6 +217,65 @@ absl::Status MoveLayers(const LayerList& layers, c10::Device device) {
                    absl::StrCat("moving layer ", layer.name)));
   }
   return absl::OkStatus();
+}
+
+LayerSpec MadeThrough(const AroundMake& around, LayerSpec spec) {
+  if (spec.make) {
+    spec.make = [around, make = std::move(spec.make)](uint64_t seed) {
+      return around([&] { return make(seed); });
+    };
+  }
+  if (spec.make_tied) {
+    spec.make_tied = [around, make = std::move(spec.make_tied)](
+                         uint64_t seed, const NamedTensors& shared) {
+      return around([&] { return make(seed, shared); });
+    };
+  }
+  return spec;
+}
+
+LayerSpecs MadeThrough(const AroundMake& around, LayerSpecs specs) {
+  for (LayerSpec& spec : specs) spec = MadeThrough(around, std::move(spec));
+  return specs;
+}
+
+namespace {
+
+template <typename Layers>
+std::vector<std::string> LayerNames(const Layers& layers) {
+  std::vector<std::string> names;
+  for (const auto& layer : layers) names.push_back(layer.name);
+  return names;
+}
+
+}  // namespace
+
+absl::Status CheckLayerNames(const std::vector<std::string>& names) {
+  std::map<std::string, size_t> first;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto [found, is_new] = first.emplace(names[i], i);
+    if (is_new) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "layers ", found->second, " and ", i, " are both called '", names[i],
+        "': each needs a name of its own, which its parameters' names and "
+        "initial values go by"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLayerNames(const LayerSpecs& specs) {
+  return CheckLayerNames(LayerNames(specs));
+}
+
+absl::Status CheckLayerNames(const LayerList& layers) {
+  return CheckLayerNames(LayerNames(layers));
+}
+
+absl::StatusOr<LayerList> MakeModelLayers(const LayerSpecs& specs,
+                                          uint64_t seed) {
+  TANDEM_RETURN_IF_ERROR(CheckLayerNames(specs));
+  return CatchTorchOr([&] { return MakeLayers(specs, seed); },
+                      "making the model");
 }
 
 }  // namespace tandem

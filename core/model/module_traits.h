@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 
 namespace tandem {
 namespace module_traits_internal {
@@ -24,7 +24,7 @@ struct PointsToModule<
 
 // This one is for what behaves like a pointer to a torch::nn::Module:
 // std::shared_ptr<Net>, torch::nn::Sequential. (A list of layers:
-// core/model/layer_list_traits.h.)
+// core/model/layer_list.h.)
 template <typename Module>
 struct ModuleTraits {
   static_assert(

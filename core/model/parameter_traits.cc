@@ -10,7 +10,8 @@ bool ParameterTraits::reduces_over(absl::string_view axis) const {
   return absl::c_linear_search(reduce_axes, axis);
 }
 
-ParameterTraits TraitsOf(const TraitsByName& traits, const std::string& name) {
+ParameterTraits EffectiveTraits(const TraitsByName& traits,
+                                const std::string& name) {
   const auto found = traits.find(name);
   return found == traits.end() ? ParameterTraits() : found->second;
 }

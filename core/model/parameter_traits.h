@@ -46,7 +46,8 @@ struct ParameterTraits {
 // By a parameter's name; one that is not there has the usual ones.
 using TraitsByName = std::map<std::string, ParameterTraits>;
 
-ParameterTraits TraitsOf(const TraitsByName& traits, const std::string& name);
+ParameterTraits EffectiveTraits(const TraitsByName& traits,
+                                const std::string& name);
 
 // For a message: "reduced over data, group 1".
 std::string Describe(const ParameterTraits& traits);

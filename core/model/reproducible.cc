@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/model/statistics_records.h"
 
 namespace tandem {
@@ -108,7 +108,7 @@ absl::Status CheckReproducible(const LayerList& layers) {
   if (refused.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "this model's bits depend on the layout: ",
-      SomeOf(refused, /*most=*/8, "; "),
+      ShortList(refused, /*most=*/8, "; "),
       ". Take layers of models/ (Dropout, BatchNorm2d), or ones that go by "
       "SampleScope and RecordsStatistics"));
 }
@@ -123,7 +123,7 @@ absl::Status CheckRecomputable(const LayerList& layers, c10::Device device) {
   return absl::InvalidArgumentError(absl::StrCat(
       "activation checkpointing on ", device.str(),
       " would draw other numbers when activations are computed again: ",
-      SomeOf(refused, /*most=*/8, "; "),
+      ShortList(refused, /*most=*/8, "; "),
       ". Make the module without dropout, with a Dropout layer between single "
       "ones, or keep activations"));
 }

@@ -16,10 +16,10 @@
 namespace tandem {
 namespace {
 
-// Whose accumulator `weight` has. Where saved tensors have hooks (activation
-// checkpointing), what a node unpacks is another tensor with the same one, and
-// by itself keeps it no longer than the graph does.
-at::Tensor ParameterOf(const at::Tensor& weight) {
+// The parameter whose accumulator `weight` has. Where saved tensors have hooks
+// (activation checkpointing), what a node unpacks is another tensor with the
+// same one, and by itself keeps it no longer than the graph does.
+at::Tensor LeafParameter(const at::Tensor& weight) {
   const auto accumulator = torch::autograd::impl::grad_accumulator(weight);
   return static_cast<const torch::autograd::AccumulateGrad&>(*accumulator)
       .variable;
@@ -154,7 +154,7 @@ bool WeightGradientSink::MayDefer(const at::Tensor& weight) {
 }
 
 void WeightGradientSink::Defer(DeferredGradients gradients) {
-  for (at::Tensor& each : gradients.weights) each = ParameterOf(each);
+  for (at::Tensor& each : gradients.weights) each = LeafParameter(each);
   absl::MutexLock lock(&mutex_);
   deferred_.push_back(std::move(gradients));
 }

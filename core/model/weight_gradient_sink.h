@@ -22,6 +22,14 @@
 
 namespace tandem {
 
+// Split node: mark of an autograd node that leaves gradients of its weights to
+// a sink. It is a second base of such a node, so that who splits whatever other
+// graphs (parallel/split_backward) lets it see to its weights itself.
+class SplitNode {
+ public:
+  virtual ~SplitNode() = default;
+};
+
 // Gradients of some weights, left for later.
 struct DeferredGradients {
   // What they are computed from, for one microbatch.
@@ -91,7 +99,8 @@ class WeightGradientSink {
   static absl::Status FlushTogether(
       absl::Span<const std::shared_ptr<WeightGradientSink>> sinks);
 
-  // Whose gradients wait, a weight once for each that was left; and how many.
+  // Weights whose gradients wait, each once for each gradient that was left;
+  // and their number.
   std::vector<at::Tensor> weights() const;
   size_t size() const { return weights().size(); }
 

@@ -79,12 +79,12 @@ bool IsKept(const at::Tensor& parameter) {
 
 // The parameter whose accumulator the tensor has: what a node of a checkpointed
 // function unpacks is another tensor each time, of the same values.
-at::Tensor ParameterOf(const at::Tensor& tensor) {
+at::Tensor LeafParameter(const at::Tensor& tensor) {
   const auto accumulator =
       torch::autograd::impl::try_get_grad_accumulator(tensor);
-  const auto* const its =
+  const auto* const node =
       dynamic_cast<const torch::autograd::AccumulateGrad*>(accumulator.get());
-  return its == nullptr ? tensor : its->variable;
+  return node == nullptr ? tensor : node->variable;
 }
 
 // Copies of one process's parameters.
@@ -147,8 +147,8 @@ at::Tensor LowPrecisionCopy(const at::Tensor& parameter, at::ScalarType dtype) {
   const at::Tensor leaf = ViewedLeaf(parameter);
   if (!IsKept(leaf)) return parameter.to(dtype);
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const at::Tensor its = ParameterOf(leaf);
-  return AllCopies().Of(its)->In(dtype, its);
+  const at::Tensor owner = LeafParameter(leaf);
+  return AllCopies().Of(owner)->In(dtype, owner);
 }
 
 at::Tensor KeptLowPrecisionCopy(const at::Tensor& parameter) {

@@ -22,9 +22,9 @@ at::Tensor LowPrecisionCopy(const at::Tensor& parameter, at::ScalarType dtype);
 // What is kept of it; undefined: nothing.
 at::Tensor KeptLowPrecisionCopy(const at::Tensor& parameter);
 
-// Gives the memory of a copy back where training ends: those of parameters that
-// are gone are looked for when others come, which may be never. Who asks for it
-// again gets another.
+// Gives the memory of a copy back where training ends: copies of parameters
+// that are gone are looked for when others come, which may be never. A later
+// request makes another copy.
 void DropLowPrecisionCopy(const at::Tensor& parameter);
 
 }  // namespace tandem

@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/device/processor.h"
+#include "core/device/host_resources.h"
 
 namespace tandem {
 namespace {

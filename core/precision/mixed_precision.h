@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 
 namespace tandem {
 

@@ -1,7 +1,10 @@
-// Signal thread: the one thread of a process that runs its signal handlers.
+// Signal thread: the one thread of a process that runs its signal handlers; and
+// small functions on signals.
 
 #ifndef TANDEM_CORE_PROCESS_SIGNAL_THREAD_H_
 #define TANDEM_CORE_PROCESS_SIGNAL_THREAD_H_
+
+#include <sys/types.h>
 
 #include <chrono>
 
@@ -10,7 +13,7 @@ namespace tandem {
 // Starts it, once. Blocks SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD
 // and SIGTSTP in the calling thread, and so in every thread that is made from
 // there on; handlers of these run on the signal thread alone, and what has no
-// handler has the effect that it always has. As process 1 of a container, where
+// handler has the effect that it always has. In process 1 of a container, where
 // the kernel drops a signal that has no handler, SIGHUP, SIGINT, SIGTERM and
 // SIGUSR1 end the process until it handles them.
 //
@@ -35,6 +38,15 @@ bool HasSignalThread();
 // a rank twice, as its launcher passes the signal on: what comes so soon after
 // the first of its kind is an echo of it, and no second request.
 constexpr std::chrono::seconds kSignalEcho(2);
+
+// Whether the process does something of its own on that signal, by /proc: false
+// where the process has gone, or /proc does not tell.
+bool CatchesSignal(pid_t pid, int signal);
+
+// Ends the process as if the signal were not handled: whoever waits for the
+// process sees the signal. Process 1 of a container, which no signal of its own
+// ends, exits with 128 + its number. May be called in a signal handler.
+[[noreturn]] void EndBySignal(int signal_number);
 
 }  // namespace tandem
 

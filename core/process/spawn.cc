@@ -163,8 +163,8 @@ class Ranks {
     poll(fds.data(), fds.size(), static_cast<int>(kTick.count()));
   }
 
-  // Reads what ranks tell and sees who has ended. Of several failures one that
-  // a signal or an exit made is more likely the cause than one that was told.
+  // Reads what ranks tell and sees who has ended. A failure that a signal or an
+  // exit made is more likely the cause of several than one that was told.
   absl::Status Collect() {
     absl::Status first;
     absl::Status told;

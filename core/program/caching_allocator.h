@@ -1,4 +1,5 @@
-// LibTorch's CPU tensors from a block cache instead of from malloc.
+// Caching allocator: LibTorch's CPU tensors come from a block cache instead of
+// from malloc.
 
 #ifndef TANDEM_CORE_PROGRAM_CACHING_ALLOCATOR_H_
 #define TANDEM_CORE_PROGRAM_CACHING_ALLOCATOR_H_

@@ -79,7 +79,7 @@ absl::Status UnknownFlag(const std::string& name) {
 }
 
 // What a flag takes, by its type; empty: the flag says so itself.
-std::string TypeOf(const absl::CommandLineFlag& flag) {
+std::string FlagType(const absl::CommandLineFlag& flag) {
   if (flag.IsOfType<bool>()) return "true or false";
   if (flag.IsOfType<uint64_t>()) return "a whole number, 0 or more";
   if (flag.IsOfType<int>() || flag.IsOfType<int64_t>() ||
@@ -113,7 +113,7 @@ absl::Status CheckValue(absl::CommandLineFlag& flag, const std::string& value) {
   if (IsAbseils(flag.Filename()) || flag.ParseFrom(value, &error)) {
     return absl::OkStatus();
   }
-  const std::string type = TypeOf(flag);
+  const std::string type = FlagType(flag);
   return absl::InvalidArgumentError(absl::StrCat(
       "--", flag.Name(), "=", value, ": ",
       type.empty() ? error
@@ -221,16 +221,16 @@ class Reader {
     }
     TANDEM_ASSIGN_OR_RETURN(std::vector<std::string> lines,
                             LinesOfFlagFile(path));
-    TANDEM_ASSIGN_OR_RETURN(FlagArguments its,
+    TANDEM_ASSIGN_OR_RETURN(FlagArguments given,
                             Reader(std::move(lines), depth_ + 1).Read());
-    if (!its.positional.empty()) {
+    if (!given.positional.empty()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", its.positional.front(),
+          absl::StrCat("'", given.positional.front(),
                        "' is no flag: expected --name=value in a line"));
     }
-    read_.canonical.insert(read_.canonical.end(), its.canonical.begin(),
-                           its.canonical.end());
-    read_.asks_for_help |= its.asks_for_help;
+    read_.canonical.insert(read_.canonical.end(), given.canonical.begin(),
+                           given.canonical.end());
+    read_.asks_for_help |= given.asks_for_help;
     return absl::OkStatus();
   }
 

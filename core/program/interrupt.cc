@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/process/signal_thread.h"
-#include "core/process/signals.h"
 
 namespace tandem {
 namespace {
@@ -47,8 +46,8 @@ void OnSignal(int signal_number, siginfo_t* info, void* /*context*/) {
       std::chrono::duration_cast<std::chrono::milliseconds>(kSignalEcho)
           .count();
   if (now - first < kEchoInMs) return;
-  // A launcher that wants its ranks to end at once kills them. Who signals a
-  // container's process from outside has no number in there: 0.
+  // A launcher that wants its ranks to end at once kills them. A sender outside
+  // the container has no process number inside it: 0.
   const pid_t repeats = launcher;
   if (repeats != 0 && info->si_code <= 0 && info->si_pid == repeats) return;
   EndBySignal(signal_number);

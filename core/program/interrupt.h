@@ -1,4 +1,5 @@
-// Ctrl-C and friends, taken as a wish to stop at the next safe point.
+// Interrupts: Ctrl-C and other signals, taken as a wish to stop at the next
+// safe point.
 
 #ifndef TANDEM_CORE_PROGRAM_INTERRUPT_H_
 #define TANDEM_CORE_PROGRAM_INTERRUPT_H_

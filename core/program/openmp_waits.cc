@@ -32,14 +32,15 @@ bool IsCommandLine(int argc, char** argv) {
 
 }  // namespace
 
-bool SpinsInVain(const Environment& env, const MachineLoad& load, int cores) {
+bool SpinningWastesCores(const Environment& env, const MachineLoad& load,
+                         int cores) {
   return cores > 1 && !env.Get(kPolicy).has_value() &&
          !env.Get(kSpins).has_value() && IsBusy(load, cores);
 }
 
-bool SpinsInVain() {
-  return SpinsInVain(Environment::OfProcess(), ReadMachineLoad(),
-                     static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+bool SpinningWastesCores() {
+  return SpinningWastesCores(Environment::OfProcess(), ReadMachineLoad(),
+                             static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 void HaveChildrenWaitPassively() {

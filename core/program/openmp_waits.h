@@ -11,10 +11,11 @@ namespace tandem {
 // Whether threads that spin while they wait would take a busy machine's cores
 // from those that they wait for, and the user has not said how they are to
 // wait: by OMP_WAIT_POLICY or GOMP_SPINCOUNT.
-bool SpinsInVain(const Environment& env, const MachineLoad& load, int cores);
+bool SpinningWastesCores(const Environment& env, const MachineLoad& load,
+                         int cores);
 
 // The same for this machine, as it is now.
-bool SpinsInVain();
+bool SpinningWastesCores();
 
 // Sets OMP_WAIT_POLICY=passive for the programs that this one starts. Not
 // thread-safe (setenv).
@@ -28,7 +29,7 @@ void HaveChildrenWaitPassively();
 // Returns otherwise, and where `argv` is not what the process was started with.
 // Call first in main: what was done before it is done twice.
 void WaitPassivelyWhereBusy(int argc, char** argv,
-                            bool spins_in_vain = SpinsInVain());
+                            bool spins_in_vain = SpinningWastesCores());
 
 }  // namespace tandem
 

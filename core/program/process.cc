@@ -26,8 +26,8 @@ namespace {
 
 // Turns c10d's flight recorder of the works of its host backends off, unless
 // TORCH_FR_BUFFER_SIZE says how much it is to keep: it takes a stack trace of
-// each work. That of NCCL's works, which reads the same variable, stays as it
-// is. Call before works of c10d's.
+// each work. The recorder of NCCL's works, which reads the same variable, stays
+// as it is. Call before works of c10d's.
 void TurnOffHostRecorder() {
   if (std::getenv("TORCH_FR_BUFFER_SIZE") != nullptr) return;
   c10d::getFlightRecorder(c10d::kDefaultFRBackend)->enabled_ = false;

@@ -144,8 +144,8 @@ namespace {
 constexpr int kProtocol = 2;
 constexpr size_t kLongestName = 256;
 
-// Takes opcodes, named as in Python's pickletools, off the pickle. Of what is
-// not there it takes nothing, and the machine has failed.
+// Takes opcodes, named as in Python's pickletools, off the pickle. Where an
+// opcode's bytes are not there it takes nothing, and the machine has failed.
 class PickleReader {
  public:
   PickleReader(absl::string_view pickle,

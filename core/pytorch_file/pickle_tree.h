@@ -31,7 +31,7 @@ struct PickleNode {
     kNone,
     kBool,
     kInt,
-    kFloat,  // whose value nobody asks for
+    kFloat,  // its value is never asked for
     kText,
     kGlobal,  // a function or class
     kTuple,

@@ -246,12 +246,13 @@ absl::StatusOr<StoredTensors> OpenPyTorchFile(const std::string& path) {
   for (PickledTensor& tensor : *tensors) {
     TANDEM_RETURN_IF_ERROR(archive->CheckStorage(tensor));
     TensorInfo info = tensor.info;
-    const auto its = std::make_shared<const PickledTensor>(std::move(tensor));
+    const auto shared =
+        std::make_shared<const PickledTensor>(std::move(tensor));
     StoredTensor each = {std::move(info),
-                         [archive, its] { return archive->Read(*its); },
+                         [archive, shared] { return archive->Read(*shared); },
                          /*verify=*/nullptr};
-    if (archive->HasChecksum(*its)) {
-      each.verify = [archive, its] { return archive->Verify(*its); };
+    if (archive->HasChecksum(*shared)) {
+      each.verify = [archive, shared] { return archive->Verify(*shared); };
     }
     stored.Add(std::move(each));
   }

@@ -132,7 +132,7 @@ absl::StatusOr<c10::ScalarType> DtypeIn(const Dtypes& dtypes,
   return Bad("is of an unknown dtype");
 }
 
-bool IsCallOf(absl::string_view function, const PickleNode& node) {
+bool Calls(absl::string_view function, const PickleNode& node) {
   return node.kind == Kind::kCall && node.text == function;
 }
 
@@ -175,8 +175,8 @@ class StateDictReader {
   }
 
   static bool IsTensor(const PickleNode& node) {
-    return IsCallOf(kTensor, node) || IsCallOf(kTensorOfDtype, node) ||
-           IsCallOf(kParameter, node);
+    return Calls(kTensor, node) || Calls(kTensorOfDtype, node) ||
+           Calls(kParameter, node);
   }
 
   // A training loop's {"model": ..., "optimizer": ..., "epoch": ...}.
@@ -217,12 +217,12 @@ class StateDictReader {
   // (storage, offset, sizes, strides, requires_grad, hooks[, dtype][,
   // metadata]).
   absl::StatusOr<PickledTensor> Tensor(const PickleNode& given) const {
-    const bool is_parameter = IsCallOf(kParameter, given);
+    const bool is_parameter = Calls(kParameter, given);
     if (is_parameter && given.items.empty()) return Bad("has no arguments");
     const PickleNode& call = is_parameter ? tree_.Item(given, 0) : given;
-    const bool has_dtype = IsCallOf(kTensorOfDtype, call);
+    const bool has_dtype = Calls(kTensorOfDtype, call);
     const size_t arguments = has_dtype ? 7 : 6;
-    if ((!has_dtype && !IsCallOf(kTensor, call)) ||
+    if ((!has_dtype && !Calls(kTensor, call)) ||
         call.items.size() < arguments || call.items.size() > arguments + 1) {
       return Bad("is made of other arguments than a tensor is");
     }
@@ -308,7 +308,7 @@ class StateDictReader {
   }
 
   absl::StatusOr<std::vector<int64_t>> Numbers(const PickleNode& node) const {
-    const bool is_size = IsCallOf("torch.Size", node) && node.items.size() == 1;
+    const bool is_size = Calls("torch.Size", node) && node.items.size() == 1;
     const PickleNode& tuple = is_size ? tree_.Item(node, 0) : node;
     if (tuple.kind != Kind::kTuple || tuple.items.size() > kMostDimensions) {
       return Bad("has sizes or strides that are none");

@@ -28,8 +28,8 @@ struct StorageView {
 
 // InvalidArgument, with the numbers, unless there are as many strides as sizes,
 // every element lies within the storage, and there are no more of them than the
-// storage has. Of an empty view: unless LibTorch can count its sizes. No sum or
-// product overflows, whatever the numbers.
+// storage has. An empty view is refused unless LibTorch can count its sizes. No
+// sum or product overflows, whatever the numbers.
 absl::Status CheckView(const StorageView& view);
 
 bool IsEmpty(const StorageView& view);

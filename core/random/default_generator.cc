@@ -10,6 +10,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 
+#include <mutex>
 #include <string>
 
 // How: operators with a "Generator?" argument have a kernel of their own, which
@@ -163,6 +164,22 @@ at::Generator DefaultGeneratorScope::Make(c10::Device device) const {
 at::Generator DefaultGeneratorScope::Outside(c10::Device device) const {
   return outer_ != nullptr ? outer_->Find(device)
                            : at::globalContext().defaultGenerator(device);
+}
+
+at::Generator DrawRecord::Recording::Make(c10::Device device) const {
+  at::Generator outside = Outside(device);
+  if (outside.defined()) {
+    const std::lock_guard<std::mutex> lock(outside.mutex());
+    record_->before_.push_back(outside.clone());
+  }
+  return outside;
+}
+
+at::Generator DrawRecord::Replay::Make(c10::Device device) const {
+  for (const at::Generator& each : record_->before_) {
+    if (each.device() == device) return each.clone();
+  }
+  return Outside(device);
 }
 
 }  // namespace tandem

@@ -38,7 +38,7 @@ void TellGroups(const StorePtr& store, const std::string& job_prefix,
   const StorePtr world = WithPrefix(groups, kWorldName);
   NoteInJob(*world, note);
   // Nobody waits for the dead one to hear of it.
-  NoteHeard(*world, *place, /*others=*/{}, std::chrono::milliseconds(0));
+  AcknowledgeNotes(*world, *place, /*others=*/{}, std::chrono::milliseconds(0));
 }
 
 bool Note(const StorePtr& store, const std::string& job_prefix,
@@ -76,7 +76,7 @@ constexpr milliseconds kInterval(10);
 // What a store that lives needs to answer.
 constexpr milliseconds kAnswerTime = std::chrono::seconds(10);
 
-std::string NamesOf(const std::vector<Member>& members) {
+std::string MemberNames(const std::vector<Member>& members) {
   return absl::StrJoin(members, ", ", [](std::string* out, const Member& each) {
     absl::StrAppend(out, "rank ", each.rank);
   });
@@ -96,7 +96,7 @@ std::vector<std::string> Lost(const Generation& before,
 
 }  // namespace
 
-absl::StatusOr<int> LifeOf(const Environment& env) {
+absl::StatusOr<int> RankLife(const Environment& env) {
   TANDEM_ASSIGN_OR_RETURN(const std::optional<int> life,
                           env.GetInt("TANDEM_RANK_LIFE"));
   if (life.value_or(0) >= 0) return life.value_or(0);
@@ -199,7 +199,7 @@ absl::Status JobMember::NoteBegun() {
       .status();
 }
 
-absl::StatusOr<bool> JobMember::SomebodyWaits() {
+absl::StatusOr<bool> JobMember::HasWaitingProcess() {
   return calls_->Within<bool>(
       kAnswerTime, [membership = membership_, now = generation_] {
         return !Newcomers(now, membership->Read(now)).empty();
@@ -248,7 +248,7 @@ absl::StatusOr<bool> JobMember::EnterNext() {
   if (!decided) {
     return absl::DeadlineExceededError(absl::StrCat(
         "cannot go on with the ranks that are left: not heard of: ",
-        NamesOf(Missing(generation_, seen->notices)),
+        MemberNames(Missing(generation_, seen->notices)),
         ", whose launcher does not say either that it has died"));
   }
   if (!seen->next) return false;

@@ -34,7 +34,7 @@ absl::StatusOr<bool> NoteLostRank(const Launch& rank, int life,
 
 // Which life of its rank this process is, from what its launcher set
 // (core/launch/rank_process.h). InvalidArgument for what is no number from 0.
-absl::StatusOr<int> LifeOf(const Environment& env);
+absl::StatusOr<int> RankLife(const Environment& env);
 
 // A generation's groups are made by all of its members, and end together: when
 // a member dies, by the errors of the others' collectives; when one waits to be
@@ -58,7 +58,7 @@ class JobMember {
   // that dies. Nothing in later ones.
   absl::Status NoteBegun();
   // Whether a process waits to be let in.
-  absl::StatusOr<bool> SomebodyWaits();
+  absl::StatusOr<bool> HasWaitingProcess();
   // Whether this generation has ended for another reason than this rank's own:
   // a member is dead, or ready for the next one. Waits `patience` for that.
   absl::StatusOr<bool> HasEnded(std::chrono::milliseconds patience);

@@ -137,7 +137,7 @@ int Refuse(const RanksProgram& program, const absl::Status& status) {
   const absl::StatusOr<Launch> launch =
       plan->is_launcher ? LaunchOfRank(*plan, 0, plan->launch.rendezvous.port)
                         : absl::StatusOr<Launch>(plan->launch);
-  if (launch.ok()) TellOfFailedSetUp(*launch, status);
+  if (launch.ok()) ReportSetupFailure(*launch, status);
   return exit_code;
 }
 
@@ -168,7 +168,7 @@ absl::Status ArmFaultsOfLife(const Environment& env, int life) {
 absl::Status ArmFaultsOfFirstAttempt() {
   const Environment env = Environment::OfProcess();
   TANDEM_ASSIGN_OR_RETURN(const RestartCount restarts, ReadRestartCount(env));
-  TANDEM_ASSIGN_OR_RETURN(const int life, LifeOf(env));
+  TANDEM_ASSIGN_OR_RETURN(const int life, RankLife(env));
   if (restarts.done > 0) return absl::OkStatus();
   return life == 0 ? ArmFaultsFromEnvironment() : ArmFaultsOfLife(env, life);
 }
@@ -202,7 +202,7 @@ StoreRendezvousOptions NodeRendezvousOptions(const Launch& node, int port,
   options.nnodes = node.nnodes;
   options.coordinator.ranks_per_node = node.local_world_size;
   options.coordinator.join_timeout = absl::ToChronoMilliseconds(join_timeout);
-  options.say = &SayAsLauncher;
+  options.say = &WriteAsLauncher;
   return options;
 }
 
@@ -229,7 +229,7 @@ int StartRanks(const LaunchPlan& plan, int argc, char** argv,
     TANDEM_ASSIGN_OR_RETURN(*served, ServeTcpStore(host, port, kTimeout));
     return served->port;
   };
-  launcher.tell_nodes = &TellOfDeath;
+  launcher.tell_nodes = &ReportDeath;
   launcher.can_be_lost = program.can_be_lost;
   launcher.lose = &Lose;
   if (program.max_replacements) {
@@ -252,7 +252,7 @@ int StartRanks(const LaunchPlan& plan, int argc, char** argv,
   launcher.refusal_code = kExitRefused;
   launcher.restart_delay = absl::ToChronoMilliseconds(grace.restart_delay);
   launcher.stop_grace = absl::ToChronoMilliseconds(grace.stop_grace);
-  if (SpinsInVain()) HaveChildrenWaitPassively();
+  if (SpinningWastesCores()) HaveChildrenWaitPassively();
   return RunLauncher(plan, std::vector<std::string>(argv, argv + argc),
                      launcher);
 }

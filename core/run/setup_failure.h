@@ -1,4 +1,5 @@
-// Refusals and failures before training, told to the ranks that would wait.
+// Setup failures: refusals and failures before training, told to the ranks that
+// would wait.
 
 #ifndef TANDEM_CORE_RUN_SETUP_FAILURE_H_
 #define TANDEM_CORE_RUN_SETUP_FAILURE_H_
@@ -19,10 +20,10 @@ bool IsOwnFault(const absl::Status& status);
 // nothing where a launcher of all ranks stops them, and for what is another
 // rank's fault. Takes seconds at most; a job that cannot be reached is not
 // told.
-void TellOfFailedSetUp(const Launch& launch, const absl::Status& status);
+void ReportSetupFailure(const Launch& launch, const absl::Status& status);
 
 // For a launcher: that a rank of its node has died, and how.
-void TellOfDeath(const Launch& rank, const std::string& how);
+void ReportDeath(const Launch& rank, const std::string& how);
 
 }  // namespace tandem
 

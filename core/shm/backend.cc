@@ -56,7 +56,7 @@ void CheckSplits(const std::vector<int64_t>& splits, int64_t rows) {
               " rows: they are ", splits);
 }
 
-int64_t RowsOf(const at::Tensor& tensor) {
+int64_t RowCount(const at::Tensor& tensor) {
   return tensor.dim() == 0 ? 1 : tensor.size(0);
 }
 
@@ -77,7 +77,7 @@ double PremultipliedFactor(const c10d::ReduceOp& op) {
              : supplement->double_factor;
 }
 
-ReduceKind KindOf(c10d::ReduceOp::RedOpType op) {
+ReduceKind ReduceKindFor(c10d::ReduceOp::RedOpType op) {
   switch (op) {
     case c10d::ReduceOp::SUM:
     case c10d::ReduceOp::AVG:
@@ -105,14 +105,14 @@ Reduction ToReduction(const c10d::ReduceOp& op, c10::ScalarType dtype,
                       int ranks) {
   Reduction reduction;
   reduction.dtype = dtype;
-  reduction.kind = KindOf(op.op_);
+  reduction.kind = ReduceKindFor(op.op_);
   if (op.op_ == c10d::ReduceOp::AVG) reduction.divisor = ranks;
   if (op.op_ == c10d::ReduceOp::PREMUL_SUM)
     reduction.factor = PremultipliedFactor(op);
   return reduction;
 }
 
-VectorSum SumOf(const Reduction& reduction) {
+VectorSum MakeVectorSum(const Reduction& reduction) {
   absl::StatusOr<VectorSum> sum = VectorSum::Make(reduction);
   TORCH_CHECK(sum.ok(), sum.status().message());
   return *sum;
@@ -154,7 +154,8 @@ ShmBackend::WorkPtr ShmBackend::Issue(OpType type, ShmCollectivePtr collective,
 
 MutableBytes ShmBackend::PlacedBytes(const at::Tensor& tensor) const {
   MutableBytes bytes = OutputBytes(tensor);
-  bytes.offset = group_->arena().OffsetOf(bytes.data, bytes.size).value_or(-1);
+  bytes.offset =
+      group_->arena().FindOffset(bytes.data, bytes.size).value_or(-1);
   return bytes;
 }
 
@@ -163,9 +164,10 @@ ShmBackend::WorkPtr ShmBackend::allreduce(
   const at::Tensor& tensor = SingleTensor(tensors);
   const Reduction reduction =
       ToReduction(options.reduceOp, tensor.scalar_type(), size_);
-  return Issue(OpType::ALLREDUCE,
-               MakeAllReduce(PlacedBytes(tensor), reduction, SumOf(reduction)),
-               options.timeout, tensors);
+  return Issue(
+      OpType::ALLREDUCE,
+      MakeAllReduce(PlacedBytes(tensor), reduction, MakeVectorSum(reduction)),
+      options.timeout, tensors);
 }
 
 ShmBackend::WorkPtr ShmBackend::allreduce_coalesced(
@@ -200,7 +202,7 @@ ShmBackend::WorkPtr ShmBackend::reduce(Tensors& tensors,
   return Issue(
       OpType::REDUCE,
       MakeReduce(PlacedBytes(tensor), CheckRank(options.rootRank, size_),
-                 reduction, SumOf(reduction)),
+                 reduction, MakeVectorSum(reduction)),
       options.timeout, tensors);
 }
 
@@ -269,7 +271,7 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter(
       ToReduction(options.reduceOp, output.scalar_type(), size_);
   return Issue(OpType::REDUCE_SCATTER,
                MakeReduceScatter(std::move(each), OutputBytes(output),
-                                 reduction, SumOf(reduction)),
+                                 reduction, MakeVectorSum(reduction)),
                options.timeout, outputs, inputs[0]);
 }
 
@@ -282,7 +284,7 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter_single(
       ToReduction(options.reduceOp, output.scalar_type(), size_);
   return Issue(OpType::_REDUCE_SCATTER_BASE,
                MakeReduceScatter(std::move(each), OutputBytes(output),
-                                 reduction, SumOf(reduction)),
+                                 reduction, MakeVectorSum(reduction)),
                options.timeout, {output}, {input});
 }
 
@@ -299,9 +301,9 @@ ShmBackend::WorkPtr ShmBackend::alltoall(Tensors& outputs, Tensors& inputs,
 ShmBackend::WorkPtr ShmBackend::all_to_all_single(
     at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
     std::vector<int64_t>& input_splits, const c10d::AllToAllOptions& options) {
-  auto sent = CutBytes(InputBytes(input), size_, input_splits, RowsOf(input));
+  auto sent = CutBytes(InputBytes(input), size_, input_splits, RowCount(input));
   auto received =
-      CutBytes(OutputBytes(output), size_, output_splits, RowsOf(output));
+      CutBytes(OutputBytes(output), size_, output_splits, RowCount(output));
   CheckOneDtype(sent, received);
   return Issue(OpType::ALLTOALL_BASE,
                MakeAllToAll(std::move(sent), std::move(received)),

@@ -92,7 +92,7 @@ std::vector<Bytes> CutBytes(const Bytes& whole, size_t count,
 }
 
 // How many rows splits divide.
-int64_t RowsOf(const at::Tensor& tensor);
+int64_t RowCount(const at::Tensor& tensor);
 
 // In 0 .. size - 1; `what` is for the message.
 int CheckIndex(const char* what, int64_t index, size_t size);

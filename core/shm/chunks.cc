@@ -75,7 +75,7 @@ absl::Status ShmChunked::Finish(ShmRounds& rounds, ShmDeadline deadline) {
   TANDEM_RETURN_IF_ERROR(rounds.Await(deadline));
   const int in_arenas = CountInArenas(rounds);
   if (in_arenas == rounds.size()) return InPlace(rounds, deadline);
-  if (in_arenas > 0) {  // those have written nothing yet
+  if (in_arenas > 0) {  // arena tensors have written nothing yet
     BeginChunk(rounds);
     TANDEM_RETURN_IF_ERROR(rounds.Await(deadline));
   }

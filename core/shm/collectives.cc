@@ -9,7 +9,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 #include "core/shm/chunks.h"
 #include "core/shm/memory/operation_names.h"
@@ -227,9 +227,9 @@ class MonitoredBarrier : public ShmCollective {
     const std::vector<int> missing = rounds.Missing();
     if (!absl::IsDeadlineExceeded(status) || missing.empty()) return status;
     return absl::DeadlineExceededError(
-        absl::StrCat(missing.size() == 1 ? "Rank " : "Ranks ", SomeOf(missing),
-                     " failed to pass monitoredBarrier in ", timeout_.count(),
-                     " ms: ", status.message()));
+        absl::StrCat(missing.size() == 1 ? "Rank " : "Ranks ",
+                     ShortList(missing), " failed to pass monitoredBarrier in ",
+                     timeout_.count(), " ms: ", status.message()));
   }
 
   bool begins_cheaply() const override { return true; }

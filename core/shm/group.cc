@@ -11,7 +11,7 @@
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "core/base/status_macros.h"
-#include "core/shm/memory/states.h"
+#include "core/shm/memory/segment.h"
 
 namespace tandem {
 

@@ -11,9 +11,7 @@
 
 #include "absl/base/call_once.h"
 #include "absl/status/statusor.h"
-#include "core/shm/memory/arena.h"
 #include "core/shm/memory/connect.h"
-#include "core/shm/memory/peer_descriptors.h"
 #include "core/shm/memory/segment.h"
 #include "core/shm/memory/shared_memory.h"
 #include "core/shm/point_to_point.h"

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/shm/memory/segment.h"
-#include "core/shm/memory/states.h"
 
 namespace tandem {
 namespace {
@@ -111,8 +110,9 @@ bool ShmPointToPoint::Progress() {
 // The order matters: who begins to wait counts itself first and looks at the
 // ring then, who writes to the ring looks for waiters then.
 void ShmPointToPoint::Tell(int peer) {
-  ShmRankPage& its = segment_->page(peer);
-  (its.mail_waiters.load() != 0 ? its.mail : its.idle_mail).Add(1);
+  ShmRankPage& peer_page = segment_->page(peer);
+  (peer_page.mail_waiters.load() != 0 ? peer_page.mail : peer_page.idle_mail)
+      .Add(1);
 }
 
 bool ShmPointToPoint::TryFinish(ShmMessage& message) {

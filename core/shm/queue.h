@@ -1,5 +1,5 @@
-// Queue of collectives that a rank has issued and not finished, and who runs
-// them.
+// Queue of collectives that a rank has issued and not finished, and the threads
+// that run them.
 
 #ifndef TANDEM_CORE_SHM_QUEUE_H_
 #define TANDEM_CORE_SHM_QUEUE_H_
@@ -26,8 +26,8 @@ namespace tandem {
 // A collective that was issued.
 class ShmTask {
  public:
-  // Is its end known? Who waits for it is let go a little later, when all
-  // callbacks have been called.
+  // Is its end known? Waiters are let go a little later, when all callbacks
+  // have been called.
   bool done() const { return done_.load(std::memory_order_acquire); }
   // The status of a task that is done.
   const absl::Status& status() const { return status_; }
@@ -44,7 +44,7 @@ class ShmTask {
   absl::Status status_;
   std::atomic<bool> done_{false};
   std::atomic<bool> told_{false};  // have the callbacks been called?
-  std::thread::id teller_;         // who calls them
+  std::thread::id teller_;         // the thread that calls them
 };
 
 // Runs collectives one after the other in the order of Issue(). A long one is

@@ -16,17 +16,15 @@
 #include "core/base/torch_status.h"
 #include "core/device/device.h"
 #include "core/device/host_memory.h"
+#include "core/device/memory_category.h"
 #include "core/memory/device_memory.h"
-#include "core/memory/result_category.h"
 #include "core/sim/calls/call_aliases.h"
 #include "core/sim/imagined/imagined_memory.h"
-#include "core/sim/memory/allocators.h"
 #include "core/sim/memory/block.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/operators/register_operators.h"
 #include "core/sim/streams/device_guard.h"
 #include "core/sim/streams/generator.h"
-#include "core/sim/streams/host_waits.h"
 #include "core/sim/streams/streams.h"
 
 namespace tandem {
@@ -177,7 +175,8 @@ void Register(const SimOptions& options) {
   sim::RegisterOperators();
   at::globalContext().lazyInitDevice(c10::DeviceType::PrivateUse1);
   RegisterHostMemory(c10::DeviceType::PrivateUse1, &ViewFromHost);
-  RegisterMemoryStatistics(c10::DeviceType::PrivateUse1, &sim::BooksOf);
+  RegisterMemoryStatistics(c10::DeviceType::PrivateUse1,
+                           &sim::DeviceMemoryStatistics);
   RegisterDeviceType("sim", c10::DeviceType::PrivateUse1);
 }
 

@@ -12,7 +12,7 @@
 namespace tandem {
 namespace {
 
-std::vector<uint8_t> Bytes(const std::string& text) {
+std::vector<uint8_t> ToBytes(const std::string& text) {
   return std::vector<uint8_t>(text.begin(), text.end());
 }
 
@@ -95,7 +95,7 @@ absl::StatusOr<GatheredTexts> GatherAtStore(
     std::string record;
     AppendNumber(rank, &record);
     AppendField(mine, &record);
-    store.append(list, Bytes(record));
+    store.append(list, ToBytes(record));
     if (store.add(absl::StrCat(key, "/count"), 1) == size) {
       store.set(all, EncodeTable(DecodeList(store.get_to_str(list), size)));
     }

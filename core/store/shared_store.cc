@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 
 namespace tandem {
 namespace {
@@ -32,7 +32,7 @@ void WaitByAsking(c10d::Store& store, const std::vector<std::string>& keys,
         timeout == c10d::Store::kNoTimeout ? pause : deadline - Clock::now();
     TORCH_CHECK_WITH(DistStoreError, left > Clock::duration::zero(),
                      "wait timeout after ", timeout.count(),
-                     "ms, keys: ", SomeOf(keys));
+                     "ms, keys: ", ShortList(keys));
     std::this_thread::sleep_for(std::min<Clock::duration>(pause, left));
     pause = std::min(2 * pause, LongestPause(keys.size()));
   }

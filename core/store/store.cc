@@ -23,7 +23,6 @@
 #include "absl/time/time.h"
 #include "core/base/call_within.h"
 #include "core/base/owned_fd.h"
-#include "core/base/private_file.h"
 #include "core/base/status_macros.h"
 #include "core/base/system_error.h"
 #include "core/base/torch_status.h"

@@ -34,8 +34,8 @@ namespace tandem {
 // refuse a CPU with a number; nor where TestBackend() is for devices.
 std::vector<c10::DeviceType> DeviceTypesToTest();
 
-// `n` devices: those of the type, and over again when there are fewer. Those of
-// the CPU are numbered too, cpu:0, cpu:1, ...: LibTorch copies tensors from one
+// `n` devices: those of the type, and over again when there are fewer. The
+// CPU's are numbered, too, cpu:0, cpu:1, ...: LibTorch copies tensors from one
 // to the other, though each says that it is on "cpu".
 std::vector<c10::Device> DevicesToTest(c10::DeviceType type, int n);
 
@@ -130,7 +130,8 @@ class DeviceTypesAnd
 // of the calling rank, if the backend is for such devices.
 inline SubgroupOptions SubgroupForTestDevice(const Communicator& group) {
   SubgroupOptions options;
-  if (group.HasStreams(TestDevice().type())) options.device = TestDevice();
+  if (group.backend_names().HasStreams(TestDevice().type()))
+    options.device = TestDevice();
   return options;
 }
 

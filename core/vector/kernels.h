@@ -41,6 +41,15 @@ using ScaleLoop = void (*)(void* out, const void* in, int64_t count,
 ScaleLoop FindMultiplyLoop(c10::ScalarType dtype);
 ScaleLoop FindDivideLoop(c10::ScalarType dtype);
 
+// Loops from half precision to float, and back, rounded to nearest even.
+struct HalfLoops {
+  void (*widen)(float* out, const void* in, int64_t count) = nullptr;
+  void (*narrow)(void* out, const float* in, int64_t count) = nullptr;
+};
+
+// For kHalf and kBFloat16; null pointers for others.
+HalfLoops FindHalfLoops(c10::ScalarType dtype);
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_VECTOR_KERNELS_H_

@@ -91,8 +91,8 @@ constexpr double kMost = std::numeric_limits<double>::max();
 // The norm of elements, or parts, of which the greatest is given: they are
 // taken as parts of it, so that no power overflows, nor all of them vanish.
 // `sum_of` sums a function of each.
-template <typename SumOf>
-double NormByGreatest(double greatest, double p, SumOf sum_of) {
+template <typename SumFunction>
+double NormByGreatest(double greatest, double p, SumFunction sum_of) {
   if (greatest == 0 || std::isinf(p) || !std::isfinite(greatest)) {
     return greatest;
   }
@@ -127,8 +127,8 @@ std::vector<double> ChunkPowerSums(const T* x,
   return sums;
 }
 
-std::vector<at::Tensor> PartsOf(const at::Tensor& flat,
-                                const std::vector<ElementRange>& ranges) {
+std::vector<at::Tensor> CutParts(const at::Tensor& flat,
+                                 const std::vector<ElementRange>& ranges) {
   std::vector<at::Tensor> parts;
   for (const ElementRange& range : ranges) {
     parts.push_back(flat.narrow(0, range.offset, range.numel));
@@ -167,7 +167,7 @@ std::vector<double> NormsByGreatest(const std::vector<at::Tensor>& parts,
 std::vector<double> PowerSumsOfLibTorch(const at::Tensor& flat,
                                         const std::vector<ElementRange>& ranges,
                                         double p) {
-  const std::vector<at::Tensor> parts = PartsOf(flat, ranges);
+  const std::vector<at::Tensor> parts = CutParts(flat, ranges);
   if (p != 1 && p != 2 && !std::isinf(p)) return NormsByGreatest(parts, p);
   std::vector<double> sums = Read(at::_foreach_norm(parts, p, at::kDouble));
   for (double& each : sums) each = p == 2 ? each * each : each;
@@ -199,7 +199,7 @@ at::Tensor SquareSums(const at::Tensor& flat,
   CHECK(!ranges.empty());
   const at::NoGradGuard no_grad;
   if (flat.is_cpu()) return at::tensor(PowerSums(flat, ranges, 2), at::kDouble);
-  return at::stack(at::_foreach_norm(PartsOf(flat, ranges), 2, at::kDouble))
+  return at::stack(at::_foreach_norm(CutParts(flat, ranges), 2, at::kDouble))
       .square_();
 }
 

@@ -10,7 +10,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/vector/halves.h"
 #include "core/vector/kernels.h"
 
 namespace tandem {

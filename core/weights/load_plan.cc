@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 
@@ -45,8 +45,8 @@ bool HasCompiledPart(const std::string& name) {
   return WithoutCompiled(name) != name;
 }
 
-bool AnyOf(const std::vector<TensorInfo>& model,
-           bool (*is_so)(const std::string& name)) {
+bool AnyName(const std::vector<TensorInfo>& model,
+             bool (*is_so)(const std::string& name)) {
   return std::any_of(
       model.begin(), model.end(),
       [is_so](const TensorInfo& each) { return is_so(each.name); });
@@ -57,7 +57,7 @@ bool AnyOf(const std::vector<TensorInfo>& model,
 NameList Unwrapped(const StoredTensors& stored,
                    const std::vector<TensorInfo>& model, NameList* wrappers) {
   NameList names;
-  const bool may_be_compiled = !AnyOf(model, HasCompiledPart);
+  const bool may_be_compiled = !AnyName(model, HasCompiledPart);
   bool was_compiled = false;
   for (const StoredTensor& each : stored) {
     names.push_back(may_be_compiled ? WithoutCompiled(each.info.name)
@@ -65,7 +65,7 @@ NameList Unwrapped(const StoredTensors& stored,
     was_compiled = was_compiled || names.back() != each.info.name;
   }
   if (was_compiled) wrappers->push_back(absl::StrCat(kCompiled, "."));
-  if (AnyOf(model, HasPrefix) ||
+  if (AnyName(model, HasPrefix) ||
       !std::all_of(names.begin(), names.end(), HasPrefix)) {
     return names;
   }
@@ -84,8 +84,8 @@ absl::StatusOr<Sources> TakeNames(const StoredTensors& stored,
   auto next = unwrapped.begin();
   for (const StoredTensor& each : stored) {
     const std::string& name = each.info.name;
-    const std::string& its = *next++;
-    const StateName is = rules.of ? rules.of(its) : StateName{its, ""};
+    const std::string& renamed = *next++;
+    const StateName is = rules.of ? rules.of(renamed) : StateName{renamed, ""};
     if (!is.left_out.empty()) {
       plan->by_rule[is.left_out].push_back(name);
       continue;
@@ -201,14 +201,15 @@ std::string CommonPrefix(const Obstacles& obstacles) {
 absl::Status ObstaclesError(const Obstacles& obstacles) {
   std::vector<std::string> errors;
   if (!obstacles.missing.empty()) {
-    errors.push_back(absl::StrCat("missing: ", SomeOf(obstacles.missing)));
+    errors.push_back(absl::StrCat("missing: ", ShortList(obstacles.missing)));
   }
   if (!obstacles.unexpected.empty()) {
-    errors.push_back(absl::StrCat("left over: ", SomeOf(obstacles.unexpected)));
+    errors.push_back(
+        absl::StrCat("left over: ", ShortList(obstacles.unexpected)));
   }
   if (!obstacles.shapes.empty()) {
     errors.push_back(
-        absl::StrCat("of another shape: ", SomeOf(obstacles.shapes)));
+        absl::StrCat("of another shape: ", ShortList(obstacles.shapes)));
   }
   if (errors.empty()) return absl::OkStatus();
   const std::string prefix = CommonPrefix(obstacles);
@@ -264,14 +265,14 @@ std::string Describe(const LoadPlan& plan) {
   }
   for (const auto& [why, names] : plan.by_rule) {
     absl::StrAppend(&text, "; ", names.size(), " not loaded, ", why, ": ",
-                    SomeOf(names));
+                    ShortList(names));
   }
   if (!plan.missing.empty()) {
-    absl::StrAppend(&text, "; missing, as allowed: ", SomeOf(plan.missing));
+    absl::StrAppend(&text, "; missing, as allowed: ", ShortList(plan.missing));
   }
   if (!plan.unexpected.empty()) {
     absl::StrAppend(&text,
-                    "; left over, as allowed: ", SomeOf(plan.unexpected));
+                    "; left over, as allowed: ", ShortList(plan.unexpected));
   }
   return text;
 }

@@ -31,8 +31,9 @@ struct NameRules {
   std::map<std::string, std::string> tied = {};
 };
 
-// What is no error, by name or as a pattern of a shell: "lm_head.weight",
-// "*.bias". Of the model's names the one, of the file's the other.
+// Names whose absence is no error, each whole or as a pattern of a shell:
+// "lm_head.weight", "*.bias". The model's names may be missing from the file,
+// and the file's may be unexpected.
 struct LoadAllowances {
   std::vector<std::string> missing;
   std::vector<std::string> unexpected;

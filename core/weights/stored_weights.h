@@ -31,8 +31,8 @@ struct StoredWeights {
 };
 
 // Opens a file, or a folder: its model.safetensors where that is there (as
-// transformers does), else its shards, else those of PyTorch. Of every file the
-// header is read, and its sizes and offsets are compared with the file's
+// transformers does), else its shards, else those of PyTorch. The header of
+// every file is read, and its sizes and offsets are compared with the file's
 // length.
 //
 // Trusts nothing. Beside SafetensorsReader::Open's and OpenPyTorchFile's

@@ -34,7 +34,7 @@ struct Written {
 };
 using Shard = std::vector<Written>;
 
-uint64_t BytesOf(const TensorInfo& info) {
+uint64_t ValueBytes(const TensorInfo& info) {
   uint64_t bytes = c10::elementSize(info.dtype);
   for (const int64_t size : info.sizes) bytes *= static_cast<uint64_t>(size);
   return bytes;
@@ -55,7 +55,7 @@ std::vector<Shard> Cut(const StoredTensors& tensors,
   uint64_t bytes = 0;
   for (const StoredTensor& each : tensors) {
     Written written = WrittenAs(each, options.dtype);
-    const uint64_t more = BytesOf(written.info);
+    const uint64_t more = ValueBytes(written.info);
     if (!shards.back().empty() && bytes + more > options.max_shard_bytes) {
       shards.emplace_back();
       bytes = 0;
@@ -133,7 +133,7 @@ std::string WeightsIndex(const std::vector<Shard>& shards) {
   for (size_t i = 0; i < shards.size(); ++i) {
     for (const Written& each : shards[i]) {
       map[each.info.name] = ShardName(i, shards.size());
-      bytes += BytesOf(each.info);
+      bytes += ValueBytes(each.info);
     }
   }
   const nlohmann::json index = {{"metadata", {{"total_size", bytes}}},

@@ -1,6 +1,10 @@
 #include "datasets/tokenizers/byte_pair_tokenizer.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -9,14 +13,86 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/status_macros.h"
 #include "datasets/tokenizers/byte_pair/encoding.h"
-#include "datasets/tokenizers/byte_pair/nfc.h"
-#include "datasets/tokenizers/byte_pair/utf8.h"
+#include "datasets/tokenizers/byte_pair/unicode.h"
 
 namespace tandem {
 namespace {
+
+// A part of a text: one of the added tokens, or what lies between them.
+struct TextPart {
+  absl::string_view text;
+  std::optional<uint32_t> id;
+};
+
+// Thread-safe.
+class AddedTokens {
+ public:
+  // Requires that none is empty.
+  explicit AddedTokens(std::vector<AddedToken> tokens);
+
+  // The parts of `text`, none of them empty: of tokens that begin at the same
+  // place the longest, from the left to the right. Without `with_special`,
+  // special tokens are text like any other.
+  std::vector<TextPart> Find(absl::string_view text, bool with_special) const;
+
+ private:
+  const AddedToken* TokenAtBeginning(absl::string_view text,
+                                     bool with_special) const;
+
+  std::vector<AddedToken> tokens_;
+  // By the first byte: which tokens, the longest first.
+  std::array<std::vector<size_t>, 256> by_byte_;
+};
+
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens)
+    : tokens_(std::move(tokens)) {
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    CHECK(!tokens_[i].text.empty());
+    by_byte_[static_cast<uint8_t>(tokens_[i].text.front())].push_back(i);
+  }
+  for (std::vector<size_t>& some : by_byte_) {
+    std::stable_sort(some.begin(), some.end(), [&](size_t a, size_t b) {
+      return tokens_[a].text.size() > tokens_[b].text.size();
+    });
+  }
+}
+
+const AddedToken* AddedTokens::TokenAtBeginning(absl::string_view text,
+                                                bool with_special) const {
+  for (const size_t i : by_byte_[static_cast<uint8_t>(text.front())]) {
+    const AddedToken& token = tokens_[i];
+    if (token.special && !with_special) continue;
+    if (absl::StartsWith(text, token.text)) return &token;
+  }
+  return nullptr;
+}
+
+std::vector<TextPart> AddedTokens::Find(absl::string_view text,
+                                        bool with_special) const {
+  std::vector<TextPart> parts;
+  size_t done = 0;
+  const auto add_text_until = [&](size_t end) {
+    if (end > done) parts.push_back({text.substr(done, end - done), {}});
+  };
+  for (size_t place = 0; place < text.size();) {
+    const AddedToken* const token =
+        TokenAtBeginning(text.substr(place), with_special);
+    if (token == nullptr) {
+      ++place;
+      continue;
+    }
+    add_text_until(place);
+    parts.push_back({text.substr(place, token->text.size()), token->id});
+    place += token->text.size();
+    done = place;
+  }
+  add_text_until(text.size());
+  return parts;
+}
 
 // Words of texts are short and few; what is neither is not worth the memory.
 constexpr size_t kLongestRemembered = 64;

@@ -9,12 +9,23 @@
 #include <string>
 #include <vector>
 
-#include "datasets/tokenizers/byte_pair/added_tokens.h"
+#include "datasets/tokenizers/byte_pair/encoding.h"
 #include "datasets/tokenizers/byte_pair/splitter.h"
-#include "datasets/tokenizers/byte_pair/vocabulary.h"
 #include "datasets/tokenizers/tokenizer.h"
 
 namespace tandem {
+
+// Added tokens: those that a tokenizer finds in a text before all others, by
+// their whole text.
+struct AddedToken {
+  std::string text;
+  uint32_t id = 0;
+  // <|endoftext|> and the like; else a word that was added to a vocabulary,
+  // which any text may mean.
+  bool special = false;
+  // Found in the text as it has been normalized, after those that are not.
+  bool normalized = false;
+};
 
 // What such a tokenizer is made of, whatever file says it.
 struct BytePairParts {

@@ -80,9 +80,9 @@ absl::StatusOr<SaidEndOfText> ReadSaidEndOfText(const std::string& path) {
   return said;
 }
 
-std::optional<uint32_t> EndOfTextOf(const SaidEndOfText& said,
-                                    const std::vector<AddedToken>& added,
-                                    const std::vector<std::string>& words) {
+std::optional<uint32_t> EndOfText(const SaidEndOfText& said,
+                                  const std::vector<AddedToken>& added,
+                                  const std::vector<std::string>& words) {
   const auto called = Called(said.text, added, words);
   if (called) return called;
   for (const int64_t number : said.numbers) {

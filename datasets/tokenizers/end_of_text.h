@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "datasets/tokenizers/byte_pair/added_tokens.h"
+#include "datasets/tokenizers/byte_pair_tokenizer.h"
 
 namespace tandem {
 
@@ -31,9 +31,9 @@ absl::StatusOr<SaidEndOfText> ReadSaidEndOfText(const std::string& path);
 // `added`, or `words`, which are by number. Else the special token that is
 // called <|endoftext|>, <|end_of_text|>, </s> or <eos>, the first of them that
 // there is.
-std::optional<uint32_t> EndOfTextOf(const SaidEndOfText& said,
-                                    const std::vector<AddedToken>& added,
-                                    const std::vector<std::string>& words);
+std::optional<uint32_t> EndOfText(const SaidEndOfText& said,
+                                  const std::vector<AddedToken>& added,
+                                  const std::vector<std::string>& words);
 
 }  // namespace tandem
 

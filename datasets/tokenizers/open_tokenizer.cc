@@ -8,10 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "datasets/tokenizers/gpt2_files.h"
-#include "datasets/tokenizers/sentence_piece/model_check.h"
+#include "datasets/tokenizers/byte_pair_files.h"
 #include "datasets/tokenizers/sentence_piece_tokenizer.h"
-#include "datasets/tokenizers/tiktoken_ranks.h"
 #include "datasets/tokenizers/tokenizer_files.h"
 #include "datasets/tokenizers/tokenizer_json.h"
 

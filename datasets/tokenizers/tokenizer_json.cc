@@ -12,9 +12,9 @@
 #include "absl/strings/str_split.h"
 #include "core/base/json_error.h"
 #include "core/base/status_macros.h"
+#include "datasets/tokenizers/byte_pair/encoding.h"
 #include "datasets/tokenizers/byte_pair/json_fields.h"
 #include "datasets/tokenizers/byte_pair/pre_tokenizer.h"
-#include "datasets/tokenizers/byte_pair/vocabulary.h"
 #include "datasets/tokenizers/byte_pair_tokenizer.h"
 #include "datasets/tokenizers/end_of_text.h"
 #include "datasets/tokenizers/tokenizer_files.h"
@@ -189,7 +189,7 @@ absl::StatusOr<BytePairParts> ReadParts(const Json& json,
   for (const Json& each : JsonField(json, "added_tokens")) {
     TANDEM_ASSIGN_OR_RETURN(parts.added.emplace_back(), ReadAddedToken(each));
   }
-  parts.end_of_text = EndOfTextOf(said, parts.added, parts.vocabulary.words);
+  parts.end_of_text = EndOfText(said, parts.added, parts.vocabulary.words);
   TANDEM_ASSIGN_OR_RETURN(PrefixAndSuffix around,
                           ReadPostProcessor(JsonField(json, "post_processor")));
   parts.prefix = std::move(around.prefix);

@@ -20,7 +20,7 @@
 #include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
 #include "core/digest/crc32.h"
-#include "datasets/tokens/token_format.h"
+#include "datasets/tokens/token_writer.h"
 
 namespace tandem {
 namespace {

@@ -1,4 +1,5 @@
-// Token writer: a token file in tandem's own format, document by document.
+// Token writer: a token file in tandem's own format (docs/token_files.md),
+// document by document.
 
 #ifndef TANDEM_DATASETS_TOKENS_TOKEN_WRITER_H_
 #define TANDEM_DATASETS_TOKENS_TOKEN_WRITER_H_
@@ -11,11 +12,39 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/files/atomic_file.h"
-#include "datasets/tokens/token_format.h"
 
 namespace tandem {
+
+// What a token file begins with. The tokens follow, zeros up to a multiple of 8
+// bytes, and the place of each document's first token as uint64.
+struct TokenHeader {
+  static constexpr int64_t kBytes = 64;
+
+  int token_bytes = 2;     // 2 or 4
+  int64_t vocabulary = 0;  // each token is below it
+  int64_t tokens = 0;
+  int64_t documents = 0;
+  // What stands after each document.
+  std::optional<uint32_t> end_of_text;
+
+  // Where the documents' places begin, and the file ends.
+  int64_t documents_begin() const;
+  int64_t file_bytes() const;
+};
+
+// kBytes of them.
+std::string WriteTokenHeader(const TokenHeader& header);
+
+// Whether a file of these first bytes is in this format.
+bool IsTokenHeader(absl::string_view bytes);
+
+// Reads the first kBytes of a file of `file_bytes`. DataLoss, with what was
+// found and expected, for what does not fit the file or is of another version.
+absl::StatusOr<TokenHeader> ReadTokenHeader(absl::string_view bytes,
+                                            int64_t file_bytes);
 
 // The file is there once Commit has returned OK, whole, and until then what was
 // there before (core/files/atomic_file.h, whose errors these are). Of what was

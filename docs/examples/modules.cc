@@ -29,7 +29,7 @@ ABSL_FLAG(std::string, schedule, "1f1b", "gpipe, 1f1b or zb_h1.");
 using at::Tensor;
 using Features = std::map<std::string, Tensor>;
 
-// As it would be for LibTorch alone.
+// The module is written as it would be for LibTorch alone.
 struct Stem : torch::nn::Module {
   Stem() { linear = register_module("linear", torch::nn::Linear(8, 16)); }
   Features forward(const Tensor& x, const Tensor& weights) {
@@ -78,7 +78,7 @@ absl::Status Train(tandem::Rank& rank) {
   TANDEM_ASSIGN_OR_RETURN(const auto mesh,
                           tandem::Mesh::Create(rank.size(), pipe));
   const c10::IValue example =
-      tandem::TreeOf(std::make_tuple(at::rand({1, 8}), at::rand({1, 8})));
+      tandem::ToTree(std::make_tuple(at::rand({1, 8}), at::rand({1, 8})));
   TANDEM_ASSIGN_OR_RETURN(
       const auto layers,
       (tandem::LayersOf<Stem, Block, Head>(
@@ -102,7 +102,7 @@ absl::Status Train(tandem::Rank& rank) {
     const Tensor each = weights.expand({32, 8}).contiguous();
     TANDEM_ASSIGN_OR_RETURN(
         const auto batch,
-        tandem::BatchOfTrees(tandem::TreeOf(std::make_tuple(x, each)),
+        tandem::BatchOfTrees(tandem::ToTree(std::make_tuple(x, each)),
                              (x * each).sum(1, /*keepdim=*/true)));
     TANDEM_ASSIGN_OR_RETURN(const auto score, strategy->TrainStep(batch, 0.05));
     if (rank.rank() != 0 || step % 200 != 1) continue;

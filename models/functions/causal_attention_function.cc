@@ -25,7 +25,7 @@
 
 #include "core/device/host_memory.h"
 #include "core/fused/causal_attention.h"
-#include "models/functions/fused_operands.h"
+#include "models/functions/split_backward.h"
 
 namespace tandem {
 namespace {

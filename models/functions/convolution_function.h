@@ -1,6 +1,5 @@
-// Convolution with a backward of its own, by the fastest way for its shape.
-//
-// Patches of a convolution as the rows of a matrix, and back (im2col, col2im).
+// Convolution with a backward that can be split, as LibTorch computes it or by
+// the fastest way for its shape.
 
 #ifndef TANDEM_MODELS_FUNCTIONS_CONVOLUTION_FUNCTION_H_
 #define TANDEM_MODELS_FUNCTIONS_CONVOLUTION_FUNCTION_H_
@@ -10,6 +9,16 @@
 #include <cstdint>
 
 namespace tandem {
+
+// torch.nn.functional.conv2d, bit for bit: x [n, in, h, w], weight [out, in,
+// kernel, kernel], bias [out] or undefined. Run under a WeightGradientSink it
+// leaves weight's and bias's gradients there.
+//
+// Under autocast a float32 weight is used in the lower precision; its gradient
+// is float32.
+at::Tensor Conv2dFunction(const at::Tensor& x, const at::Tensor& weight,
+                          const at::Tensor& bias, int64_t stride,
+                          int64_t padding);
 
 // Square kernels, zeros around the image.
 struct PatchShape {
@@ -23,13 +32,14 @@ struct PatchShape {
   }
 };
 
+// Patches of a convolution as the rows of a matrix (im2col).
 // images [n, channels, h, w], float32 on the CPU, any strides -> [n * oh * ow,
 // channels * kernel * kernel]: row by row what the kernel sees at each place,
 // in the order of a weight [out, channels, kernel, kernel].
 at::Tensor PatchRows(const at::Tensor& images, const PatchShape& shape);
 
-// The transpose of PatchRows as a linear map: every element of `rows` is added
-// where it came from. -> [n, channels, h, w] as `sizes` say.
+// The transpose of PatchRows as a linear map (col2im): every element of `rows`
+// is added where it came from. -> [n, channels, h, w] as `sizes` say.
 at::Tensor SumPatchRows(const at::Tensor& rows, at::IntArrayRef sizes,
                         const PatchShape& shape);
 

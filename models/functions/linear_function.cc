@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "core/model/gradient_place.h"
-#include "core/model/split_node.h"
 #include "core/model/weight_gradient_sink.h"
 #include "core/precision/autocast.h"
 #include "core/precision/low_precision_copy.h"

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-#include "core/model/split_node.h"
+#include "core/model/weight_gradient_sink.h"
 
 namespace tandem {
 namespace {

@@ -15,9 +15,18 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "core/device/host_memory.h"
 #include "core/model/weight_gradient_sink.h"
 
 namespace tandem {
+
+// Whether the fused kernels of core/fused take `x`: float or bf16, dense, on
+// the CPU or on a device that runs its kernels.
+inline bool IsForFusedKernels(const at::Tensor& x) {
+  return RunsCpuKernels(x.device().type()) && x.layout() == at::kStrided &&
+         (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16) &&
+         x.dim() > 0;
+}
 
 // Concatenates the microbatches' operands along dimension 0. One product over
 // the whole is faster than one for each, whose results have to be added up: for

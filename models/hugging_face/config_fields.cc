@@ -26,21 +26,22 @@ bool ConfigFields::Has(const std::string& key) const {
   return found != object_.end() && !found->is_null();
 }
 
-std::string ConfigFields::TextOf(const std::string& key) const {
+std::string ConfigFields::FieldText(const std::string& key) const {
   return object_.at(key).dump(-1, ' ', /*ensure_ascii=*/true,
                               Json::error_handler_t::replace);
 }
 
 void ConfigFields::Expected(const std::string& key, absl::string_view what) {
-  status_.Update(absl::InvalidArgumentError(absl::StrCat(
-      "it has ",
-      Has(key) ? absl::StrCat(key, " ", TextOf(key)) : absl::StrCat("no ", key),
-      ", expected ", what)));
+  status_.Update(absl::InvalidArgumentError(
+      absl::StrCat("it has ",
+                   Has(key) ? absl::StrCat(key, " ", FieldText(key))
+                            : absl::StrCat("no ", key),
+                   ", expected ", what)));
 }
 
 void ConfigFields::Refuse(const std::string& key, absl::string_view why) {
   status_.Update(absl::InvalidArgumentError(
-      absl::StrCat("it has ", key, " ", TextOf(key), ", but ", why)));
+      absl::StrCat("it has ", key, " ", FieldText(key), ", but ", why)));
 }
 
 int64_t ConfigFields::Size(const std::string& key, int64_t most,
@@ -105,7 +106,7 @@ absl::StatusOr<std::vector<int64_t>> ConfigFields::Tokens(
   for (const Json& each : field.is_array() ? field : Json::array({field})) {
     if (!each.is_number_integer()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("it has ", key, " ", TextOf(key),
+          absl::StrCat("it has ", key, " ", FieldText(key),
                        ", expected a token's number, or a list of such"));
     }
     // Below 0: none, as some libraries write it.
@@ -121,7 +122,7 @@ std::vector<std::string> ConfigFields::Positives(
   for (const char* name : names) {
     if (!Has(name) || !object_.at(name).is_number()) continue;
     if (object_.at(name).get<double>() <= 0) continue;
-    found.push_back(absl::StrCat(name, " ", TextOf(name)));
+    found.push_back(absl::StrCat(name, " ", FieldText(name)));
   }
   return found;
 }

@@ -67,7 +67,7 @@ class ConfigFields {
 
  private:
   explicit ConfigFields(nlohmann::json object) : object_(std::move(object)) {}
-  std::string TextOf(const std::string& key) const;
+  std::string FieldText(const std::string& key) const;
   void Expected(const std::string& key, absl::string_view what);
 
   nlohmann::json object_;

@@ -3,15 +3,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <system_error>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "models/hugging_face/config_fields.h"
-#include "models/hugging_face/gpt2_config.h"
-#include "models/hugging_face/llama_config.h"
+#include "models/hugging_face/transformer_config.h"
 
 namespace tandem {
 namespace {
@@ -50,7 +51,7 @@ absl::StatusOr<ModelConfig> Read(ConfigFields& fields) {
 
 }  // namespace
 
-std::string HintOfHubCache(const std::string& folder) {
+std::string HubCacheHint(const std::string& folder) {
   namespace fs = std::filesystem;
   std::string newest;  // by its name: any will do for a hint
   std::error_code error;
@@ -76,7 +77,7 @@ std::string WriteModelConfig(const TransformerOptions& model,
                                ends.value_or(std::vector<int64_t>())));
 }
 
-absl::StatusOr<std::vector<int64_t>> EndTokensOf(absl::string_view config) {
+absl::StatusOr<std::vector<int64_t>> ReadEndTokens(absl::string_view config) {
   TANDEM_ASSIGN_OR_RETURN(const ConfigFields fields,
                           ConfigFields::Parse(config));
   return fields.Tokens(kEndField);
@@ -84,7 +85,7 @@ absl::StatusOr<std::vector<int64_t>> EndTokensOf(absl::string_view config) {
 
 std::string WithEndTokens(absl::string_view config,
                           const std::vector<int64_t>& ends) {
-  std::vector<int64_t> all = EndTokensOf(config).value();
+  std::vector<int64_t> all = ReadEndTokens(config).value();
   const size_t own = all.size();
   for (const int64_t end : ends) {
     if (!absl::c_linear_search(all, end)) all.push_back(end);
@@ -125,15 +126,15 @@ std::string WithDtype(absl::string_view config, absl::string_view dtype) {
   return Text(json);
 }
 
-std::string ModelTypeOf(const TransformerOptions& model) {
+std::string ModelType(const TransformerOptions& model) {
   return std::holds_alternative<GptOptions>(model) ? "gpt2" : "llama";
 }
 
-int64_t ContextOf(const TransformerOptions& model) {
+int64_t ContextLength(const TransformerOptions& model) {
   return std::visit([](const auto& options) { return options.context; }, model);
 }
 
-int64_t VocabularyOf(const TransformerOptions& model) {
+int64_t VocabularySize(const TransformerOptions& model) {
   return std::visit([](const auto& options) { return options.vocabulary; },
                     model);
 }
@@ -141,6 +142,53 @@ int64_t VocabularyOf(const TransformerOptions& model) {
 absl::StatusOr<LayerSpecs> LayersOf(const TransformerOptions& model) {
   if (const auto* gpt = std::get_if<GptOptions>(&model)) return Gpt(*gpt);
   return Llama(std::get<LlamaOptions>(model));
+}
+
+namespace {
+
+constexpr char kHead[] = "lm_head.weight";
+
+StateName WithPrefix(const std::string& prefix, const std::string& stored) {
+  const bool whole =
+      absl::StartsWith(stored, prefix) || absl::StartsWith(stored, "lm_head.");
+  return {whole ? stored : absl::StrCat(prefix, stored), ""};
+}
+
+StateName OfGpt2(const std::string& stored) {
+  if (absl::EndsWith(stored, ".attn.bias") ||
+      absl::EndsWith(stored, ".attn.masked_bias")) {
+    return {"", "causal masks, which are computed here"};
+  }
+  return WithPrefix("transformer.", stored);
+}
+
+StateName OfLlama(const std::string& stored) {
+  if (absl::EndsWith(stored, ".rotary_emb.inv_freq")) {
+    return {"", "rotary frequencies, which are computed here"};
+  }
+  return WithPrefix("model.", stored);
+}
+
+bool TiesHead(const TransformerOptions& model) {
+  return std::visit([](const auto& options) { return options.ties_lm_head; },
+                    model);
+}
+
+}  // namespace
+
+NameRules StateNameRules(const TransformerOptions& model) {
+  const bool is_gpt = std::holds_alternative<GptOptions>(model);
+  NameRules rules;
+  rules.of = is_gpt ? OfGpt2 : OfLlama;
+  if (TiesHead(model)) {
+    rules.tied[kHead] =
+        is_gpt ? "transformer.wte.weight" : "model.embed_tokens.weight";
+  }
+  return rules;
+}
+
+bool IsWritten(const TransformerOptions& model, const std::string& name) {
+  return name != kHead || !TiesHead(model);
 }
 
 }  // namespace tandem

@@ -1,8 +1,5 @@
 // Model configuration: Hugging Face's config.json of a causal language model,
-// read into a model that is known here, and written.
-//
-// Cache of Hugging Face's hub: the folders models--OWNER--NAME, whose snapshots
-// are what looks like a downloaded model.
+// read into a model that is known here, and written; names of its weights.
 
 #ifndef TANDEM_MODELS_HUGGING_FACE_MODEL_CONFIG_H_
 #define TANDEM_MODELS_HUGGING_FACE_MODEL_CONFIG_H_
@@ -16,14 +13,16 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/model/layer.h"
+#include "core/weights/load_plan.h"
 #include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
 
 namespace tandem {
 
-// " (did you mean FOLDER/snapshots/HASH?)" where `folder` is of the cache and
-// has a snapshot with a config.json; else "".
-std::string HintOfHubCache(const std::string& folder);
+// " (did you mean FOLDER/snapshots/HASH?)" where `folder` is one of Hugging
+// Face's hub cache (models--OWNER--NAME, whose snapshots are what looks like a
+// downloaded model) and has a snapshot with a config.json; else "".
+std::string HubCacheHint(const std::string& folder);
 
 // By "model_type": gpt2, llama.
 using TransformerOptions = std::variant<GptOptions, LlamaOptions>;
@@ -54,10 +53,10 @@ std::string WriteModelConfig(
 // The tokens that end a text, as "eos_token_id" of a config.json or a
 // generation_config.json says: one, or several; none where it does not say.
 // InvalidArgument for another value, and for a text that is no JSON object.
-absl::StatusOr<std::vector<int64_t>> EndTokensOf(absl::string_view config);
+absl::StatusOr<std::vector<int64_t>> ReadEndTokens(absl::string_view config);
 
 // Either file's text with these of them besides its own, and all else as it is.
-// Requires a text that EndTokensOf takes.
+// Requires a text that ReadEndTokens takes.
 std::string WithEndTokens(absl::string_view config,
                           const std::vector<int64_t>& ends);
 
@@ -77,11 +76,22 @@ std::string WithDropout(absl::string_view config, double dropout);
 std::string WithDtype(absl::string_view config, absl::string_view dtype);
 
 // "gpt2", "llama".
-std::string ModelTypeOf(const TransformerOptions& model);
-int64_t ContextOf(const TransformerOptions& model);
-int64_t VocabularyOf(const TransformerOptions& model);
+std::string ModelType(const TransformerOptions& model);
+int64_t ContextLength(const TransformerOptions& model);
+int64_t VocabularySize(const TransformerOptions& model);
 
 absl::StatusOr<LayerSpecs> LayersOf(const TransformerOptions& model);
+
+// State names of Hugging Face's files, which are not always those of the model
+// that reads them. Files of the model without its head (GPT2Model, LlamaModel;
+// OpenAI's own GPT-2) lack the prefix "transformer." or "model.". Buffers that
+// older versions saved are left out: GPT-2's causal masks (attn.bias,
+// attn.masked_bias), Llama's rotary_emb.inv_freq. A tied lm_head.weight may be
+// there or not.
+NameRules StateNameRules(const TransformerOptions& model);
+
+// Whether save_pretrained writes a tensor of the model: not so a tied head.
+bool IsWritten(const TransformerOptions& model, const std::string& name);
 
 }  // namespace tandem
 

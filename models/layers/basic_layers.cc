@@ -8,10 +8,9 @@
 #include <memory>
 #include <utility>
 
-#include "models/functions/conv2d_function.h"
+#include "models/functions/convolution_function.h"
+#include "models/layers/basic_modules.h"
 #include "models/layers/batch_norm_2d.h"
-#include "models/layers/layer_norm.h"
-#include "models/layers/linear.h"
 #include "models/layers/module_layer.h"
 
 namespace tandem {

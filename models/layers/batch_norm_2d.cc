@@ -51,7 +51,7 @@ at::Tensor BatchNorm2d::forward(const at::Tensor& x) {
   BatchStatistics statistics;
   at::Tensor y = BatchNormFunction(x, arguments, &statistics);
   if (microbatch.is_recomputed) return y;
-  Gather(microbatch, PartOf(count, statistics));
+  Gather(microbatch, StatisticsPart(count, statistics));
   return y;
 }
 
@@ -129,7 +129,7 @@ at::Tensor BatchNorm2d::Recorded(const at::Tensor& x,
 }
 
 // The kernel has gone over the microbatch already and has all that is needed.
-GatheredStatistics BatchNorm2d::PartOf(
+GatheredStatistics BatchNorm2d::StatisticsPart(
     int64_t count, const BatchStatistics& statistics) const {
   const at::NoGradGuard no_grad;
   const at::Tensor squares = statistics.inverse_deviation.to(at::kDouble)

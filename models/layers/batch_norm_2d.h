@@ -11,7 +11,7 @@
 #include <memory>
 #include <utility>
 
-#include "core/model/microbatch_scope.h"
+#include "core/context/compute_context.h"
 #include "core/model/shared_statistics.h"
 #include "core/model/statistics_records.h"
 #include "models/functions/norm_function.h"
@@ -64,8 +64,8 @@ class BatchNorm2d : public torch::nn::BatchNorm2dImpl,
   at::Tensor Together(const at::Tensor& x);
   at::Tensor Recorded(const at::Tensor& x, BatchNormArguments arguments,
                       const Microbatch& microbatch);
-  GatheredStatistics PartOf(int64_t count,
-                            const BatchStatistics& statistics) const;
+  GatheredStatistics StatisticsPart(int64_t count,
+                                    const BatchStatistics& statistics) const;
   void Gather(const Microbatch& microbatch, const GatheredStatistics& part);
   void Commit(const GatheredStatistics& whole);
 

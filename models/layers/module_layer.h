@@ -3,11 +3,16 @@
 #ifndef TANDEM_MODELS_LAYERS_MODULE_LAYER_H_
 #define TANDEM_MODELS_LAYERS_MODULE_LAYER_H_
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "core/model/batch.h"
 #include "core/model/layer.h"
 #include "core/random/default_generator.h"
 #include "core/random/random.h"
@@ -34,6 +39,35 @@ LayerSpec ModuleLayer(const std::string& name, const std::string& type,
     return Layer{name, module, forward};
   };
   return LayerSpec{name, type, make_layer};
+}
+
+// Position of each token within its document: int64 [n, tokens], from the
+// further input kDocumentBegins.
+inline at::Tensor PositionsWithin(const at::Tensor& begins) {
+  return at::arange(begins.size(1), begins.options()) - begins;
+}
+
+// ModuleLayer(name, type, make, rule) of a module whose `forward` takes, behind
+// its input, where documents begin, and may do without it. With
+// `document_masks` the layer reads that.
+template <typename Module>
+LayerSpec PackedLayer(const std::string& name, const std::string& type,
+                      std::function<std::shared_ptr<Module>()> make,
+                      const InitialRule& rule, bool document_masks) {
+  LayerSpec spec = ModuleLayer<Module>(name, type, make, rule);
+  if (!document_masks) return spec;
+  spec.links.reads = {kDocumentBegins};
+  spec.make = [make_layer = spec.make](uint64_t seed) {
+    Layer layer = make_layer(seed);
+    layer.forward = nullptr;
+    layer.forward_with_skips =
+        [module = std::static_pointer_cast<Module>(layer.module)](
+            const at::Tensor& x, Skips& skips) {
+          return module->forward(x, skips.at(kDocumentBegins));
+        };
+    return layer;
+  };
+  return spec;
 }
 
 }  // namespace tandem

@@ -6,8 +6,10 @@
 #include <torch/nn/module.h>
 
 #include <memory>
+#include <string>
 
-#include "core/base/named_tensors.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/tensors.h"
 #include "core/model/layer_list.h"
 #include "models/functions/embedding_function.h"
 #include "models/functions/linear_function.h"
@@ -16,10 +18,12 @@
 namespace tandem {
 namespace {
 
+constexpr char kWeight[] = "weight";
+
 class TiedLinear : public torch::nn::Module {
  public:
   explicit TiedLinear(const at::Tensor& weight)
-      : weight_(register_parameter("weight", weight)) {}
+      : weight_(register_parameter(kWeight, weight)) {}
 
   at::Tensor forward(const at::Tensor& x) const {
     return LinearFunction(x, weight_, /*bias=*/{}, WeightLayout::kOutIn);
@@ -42,7 +46,7 @@ at::Tensor MakeParameter(const LayerSpec& owner, uint64_t seed,
 class TokenEmbedding : public torch::nn::Module {
  public:
   TokenEmbedding(int64_t vocabulary, int64_t width)
-      : weight_(register_parameter("weight", at::empty({vocabulary, width}))) {}
+      : weight_(register_parameter(kWeight, at::empty({vocabulary, width}))) {}
 
   at::Tensor forward(const at::Tensor& tokens) const {
     return EmbeddingFunction(tokens, weight_);
@@ -59,7 +63,7 @@ LayerSpec TiedLinearLayer(const std::string& name, const LayerSpec& owner,
   LayerSpec spec;
   spec.name = name;
   spec.type = "Linear";
-  spec.links.ties = {{"weight", tied_to}};
+  spec.links.ties = {{kWeight, tied_to}};
   spec.make_tied = [=](uint64_t seed, const NamedTensors& shared) {
     const auto module = std::make_shared<TiedLinear>(
         shared.empty() ? MakeParameter(owner, seed, tied_to)
@@ -81,6 +85,30 @@ LayerSpec TokenEmbeddingLayer(const std::string& name, int64_t vocabulary,
       name, "Embedding",
       [=] { return std::make_shared<TokenEmbedding>(vocabulary, width); },
       rule);
+}
+
+absl::Status CheckEndsInLinear(const LayerSpecs& specs,
+                               absl::string_view what) {
+  if (!specs.empty() && specs.back().type == "Linear" &&
+      !specs.back().links.has_skips()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      what, " needs a model that ends in a linear layer, but this one ends in ",
+      specs.empty() ? "nothing"
+                    : absl::StrCat("layer ", specs.back().name, " of type ",
+                                   specs.back().type)));
+}
+
+at::Tensor OnlyWeight(const Layer& layer, absl::string_view takes) {
+  const auto parameters = layer.module == nullptr
+                              ? torch::OrderedDict<std::string, at::Tensor>()
+                              : layer.module->named_parameters();
+  TORCH_CHECK_VALUE(
+      parameters.size() == 1 && parameters.contains(kWeight), "layer ",
+      layer.name, ": ", std::string(takes),
+      ", but this one has no weight, or more than that, such as a bias");
+  return parameters[kWeight];
 }
 
 }  // namespace tandem

@@ -1,13 +1,16 @@
-// Token embedding as a layer.
-//
-// Tied linear layer: its weight is another layer's.
+// Token embedding, tied linear layer and linear head: a language model's first
+// and last layers.
 
 #ifndef TANDEM_MODELS_LAYERS_TOKEN_EMBEDDING_H_
 #define TANDEM_MODELS_LAYERS_TOKEN_EMBEDDING_H_
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "core/model/layer.h"
 #include "models/layers/initialize.h"
 
@@ -24,6 +27,15 @@ LayerSpec TiedLinearLayer(const std::string& name, const LayerSpec& owner,
 // int64 [n, tokens] -> [n, tokens, width]
 LayerSpec TokenEmbeddingLayer(const std::string& name, int64_t vocabulary,
                               int64_t width, const InitialRule& rule);
+
+// A linear head is the last layer of a model, whose weight a loss takes in its
+// stead. InvalidArgument where the last layer is not linear, or takes or leaves
+// skips. `what` needs one: "a loss in chunks".
+absl::Status CheckEndsInLinear(const LayerSpecs& specs, absl::string_view what);
+
+// The parameter "weight" of a layer that has no other. Throws c10::ValueError
+// where it has none, or others too. `takes`: who wants it, and what for.
+at::Tensor OnlyWeight(const Layer& layer, absl::string_view takes);
 
 }  // namespace tandem
 

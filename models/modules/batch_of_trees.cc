@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "models/modules/tree_form.h"
+#include "models/modules/tree_values.h"
 
 namespace tandem {
 namespace {

@@ -12,7 +12,6 @@
 #include "absl/status/statusor.h"
 #include "core/loss/loss.h"
 #include "core/model/batch.h"
-#include "models/modules/tree_form.h"
 #include "models/modules/tree_values.h"
 
 namespace tandem {
@@ -38,10 +37,11 @@ template <typename Outputs, typename Targets, typename Function>
 LossFunction LossOf(const TreeForm& outputs, const TreeForm& targets,
                     Function loss) {
   return LossOfTrees(outputs, targets,
-                     [loss = std::move(loss)](const c10::IValue& its,
+                     [loss = std::move(loss)](const c10::IValue& output_tree,
                                               const c10::IValue& expected) {
-                       return loss(FromTree<Outputs>(its, "the outputs"),
-                                   FromTree<Targets>(expected, "the targets"));
+                       return loss(
+                           FromTree<Outputs>(output_tree, "the outputs"),
+                           FromTree<Targets>(expected, "the targets"));
                      });
 }
 

@@ -41,7 +41,6 @@
 #include "absl/status/statusor.h"
 #include "core/model/layer.h"
 #include "models/modules/module_call.h"
-#include "models/modules/tree_form.h"
 #include "models/modules/tree_values.h"
 
 namespace tandem {
@@ -115,7 +114,7 @@ struct ModuleLayers {
   TreeForm inputs, outputs;
 };
 
-// An example of what the first layer takes, of one sample or more (TreeOf).
+// An example of what the first layer takes, of one sample or more (ToTree).
 // The module is run on it once, without gradients, on the CPU and in the mode
 // in which it is; its buffers and the default generator are left as they were.
 // From it is known what each child gives, and that the module's own forward

@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/any.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include <cstddef>
 #include <functional>
@@ -85,7 +86,7 @@ ModuleCall CallByType(const std::shared_ptr<Module>& module,
                       Result (Class::*)(Arguments...)) {
   return [any = torch::nn::AnyModule(module)](
              const c10::IValue& input) mutable -> c10::IValue {
-    return TreeOf(Call<Arguments...>::Any(any, input)
+    return ToTree(Call<Arguments...>::Any(any, input)
                       .template get<std::decay_t<Result>>());
   };
 }
@@ -96,7 +97,7 @@ template <typename Module, typename Class, typename Result,
 ModuleCall CallByType(const std::shared_ptr<Module>& module,
                       Result (Class::*)(Arguments...) const) {
   return [module](const c10::IValue& input) -> c10::IValue {
-    return TreeOf(std::apply(
+    return ToTree(std::apply(
         [&](auto&&... each) -> std::decay_t<Result> {
           return module->forward(std::move(each)...);
         },
@@ -115,7 +116,7 @@ struct OfFunction<Function, Result (Class::*)(Reference, Arguments...) const> {
   static ModuleCall Of(const std::shared_ptr<Module>& module,
                        const Function& function) {
     return [module, function](const c10::IValue& input) -> c10::IValue {
-      return TreeOf(std::apply(
+      return ToTree(std::apply(
           [&](auto&&... each) -> std::decay_t<Result> {
             return function(*module, std::move(each)...);
           },
@@ -179,6 +180,19 @@ class ModuleCalls {
       const std::shared_ptr<torch::nn::Module>& module)>>
       finds_;
 };
+
+// Call of a child of torch::nn::Sequential, whose class nobody names.
+//
+// The module is given one argument, as Sequential gives it: a tensor,
+// std::tuple of two to four, std::vector or, for a dict,
+// std::map<std::string, Tensor>. It may give any of these, c10::Dict and
+// torch::OrderedDict of tensors. Throws c10::TypeError, which says what to do,
+// for anything else.
+ModuleCall AnyModuleCall(const torch::nn::AnyModule& module);
+
+// All of its modules, one after the other.
+ModuleCall SequentialCall(
+    const std::shared_ptr<torch::nn::SequentialImpl>& sequential);
 
 }  // namespace tandem
 

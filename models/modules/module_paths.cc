@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 
 namespace tandem {
@@ -22,7 +22,7 @@ std::string Joined(const std::string& path, const std::string& name) {
 std::string ChildNames(const torch::nn::Module& module) {
   std::vector<std::string> names;
   for (const auto& each : module.named_children()) names.push_back(each.key());
-  return names.empty() ? "no children" : SomeOf(names);
+  return names.empty() ? "no children" : ShortList(names);
 }
 
 // The children that the name, or "*", is for.

@@ -5,13 +5,12 @@
 //   std::optional<Tensor>                       one that may be undefined
 //   std::tuple, std::pair                       a tuple
 //   std::vector                                 a list
+//   std::map<std::string, T>, c10::Dict and
+//   torch::OrderedDict of std::string, Tensor   a dict
 //   c10::IValue                                 itself
 //
-// of any depth, and dicts (below). For a struct of one's own specialise
-// TreeValue in the namespace tandem.
-//
-// Dicts as trees: std::map<std::string, T>, c10::Dict and
-// torch::OrderedDict of std::string and Tensor.
+// of any depth. For a struct of one's own specialise TreeValue in the namespace
+// tandem.
 
 #ifndef TANDEM_MODELS_MODULES_TREE_VALUES_H_
 #define TANDEM_MODELS_MODULES_TREE_VALUES_H_
@@ -32,7 +31,55 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
+
 namespace tandem {
+
+// Tree form: the structure of tuples, lists and dicts of tensors, without the
+// tensors (torch.utils._pytree's TreeSpec). Trees are what
+// core/base/tensor_tree.h goes through. Undefined tensors are
+// part of the form: a tree that has another one undefined has another form.
+class TreeForm {
+ public:
+  // The form of one tensor.
+  TreeForm();
+
+  // InvalidArgument for a tree without a defined tensor, and for what is
+  // neither a tensor nor a tuple, list or dict of them.
+  static absl::StatusOr<TreeForm> Of(const c10::IValue& tree);
+
+  // Where the defined tensors are, in their order: "" of a tensor alone, "[1]",
+  // "['mask']", "['views'][0]". At least one.
+  const std::vector<std::string>& paths() const { return paths_; }
+
+  // The defined tensors of `tree`, one for each path. InvalidArgument, with
+  // what is there and what should be, for a tree of another form.
+  absl::StatusOr<std::vector<at::Tensor>> Take(const c10::IValue& tree) const;
+
+  // The tree of this form that has these tensors. Requires one for each path.
+  c10::IValue Build(const std::vector<at::Tensor>& tensors) const;
+
+ private:
+  c10::IValue skeleton_;            // with undefined tensors everywhere
+  std::vector<bool> defined_;       // by tensor of the skeleton
+  std::vector<std::string> paths_;  // of the defined ones
+};
+
+inline constexpr char kInputTree[] = "input";
+inline constexpr char kOutputTree[] = "output";
+inline constexpr char kTargetTree[] = "target";
+
+// Names of the tensors behind the first one, which has none: it is what goes
+// from layer to layer, a batch's `inputs` or `targets`, a loss's `outputs`.
+// "output[1]", "output['mask']".
+inline std::vector<std::string> FurtherNames(const TreeForm& form,
+                                             const std::string& tree) {
+  std::vector<std::string> names;
+  for (size_t i = 1; i < form.paths().size(); ++i) {
+    names.push_back(tree + form.paths()[i]);
+  }
+  return names;
+}
 
 // To: the value as a tree. From: the reverse; throws c10::TypeError, with
 // `path` and what was expected there, for a tree that is no such value.
@@ -40,7 +87,7 @@ template <typename T>
 struct TreeValue;
 
 template <typename T>
-c10::IValue TreeOf(const T& value) {
+c10::IValue ToTree(const T& value) {
   return TreeValue<T>::To(value);
 }
 
@@ -95,7 +142,7 @@ struct TreeValue<std::tuple<T...>> {
     return std::apply(
         [](const T&... each) {
           return c10::ivalue::Tuple::create(
-              std::vector<c10::IValue>{TreeOf(each)...});
+              std::vector<c10::IValue>{ToTree(each)...});
         },
         value);
   }
@@ -122,7 +169,7 @@ struct TreeValue<std::tuple<T...>> {
 template <typename A, typename B>
 struct TreeValue<std::pair<A, B>> {
   static c10::IValue To(const std::pair<A, B>& value) {
-    return TreeOf(std::tuple<A, B>(value.first, value.second));
+    return ToTree(std::tuple<A, B>(value.first, value.second));
   }
   static std::pair<A, B> From(const c10::IValue& tree,
                               const std::string& path) {
@@ -135,7 +182,7 @@ template <typename T>
 struct TreeValue<std::vector<T>> {
   static c10::IValue To(const std::vector<T>& value) {
     c10::impl::GenericList list(c10::AnyType::get());
-    for (const T& each : value) list.push_back(TreeOf(each));
+    for (const T& each : value) list.push_back(ToTree(each));
     return list;
   }
   static std::vector<T> From(const c10::IValue& tree, const std::string& path) {
@@ -185,7 +232,7 @@ template <typename T>
 struct TreeValue<std::map<std::string, T>> {
   static c10::IValue To(const std::map<std::string, T>& value) {
     auto dict = tree_values_internal::EmptyDict();
-    for (const auto& each : value) dict.insert(each.first, TreeOf(each.second));
+    for (const auto& each : value) dict.insert(each.first, ToTree(each.second));
     return dict;
   }
   static std::map<std::string, T> From(const c10::IValue& tree,

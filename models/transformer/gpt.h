@@ -12,10 +12,15 @@
 #ifndef TANDEM_MODELS_TRANSFORMER_GPT_H_
 #define TANDEM_MODELS_TRANSFORMER_GPT_H_
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "core/model/layer.h"
+#include "models/layers/initialize.h"
 
 namespace tandem {
 
@@ -29,7 +34,7 @@ struct GptOptions {
   // Samples are documents side by side, and a batch says where they begin
   // (core/model/batch.h).
   bool document_masks = false;
-  // In training, where GPT-2 has it: models/layers/gpt_block.h. 0.1 is its.
+  // In training, where GPT-2 has it (GptLayerOptions). 0.1 is its.
   double dropout = 0;
 };
 
@@ -45,6 +50,44 @@ LayerSpecs GptTiny();
 // GPT-2's smallest, of 124 million parameters: 12 layers, width 768, 12 heads,
 // context 1024, vocabulary 50257, a tied lm_head.
 GptOptions Gpt2Options();
+
+// DocumentAttentionFunction(qkv, heads, begins), where each probability is 0
+// with probability p, else multiplied by 1 / (1 - p): by SampleDropout
+// (models/layers/dropout.h) of that name. No kernel does so with draws that are
+// a function of the sample, so all [n, heads, tokens, tokens] of them are in
+// memory.
+at::Tensor DroppedAttention(const at::Tensor& qkv, int64_t heads,
+                            const at::Tensor& begins, double p,
+                            absl::string_view name);
+
+// GPT-2's initial values for a model of so many blocks.
+InitialRule GptInitialValues(int64_t blocks);
+
+struct GptLayerOptions {
+  // The layer reads where documents begin (core/model/batch.h): positions
+  // begin anew with each, and attention keeps within them.
+  bool document_masks = false;
+  // In training: of what the position embedding gives, of attention's
+  // probabilities, and of what is added to the residual stream (embd_pdrop,
+  // attn_pdrop, resid_pdrop), with draws that are a function of the sample
+  // (models/layers/dropout.h). From 0 to 1, else making the layer throws
+  // c10::ValueError.
+  double dropout = 0;
+};
+
+// Adds to each token the embedding of its position.
+// [n, tokens, width], tokens <= context -> [n, tokens, width]
+LayerSpec GptPositionEmbedding(const std::string& name, int64_t context,
+                               int64_t width, const InitialRule& rule,
+                               const GptLayerOptions& options = {});
+
+// x + attn(ln_1(x)), then x + mlp(ln_2(x)); attention is causal. State names:
+// ln_1.*, attn.c_attn.*, attn.c_proj.*, ln_2.*, mlp.c_fc.*, mlp.c_proj.*.
+// [n, tokens, width] -> [n, tokens, width]. Making it throws c10::ValueError
+// where heads do not divide the width.
+LayerSpec GptBlock(const std::string& name, int64_t width, int64_t heads,
+                   const InitialRule& rule,
+                   const GptLayerOptions& options = {});
 
 }  // namespace tandem
 

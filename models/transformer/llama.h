@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/model/layer.h"
-#include "models/layers/llama/rotary.h"
+#include "models/transformer/rotary.h"
 
 namespace tandem {
 

@@ -158,9 +158,9 @@ TrainingMemory Sum(const Model& model, const DeviceWork& work) {
   kept.optimizer_states = static_cast<int>(work.optimizer_bytes / kFloat);
   kept.optimizer_shares = work.optimizer_shares;
   const StateBytes state =
-      StateBytesOf(all.parameters * kFloat,
-                   has_copies ? all.multiplied * work.element_bytes : 0,
-                   /*is_trained=*/true, kept);
+      ComputeStateBytes(all.parameters * kFloat,
+                        has_copies ? all.multiplied * work.element_bytes : 0,
+                        /*is_trained=*/true, kept);
   TrainingMemory memory;
   memory.parameters = state.parameters;
   memory.gradients = state.gradients;

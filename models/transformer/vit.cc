@@ -1,16 +1,234 @@
 #include "models/transformer/vit.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/model/layer.h"
+#include "models/functions/activation_functions.h"
+#include "models/functions/causal_attention_function.h"
+#include "models/functions/linear_function.h"
 #include "models/layers/basic_layers.h"
-#include "models/layers/vit_block.h"
+#include "models/layers/basic_modules.h"
+#include "models/layers/module_layer.h"
 
 namespace tandem {
 namespace {
+
+constexpr double kVitEps = 1e-6;  // of its LayerNorms
+
+struct VitBlockShape {
+  int64_t width = 1;
+  int64_t ffn_width = 1;
+  int64_t heads = 1;  // divides the width
+};
+
+namespace nn = torch::nn;
+
+class SelfAttention : public nn::Module {
+ public:
+  SelfAttention(int64_t width, int64_t heads)
+      : heads_(heads),
+        in_proj_weight_(register_parameter("in_proj_weight",
+                                           at::empty({3 * width, width}))),
+        in_proj_bias_(
+            register_parameter("in_proj_bias", at::empty({3 * width}))),
+        out_proj_(register_module("out_proj",
+                                  std::make_shared<Linear>(width, width))) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor qkv =
+        LinearFunction(x, in_proj_weight_, in_proj_bias_, WeightLayout::kOutIn);
+    const std::vector<at::Tensor> parts = SplitHeads(qkv, heads_);
+    const at::Tensor seen =
+        at::scaled_dot_product_attention(parts[0], parts[1], parts[2]);
+    return out_proj_->forward(JoinHeads(seen));
+  }
+
+ private:
+  int64_t heads_;
+  at::Tensor in_proj_weight_;
+  at::Tensor in_proj_bias_;
+  std::shared_ptr<Linear> out_proj_;
+};
+
+// torchvision's MLPBlock: its dropouts and its GELU are the numbers that are
+// missing.
+class Mlp : public nn::Module {
+ public:
+  Mlp(int64_t width, int64_t ffn_width)
+      : first_(
+            register_module("0", std::make_shared<Linear>(width, ffn_width))),
+        second_(
+            register_module("3", std::make_shared<Linear>(ffn_width, width))) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor product =
+        LinearFunction(x, first_->weight, /*bias=*/{}, WeightLayout::kOutIn);
+    return second_->forward(
+        BiasGeluFunction(product, first_->bias, GeluForm::kNone));
+  }
+
+ private:
+  std::shared_ptr<Linear> first_;
+  std::shared_ptr<Linear> second_;
+};
+
+class Block : public nn::Module {
+ public:
+  explicit Block(const VitBlockShape& shape)
+      : ln_1_(register_module(
+            "ln_1", std::make_shared<LayerNorm>(shape.width, kVitEps))),
+        self_attention_(register_module(
+            "self_attention",
+            std::make_shared<SelfAttention>(shape.width, shape.heads))),
+        ln_2_(register_module(
+            "ln_2", std::make_shared<LayerNorm>(shape.width, kVitEps))),
+        mlp_(register_module(
+            "mlp", std::make_shared<Mlp>(shape.width, shape.ffn_width))) {}
+
+  at::Tensor forward(const at::Tensor& input) {
+    const at::Tensor x =
+        input + self_attention_->forward(ln_1_->forward(input));
+    return x + mlp_->forward(ln_2_->forward(x));
+  }
+
+ private:
+  std::shared_ptr<LayerNorm> ln_1_;
+  std::shared_ptr<SelfAttention> self_attention_;
+  std::shared_ptr<LayerNorm> ln_2_;
+  std::shared_ptr<Mlp> mlp_;
+};
+
+class Positions : public nn::Module {
+ public:
+  Positions(int64_t patches, int64_t width)
+      : class_token_(
+            register_parameter("class_token", at::empty({1, 1, width}))),
+        pos_embedding_(register_parameter(
+            "pos_embedding", at::empty({1, 1 + patches, width}))) {}
+
+  at::Tensor forward(const at::Tensor& images) {
+    const at::Tensor patches = images.flatten(2).transpose(1, 2);
+    const at::Tensor first = class_token_.to(patches.scalar_type())
+                                 .expand({patches.size(0), -1, -1});
+    return at::cat({first, patches}, /*dim=*/1) +
+           pos_embedding_.to(patches.scalar_type());
+  }
+
+ private:
+  at::Tensor class_token_;
+  at::Tensor pos_embedding_;
+};
+
+class Head : public Linear {
+ public:
+  using Linear::Linear;
+
+  at::Tensor forward(const at::Tensor& x) {
+    return Linear::forward(x.select(/*dim=*/1, 0));
+  }
+};
+
+void XavierUniform(const InitialParameter& parameter) {
+  const at::Tensor& values = parameter.values;
+  const double bound = std::sqrt(6.0 / (values.size(0) + values.size(1)));
+  values.uniform_(-bound, bound, parameter.generator);
+}
+
+void InitialBlock(const InitialParameter& parameter) {
+  const std::string& name = parameter.name;
+  const bool in_mlp = absl::StrContains(name, ".mlp.");
+  if (in_mlp && absl::EndsWith(name, "bias")) {
+    parameter.values.normal_(0, 1e-6, parameter.generator);
+  } else if (absl::EndsWith(name, "out_proj.bias") ||
+             absl::EndsWith(name, "in_proj_bias")) {
+    parameter.values.zero_();
+  } else if (in_mlp || absl::EndsWith(name, "in_proj_weight")) {
+    XavierUniform(parameter);
+  } else {
+    PytorchDefault(parameter);
+  }
+}
+
+// torchvision's are cut off at 2, some 50 deviations away.
+void InitialPatches(const InitialParameter& parameter) {
+  const at::Tensor& values = parameter.values;
+  if (values.dim() == 1) {
+    values.zero_();
+  } else {
+    const double fan_in = static_cast<double>(values.numel()) / values.size(0);
+    values.normal_(0, std::sqrt(1 / fan_in), parameter.generator);
+  }
+}
+
+void InitialPositions(const InitialParameter& parameter) {
+  if (absl::EndsWith(parameter.name, "class_token")) {
+    parameter.values.zero_();
+  } else {
+    parameter.values.normal_(0, 0.02, parameter.generator);
+  }
+}
+
+// nn.Conv2d whose kernels are patches, beside each other.
+// [n, channels, height, width] -> [n, out_width, height / patch, width / patch]
+LayerSpec VitPatches(const std::string& name, int64_t channels, int64_t patch,
+                     int64_t width) {
+  Conv2dShape shape;
+  shape.in_channels = channels;
+  shape.out_channels = width;
+  shape.kernel_size = patch;
+  shape.stride = patch;
+  return Conv2dLayer(name, shape, InitialPatches);
+}
+
+// Patches as tokens, behind a class token, with learned positions. State names:
+// class_token, pos_embedding. [n, width, rows, columns] of so many patches ->
+// [n, 1 + patches, width]
+LayerSpec VitPositions(const std::string& name, int64_t patches,
+                       int64_t width) {
+  return ModuleLayer<Positions>(
+      name, "ViTPositions",
+      [=] { return std::make_shared<Positions>(patches, width); },
+      InitialPositions);
+}
+
+// x + self_attention(ln_1(x)), then x + mlp(ln_2(x)). State names: ln_1.*,
+// self_attention.in_proj_{weight,bias}, self_attention.out_proj.*, ln_2.*,
+// mlp.0.*, mlp.3.*. [n, tokens, width] -> [n, tokens, width]. Making it throws
+// c10::ValueError where heads do not divide the width.
+LayerSpec VitBlock(const std::string& name, const VitBlockShape& shape) {
+  const auto make = [name, shape] {
+    TORCH_CHECK_VALUE(shape.heads >= 1 && shape.width % shape.heads == 0,
+                      "block ", name, " of width ", shape.width, " and ",
+                      shape.heads,
+                      " heads: each has a part of the width, so heads must "
+                      "divide it");
+    return std::make_shared<Block>(shape);
+  };
+  return ModuleLayer<Block>(name, "EncoderBlock", make, InitialBlock);
+}
+
+// nn.Linear of the class token; zero at first, as in the paper.
+// [n, tokens, width] -> [n, classes]
+LayerSpec VitHead(const std::string& name, int64_t width, int64_t classes) {
+  return ModuleLayer<Head>(
+      name, "ViTHead", [=] { return std::make_shared<Head>(width, classes); },
+      [](const InitialParameter& parameter) { parameter.values.zero_(); });
+}
 
 absl::Status Check(const VitOptions& options) {
   const std::pair<const char*, int64_t> sizes[] = {

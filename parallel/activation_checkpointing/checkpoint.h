@@ -19,20 +19,139 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 
+#include <array>
+#include <cstddef>
+#include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "parallel/activation_checkpointing/bound_function.h"
 #include "parallel/activation_checkpointing/checkpoint_frame.h"
-#include "parallel/activation_checkpointing/kept_buffers.h"
 #include "parallel/activation_checkpointing/options.h"
+#include "parallel/activation_checkpointing/recompute_context.h"
 #include "parallel/activation_checkpointing/reentrant_checkpoint.h"
-#include "parallel/activation_checkpointing/tensor_leaves.h"
 
 namespace tandem {
+
+// The tensors within a function's arguments or results, whatever holds them
+// (torch.utils._pytree for C++ types). Calls `visit` with each tensor, in a
+// fixed order, undefined ones included.
+// Looks into pairs, tuples, arrays, vectors, maps and optionals, of any depth;
+// what else there is has none.
+template <typename Visit>
+struct TensorLeaves {
+  const Visit& visit;
+
+  void In(at::Tensor& tensor) const { visit(tensor); }
+  template <typename T>
+  void In(std::optional<T>& value) const {
+    if (value.has_value()) In(*value);
+  }
+  template <typename T>
+  void In(std::vector<T>& values) const {
+    for (T& each : values) In(each);
+  }
+  void In(std::vector<bool>&) const {}
+  template <typename T, size_t n>
+  void In(std::array<T, n>& values) const {
+    for (T& each : values) In(each);
+  }
+  template <typename Key, typename T, typename... Rest>
+  void In(std::map<Key, T, Rest...>& values) const {
+    for (auto& each : values) In(each.second);
+  }
+  template <typename A, typename B>
+  void In(std::pair<A, B>& values) const {
+    In(values.first);
+    In(values.second);
+  }
+  template <typename... T>
+  void In(std::tuple<T...>& values) const {
+    std::apply([&](auto&... each) { (In(each), ...); }, values);
+  }
+  template <typename T>
+  void In(T&) const {}
+};
+
+template <typename T, typename Visit>
+void ForEachTensor(T& values, const Visit& visit) {
+  TensorLeaves<Visit>{visit}.In(values);
+}
+
+// The defined tensors of a value, apart from it, and which they were.
+struct TakenTensors {
+  std::vector<at::Tensor> tensors;
+  std::vector<bool> is_taken;  // by leaf
+};
+
+// Leaves undefined ones in their places.
+template <typename T>
+TakenTensors TakeTensors(T& values) {
+  TakenTensors taken;
+  ForEachTensor(values, [&](at::Tensor& tensor) {
+    taken.is_taken.push_back(tensor.defined());
+    if (tensor.defined()) taken.tensors.push_back(std::move(tensor));
+  });
+  return taken;
+}
+
+// Puts `tensors`, one for each that was taken, where they were.
+template <typename T>
+void PutTensors(const std::vector<bool>& is_taken,
+                const std::vector<at::Tensor>& tensors, T& values) {
+  size_t leaf = 0, next = 0;
+  ForEachTensor(values, [&](at::Tensor& tensor) {
+    if (is_taken[leaf++]) tensor = tensors[next++];
+  });
+}
+
+// A torch::nn module, or a pointer to one.
+template <typename F, typename = void>
+struct IsModule : std::false_type {};
+template <typename F>
+struct IsModule<F, std::void_t<decltype(std::declval<F&>()->named_buffers())>>
+    : std::true_type {};
+
+// A module's forward(arguments...), or function(arguments...). (A Sequential as
+// a function does not compile: its forward is a template.)
+template <typename F, typename... Args>
+decltype(auto) CallOrForward(F& function, Args&... arguments) {
+  if constexpr (IsModule<F>::value) {
+    return function->forward(arguments...);
+  } else {
+    return function(arguments...);
+  }
+}
+
+// A function and its arguments, whose tensors come from elsewhere, so that it
+// can be called again with others in their places (functools.partial over the
+// leaves of torch.utils._pytree). Thread-safe where the function is: each call
+// has arguments of its own.
+template <typename F, typename... Args>
+struct BoundFunction {
+  using Arguments = std::tuple<Args...>;
+  using Result = std::decay_t<decltype(CallOrForward(
+      std::declval<F&>(), std::declval<Args&>()...))>;
+
+  // `tensors`: one for each that was taken from the arguments.
+  Result operator()(const std::vector<at::Tensor>& tensors) const {
+    Arguments all = arguments;
+    PutTensors(is_taken, tensors, all);
+    return std::apply(
+        [this](Args&... each) -> Result {
+          return CallOrForward(*function, each...);
+        },
+        all);
+  }
+
+  std::shared_ptr<F> function;
+  Arguments arguments;  // without their tensors
+  std::vector<bool> is_taken;
+};
+
 namespace checkpoint_internal {
 
 template <typename Run>
@@ -40,7 +159,7 @@ typename Run::Result RunReentrant(const CheckpointOptions& options,
                                   const Run& run,
                                   const std::vector<at::Tensor>& inputs) {
   using Result = typename Run::Result;
-  // Of the first pass: what is no tensor, and where tensors go.
+  // What the first pass gives beside tensors, and where these go.
   struct Rest {
     std::optional<Result> value;
     std::vector<bool> is_taken;

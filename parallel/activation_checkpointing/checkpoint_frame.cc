@@ -20,7 +20,7 @@ using torch::autograd::SavedVariableHooks;
 // No std::exception: it is not to be caught as one on its way out.
 struct AllIsThere {};
 
-// Of whoever asks outside of all backwards, another number each time.
+// The graph task under way; outside of all backwards another number each time.
 int64_t CurrentBackward() {
   static std::atomic<int64_t> outside{-1};
   const int task = torch::autograd::get_current_graph_task_id();
@@ -108,7 +108,7 @@ class CheckpointFrame::Recomputation final : public SavedTensorHooks {
 
   void Compare(size_t number, const at::Tensor& tensor) {
     const std::string first = ToText(frame_.descriptions_[number]);
-    const std::string again = ToText(DescriptionOf(tensor));
+    const std::string again = ToText(Describe(tensor));
     if (first == again) return;
     differences_.push_back(
         absl::StrCat("tensor ", number, " was ", first, " and is ", again));
@@ -125,7 +125,7 @@ CheckpointFrame::CheckpointFrame(CheckpointOptions options, Function function,
                                  const std::vector<at::Tensor>& inputs)
     : options_(std::move(options)),
       function_(std::move(function)),
-      surroundings_(inputs, options_.preserve_rng_state) {
+      context_(inputs, options_.preserve_rng_state) {
   for (const at::Tensor& each : inputs) {
     inputs_.emplace_back(each, /*is_output=*/false);
     versions_.push_back(each._version());
@@ -146,7 +146,7 @@ std::unique_ptr<SavedVariableHooks> CheckpointFrame::Make() {
   return std::make_unique<Noted>(shared_from_this());
 }
 
-CheckpointFrame::Description CheckpointFrame::DescriptionOf(
+CheckpointFrame::Description CheckpointFrame::Describe(
     const at::Tensor& tensor) {
   return {tensor.sizes().vec(), tensor.scalar_type(), tensor.device()};
 }
@@ -163,7 +163,7 @@ std::shared_ptr<CheckpointFrame::Slot> CheckpointFrame::Note(
   slot->number = slots_.size();
   slots_.push_back(slot);
   if (options_.determinism_check) {
-    descriptions_.push_back(DescriptionOf(tensor));
+    descriptions_.push_back(Describe(tensor));
   }
   return slot;
 }
@@ -185,7 +185,7 @@ void CheckpointFrame::Recompute(int64_t backward) {
   for (const auto& each : inputs_) inputs.push_back(each.unpack());
   Recomputation recomputation(this, backward);
   try {
-    const Surroundings::Again again(surroundings_);
+    const RecomputeContext::Scope scope(context_);
     const at::AutoGradMode with_graph(true);
     std::shared_ptr<void> context;
     if (options_.recompute_context) context = options_.recompute_context();

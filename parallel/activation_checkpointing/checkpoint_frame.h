@@ -25,8 +25,8 @@
 #include <vector>
 
 #include "parallel/activation_checkpointing/options.h"
+#include "parallel/activation_checkpointing/recompute_context.h"
 #include "parallel/activation_checkpointing/saved_tensor_hooks.h"
-#include "parallel/activation_checkpointing/surroundings.h"
 
 namespace tandem {
 
@@ -48,10 +48,10 @@ class CheckpointFrame final
   class FirstPass {
    public:
     explicit FirstPass(CheckpointFrame* frame)
-        : draws_(&frame->surroundings_), hooks_(frame) {}
+        : draws_(&frame->context_), hooks_(frame) {}
 
    private:
-    const Surroundings::First draws_;
+    const RecomputeContext::Recording draws_;
     const SavedTensorHooksScope hooks_;
   };
 
@@ -78,7 +78,7 @@ class CheckpointFrame final
     c10::ScalarType dtype;
     c10::Device device;
   };
-  static Description DescriptionOf(const at::Tensor& tensor);
+  static Description Describe(const at::Tensor& tensor);
   static std::string ToText(const Description& description);
 
   std::shared_ptr<Slot> Note(const at::Tensor& tensor);
@@ -88,7 +88,7 @@ class CheckpointFrame final
 
   const CheckpointOptions options_;
   const Function function_;
-  Surroundings surroundings_;
+  RecomputeContext context_;
   std::vector<torch::autograd::SavedVariable> inputs_;
   std::vector<uint32_t> versions_;
 

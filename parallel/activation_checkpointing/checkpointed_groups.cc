@@ -5,7 +5,7 @@
 #include <regex>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 
 namespace tandem {
@@ -45,7 +45,7 @@ absl::Status CheckSomeLayerIsMeant(const std::vector<std::string>& names,
   if (!groups.empty() || !selective.is_on()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "checkpoint_layers=", selective.layers,
-      " matches no layer of the model, whose layers are ", SomeOf(names)));
+      " matches no layer of the model, whose layers are ", ShortList(names)));
 }
 
 }  // namespace tandem

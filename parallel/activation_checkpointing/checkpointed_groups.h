@@ -20,8 +20,8 @@ absl::StatusOr<std::vector<LayerRange>> CheckpointedGroups(
     const std::vector<std::string>& names,
     const SelectiveCheckpointing& selective);
 
-// That some layer of the whole model is meant. InvalidArgument with the names
-// there are.
+// InvalidArgument, with the names there are, unless some layer of the whole
+// model is meant.
 absl::Status CheckSomeLayerIsMeant(const std::vector<std::string>& names,
                                    const SelectiveCheckpointing& selective);
 

@@ -11,8 +11,8 @@
 #include <memory>
 #include <utility>
 
+#include "parallel/activation_checkpointing/recompute_context.h"
 #include "parallel/activation_checkpointing/saved_tensor_hooks.h"
-#include "parallel/activation_checkpointing/surroundings.h"
 
 namespace tandem {
 namespace {
@@ -23,21 +23,21 @@ using torch::autograd::variable_list;
 constexpr char kCall[] = "call";
 
 struct Call : torch::CustomClassHolder {
-  Call(const CheckpointOptions& its_options,
-       std::function<variable_list(const variable_list&)> its_function,
+  Call(const CheckpointOptions& given_options,
+       std::function<variable_list(const variable_list&)> given_function,
        const variable_list& inputs)
-      : options(its_options),
-        function(std::move(its_function)),
-        surroundings(inputs, its_options.preserve_rng_state) {}
+      : options(given_options),
+        function(std::move(given_function)),
+        recompute(inputs, given_options.preserve_rng_state) {}
 
   variable_list First(const variable_list& inputs) {
     const AutocastWithoutCache no_cache;
-    const Surroundings::First first(&surroundings);
+    const RecomputeContext::Recording recording(&recompute);
     return function(inputs);
   }
 
-  variable_list Again(const variable_list& inputs) const {
-    const Surroundings::Again again(surroundings);
+  variable_list Recompute(const variable_list& inputs) const {
+    const RecomputeContext::Scope scope(recompute);
     const at::AutoGradMode with_graph(true);
     std::shared_ptr<void> context;
     if (options.recompute_context) context = options.recompute_context();
@@ -46,7 +46,7 @@ struct Call : torch::CustomClassHolder {
 
   const CheckpointOptions options;
   const std::function<variable_list(const variable_list&)> function;
-  Surroundings surroundings;
+  RecomputeContext recompute;
 };
 
 void CheckWholeBackward(const CheckpointOptions& options) {
@@ -57,7 +57,7 @@ void CheckWholeBackward(const CheckpointOptions& options) {
       "backward() to given inputs: leave use_reentrant off");
 }
 
-variable_list LeavesOf(const variable_list& saved) {
+variable_list DetachedLeaves(const variable_list& saved) {
   variable_list leaves;
   for (const at::Tensor& each : saved) {
     leaves.push_back(each.detach().requires_grad_(each.requires_grad()));
@@ -65,7 +65,7 @@ variable_list LeavesOf(const variable_list& saved) {
   return leaves;
 }
 
-// Of those outputs that have a graph and a gradient.
+// Backward of the outputs that have a graph and a gradient.
 void BackwardWithin(const variable_list& outputs,
                     const variable_list& gradients) {
   variable_list roots, root_gradients;
@@ -95,8 +95,8 @@ struct Reentrant : torch::autograd::Function<Reentrant> {
     const auto& call = static_cast<const Call&>(*capsule);
     CheckWholeBackward(call.options);
     const SavedTensorHooksScope no_hooks(nullptr);
-    const variable_list inputs = LeavesOf(context->get_saved_variables());
-    const variable_list outputs = call.Again(inputs);
+    const variable_list inputs = DetachedLeaves(context->get_saved_variables());
+    const variable_list outputs = call.Recompute(inputs);
     TORCH_CHECK(outputs.size() == gradients.size(), call.options.name,
                 " has given ", gradients.size(), " tensors, but ",
                 outputs.size(), " when it was computed again");

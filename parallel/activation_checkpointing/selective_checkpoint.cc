@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-std::string NameOf(absl::Span<const Layer> layers) {
+std::string GroupName(absl::Span<const Layer> layers) {
   if (layers.size() == 1) return absl::StrCat("layer ", layers.front().name);
   return absl::StrCat("layers ", layers.front().name, " to ",
                       layers.back().name);
@@ -43,7 +43,7 @@ Skips TakeUnused(const std::set<std::string>& used, Skips& skips) {
   return passing;
 }
 
-std::vector<at::Tensor> BuffersOf(absl::Span<const Layer> layers) {
+std::vector<at::Tensor> LayerBuffers(absl::Span<const Layer> layers) {
   std::vector<at::Tensor> buffers;
   for (const auto& each :
        NamedBuffers(LayerList(layers.begin(), layers.end()))) {
@@ -80,7 +80,7 @@ Layer Grouped(const LayerList& group, const std::vector<std::string>& outgoing,
   Layer last = group.back();
   last.links = Joined(group, outgoing);
   const auto run =
-      [group, drops = LastPops(LinksOf(group), outgoing)](LayerFlow flow) {
+      [group, drops = LastPops(LinksByLayer(group), outgoing)](LayerFlow flow) {
         for (size_t i = 0; i < group.size(); ++i) {
           flow.values = RunLayer(group[i], flow.values, flow.skips);
           for (const std::string& each : drops[i]) flow.skips.erase(each);
@@ -107,9 +107,9 @@ LayerFlow CheckpointLayers(CheckpointOptions options,
                            absl::Span<const Layer> layers,
                            std::function<LayerFlow(LayerFlow)> run,
                            LayerFlow flow) {
-  options.name = NameOf(layers);
-  options.recompute_context =
-      KeepingBuffers(BuffersOf(layers), std::move(options.recompute_context));
+  options.name = GroupName(layers);
+  options.recompute_context = KeepingBuffers(
+      LayerBuffers(layers), std::move(options.recompute_context));
   Skips passing = TakeUnused(UsedBy(layers), flow.skips);
   auto [values, skips] = Checkpoint(
       options,
@@ -132,7 +132,7 @@ absl::StatusOr<LayerList> SelectiveCheckpoint(
   TANDEM_RETURN_IF_ERROR(CheckSomeLayerIsMeant(names, selective));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<LayerRange> groups,
                           CheckpointedGroups(names, selective));
-  const std::vector<LayerLinks> links = LinksOf(layers);
+  const std::vector<LayerLinks> links = LinksByLayer(layers);
   for (const LayerRange& each : groups) {
     const LayerList group(layers.begin() + each.begin,
                           layers.begin() + each.end);

@@ -181,7 +181,7 @@ absl::Status CheckCuts(const Cuts& cuts, int64_t layers) {
   return absl::OkStatus();
 }
 
-std::vector<LayerRange> PartsOf(const Cuts& cuts, int64_t layers) {
+std::vector<LayerRange> LayerRanges(const Cuts& cuts, int64_t layers) {
   std::vector<LayerRange> parts;
   int64_t begin = 0;
   for (int64_t cut : cuts) {

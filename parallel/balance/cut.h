@@ -49,7 +49,7 @@ absl::StatusOr<Cuts> CutsByParameters(const std::vector<int64_t>& sizes,
 absl::Status CheckCuts(const Cuts& cuts, int64_t layers);
 
 // The parts that `cuts` make; requires CheckCuts.
-std::vector<LayerRange> PartsOf(const Cuts& cuts, int64_t layers);
+std::vector<LayerRange> LayerRanges(const Cuts& cuts, int64_t layers);
 
 }  // namespace tandem
 

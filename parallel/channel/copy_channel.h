@@ -14,7 +14,8 @@
 // pass. Throws LibTorch's exceptions; a tensor that does not lie where the
 // channel begins is one (c10::Error).
 //
-// Local channel: between two devices of one process.
+// Local channel: between two devices of one process. Stream order: what keeps
+// copies and what is computed in order where devices work through streams.
 
 #ifndef TANDEM_PARALLEL_CHANNEL_COPY_CHANNEL_H_
 #define TANDEM_PARALLEL_CHANNEL_COPY_CHANNEL_H_
@@ -39,9 +40,41 @@
 #include "absl/time/time.h"
 #include "core/device/own_stream.h"
 #include "parallel/channel/channel.h"
-#include "parallel/channel/stream_order.h"
 
 namespace tandem {
+
+// A stream of the device's for whoever holds it; null when it works without
+// streams, or through one only.
+OwnStream NewStream(c10::Device device);
+
+// The stream on which the calling thread computes on the device.
+c10::Stream CurrentStream(c10::Device device);
+// Streams of several devices, to be the current ones of another thread. The
+// CPU, which has none, is left out.
+std::vector<c10::Stream> CurrentStreams(
+    const std::vector<c10::Device>& devices);
+
+// Each step is a method of its own, so that a test can leave one out and see
+// that it is missed. Thread-safe: it has no state. Throws LibTorch's
+// exceptions.
+class StreamOrder {
+ public:
+  virtual ~StreamOrder() = default;
+
+  // What `copying` is given from now on runs after all that `producer` was
+  // given until now.
+  virtual void FollowProducer(const c10::Stream& copying,
+                              const c10::Stream& producer) const;
+
+  // What `consumer` is given from now on runs after the copies, which `copied`
+  // was recorded behind.
+  virtual void FollowCopy(const c10::Stream& consumer,
+                          const c10::Event& copied) const;
+
+  // The tensor's memory is given to nobody else before what `stream` was given
+  // until the tensor's death has run.
+  virtual void Keep(const at::Tensor& tensor, const c10::Stream& stream) const;
+};
 
 // Whether a tensor's device is this one. That of the CPU has no index, so that
 // a tensor "on cpu:1" says "cpu".

@@ -107,7 +107,8 @@ bool TensorLayout::Fits(const at::Tensor& tensor) const {
          (takes_gradient || !tensor.requires_grad());
 }
 
-absl::StatusOr<MessageLayout> LayoutOf(const std::vector<at::Tensor>& message) {
+absl::StatusOr<MessageLayout> MakeMessageLayout(
+    const std::vector<at::Tensor>& message) {
   if (message.size() > kMostTensors) {
     return absl::InvalidArgumentError(
         absl::StrCat(message.size(), " tensors cross a cut between ranks, but ",

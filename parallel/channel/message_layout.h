@@ -62,7 +62,8 @@ constexpr size_t kMostTensors = 63;
 constexpr size_t kMostDimensions = 12;
 
 // InvalidArgument for an undefined tensor, and for more than the above.
-absl::StatusOr<MessageLayout> LayoutOf(const std::vector<at::Tensor>& message);
+absl::StatusOr<MessageLayout> MakeMessageLayout(
+    const std::vector<at::Tensor>& message);
 
 // "Float [4, 8] with gradient, Long [4]"
 std::string ToString(const MessageLayout& layout);

@@ -74,7 +74,8 @@ class RemoteSender : public ChannelSender {
                       })) {
       return absl::OkStatus();
     }
-    TANDEM_ASSIGN_OR_RETURN(const MessageLayout layout, LayoutOf(message));
+    TANDEM_ASSIGN_OR_RETURN(const MessageLayout layout,
+                            MakeMessageLayout(message));
     if (known != nullptr) return Differs(*known, layout, rows);
     const at::Tensor told =
         at::cat({Encode(layout), Encode(MakeStepForm(end_.step()))});

@@ -6,6 +6,8 @@
 
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/comm/communicator.h"
+#include "core/comm/pending_collective.h"
 
 namespace tandem {
 

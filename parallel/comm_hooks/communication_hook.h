@@ -14,10 +14,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/comm/communicator.h"
-#include "core/comm/pending_collective.h"
 
 namespace tandem {
+
+class Communicator;
+class PendingCollective;
 
 // Starts an all-reduce that makes `tensor` (floating point, contiguous) the
 // mean over the ranks of `group`: every element is divided by the number of
@@ -28,8 +29,6 @@ namespace tandem {
 // then the factor is used, which needs no pass of its own.
 absl::StatusOr<PendingCollective> StartAllReduceMean(at::Tensor tensor,
                                                      Communicator& group);
-
-class Communicator;
 
 // One bucket, as a hook sees it (torch.distributed.GradBucket). The vectors go
 // along with each other.

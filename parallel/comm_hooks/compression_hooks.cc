@@ -9,7 +9,6 @@
 #include "core/base/torch_status.h"
 #include "core/comm/group_buffer.h"
 #include "core/comm/pending_collective.h"
-#include "parallel/comm_hooks/bucket_memory.h"
 #include "parallel/comm_hooks/communication_hook.h"
 
 namespace tandem {

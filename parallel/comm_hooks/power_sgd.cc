@@ -14,17 +14,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "core/base/named_tensors.h"
 #include "core/base/status_macros.h"
 #include "core/base/tensors.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/comm/pending_collective.h"
-#include "parallel/comm_hooks/bucket_memory.h"
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/comm_hooks/power_sgd_bucket.h"
-#include "parallel/optim/option_checks.h"
+#include "parallel/optim/optimizer_options.h"
 
 namespace tandem {
 namespace {

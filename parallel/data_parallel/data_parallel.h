@@ -1,8 +1,8 @@
-// torch.nn.DataParallel for C++: one process, several devices, a replica of the
-// module on each. Forward cuts a batch into a part for each device, runs all
-// replicas at once, and joins what they give; backward brings their gradients
-// together in the module's own parameters. docs/data_parallel.md shows how it
-// is used.
+// DataParallel: torch.nn.DataParallel for C++, one process, several devices, a
+// replica of the module on each. Forward cuts a batch into a part for each
+// device, runs all replicas at once, and joins what they give; backward brings
+// their gradients together in the module's own parameters.
+// docs/data_parallel.md shows how it is used.
 
 #ifndef TANDEM_PARALLEL_DATA_PARALLEL_DATA_PARALLEL_H_
 #define TANDEM_PARALLEL_DATA_PARALLEL_DATA_PARALLEL_H_
@@ -21,21 +21,54 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/named_tensors.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/base/torch_status.h"
 #include "core/device/device.h"
 #include "core/model/module_traits.h"
-#include "parallel/data_parallel/replica_threads.h"
-#include "parallel/data_parallel/replica_traits.h"
 #include "parallel/data_parallel/replicated_state.h"
 #include "parallel/data_parallel/scatter_gather.h"
-#include "parallel/data_parallel/tensor_fields.h"
 
 namespace tandem {
+
+// Which samples a replica computes: rows of the whole batch.
+struct ReplicaRows {
+  std::vector<int64_t> first;
+  std::vector<int64_t> count;
+};
+
+// A thread for each device but the first, kept from one forward to the next
+// (torch.nn.parallel.parallel_apply). Used by one thread at a time.
+class ReplicaThreads {
+ public:
+  explicit ReplicaThreads(std::vector<c10::Device> devices);
+
+  // Runs `work` for replicas 0 to rows.first.size() - 1, all at once, each with
+  // its device as the current one: replica 0 on the calling thread, the others
+  // on their own, with the caller's settings (gradient mode, autocast,
+  // streams). Comes back when all have ended. The first replica's error, which
+  // names the replica and its device; an exception becomes one.
+  //
+  // What layers find out about their samples is true in each replica:
+  // SampleScope has the replica's first sample, so that what is a function of
+  // the sample is as on one device; losses that layers add (AddAuxiliaryLoss)
+  // are weighed by samples, and added to the caller's. What is drawn from
+  // LibTorch's default generator is the caller's in replica 0; in the others it
+  // is another stream each, a function of the state that the generator of
+  // devices[0] is in at the call: the same again for the same seed.
+  absl::Status Run(const ReplicaRows& rows,
+                   absl::FunctionRef<absl::Status(size_t replica)> work);
+
+ private:
+  DeviceThread& ReplicaThread(size_t replica);
+
+  const std::vector<c10::Device> devices_;
+  std::vector<std::unique_ptr<DeviceThread>> threads_;  // null: not yet
+};
 
 // PyTorch's names.
 struct DataParallelOptions {
@@ -55,7 +88,7 @@ struct DataParallelOptions {
 };
 
 // The devices that options mean. InvalidArgument for a device without a number.
-absl::StatusOr<std::vector<c10::Device>> DevicesOf(
+absl::StatusOr<std::vector<c10::Device>> DataParallelDevices(
     const DataParallelOptions& options);
 
 namespace data_parallel_internal {
@@ -101,7 +134,7 @@ class DataParallel {
       Module module, const DataParallelOptions& options = {},
       const Factory& factory = nullptr) {
     TANDEM_ASSIGN_OR_RETURN(std::vector<c10::Device> devices,
-                            DevicesOf(options));
+                            DataParallelDevices(options));
     auto parallel = absl::WrapUnique(
         new DataParallel(std::move(module), options, std::move(devices)));
     TANDEM_RETURN_IF_ERROR(
@@ -111,8 +144,8 @@ class DataParallel {
 
   // What the module's forward gives for these arguments. Tensors within them
   // are cut, those within the output joined, on the output device
-  // (tensor_fields.h says which are found); scalars that replicas give become a
-  // vector. What is no tensor goes to every replica. A batch of one sample or
+  // (scatter_gather.h says which are found); scalars that replicas give become
+  // a vector. What is no tensor goes to every replica. A batch of one sample or
   // none, and a forward without arguments, are the first device's alone: then,
   // and with one device, the module itself is called.
   //
@@ -125,16 +158,16 @@ class DataParallel {
     TANDEM_ASSIGN_OR_RETURN(
         const ScatteredTensors scattered,
         ScatterTensors(
-            TensorsOf(all, "input"),
+            FindTensors(all, "input"),
             sizeof...(Args) == 0 ? std::vector{devices_[0]} : devices_,
             options_.dim));
     const size_t count = scattered.parts.size();
     using data_parallel_internal::CallWith;
     using Output = typename decltype(CallWith(module_, all, {}))::value_type;
     std::vector<std::optional<Output>> outputs(count);
-    const auto run = [&](Module& its, size_t r) -> absl::Status {
+    const auto run = [&](Module& replica, size_t r) -> absl::Status {
       TANDEM_ASSIGN_OR_RETURN(outputs[r],
-                              CallWith(its, all, scattered.parts[r]));
+                              CallWith(replica, all, scattered.parts[r]));
       return absl::OkStatus();
     };
     if (count == 1) {
@@ -186,7 +219,7 @@ class DataParallel {
         module_(std::move(module)),
         threads_(devices_) {}
 
-  static ModuleState StateOf(const Module& module) {
+  static ModuleState MakeModuleState(const Module& module) {
     return {ModuleTraits<Module>::Parameters(module),
             ModuleTraits<Module>::Buffers(module),
             ReplicaTraits<Module>::Modules(module)};
@@ -194,7 +227,7 @@ class DataParallel {
 
   absl::Status MakeReplicas(const Factory& factory) {
     TANDEM_ASSIGN_OR_RETURN(
-        state_, ReplicatedState::Create(StateOf(module_), devices_,
+        state_, ReplicatedState::Create(MakeModuleState(module_), devices_,
                                         options_.counts_all_writes));
     if (devices_.size() == 1) return absl::OkStatus();
     std::vector<ModuleState> states;
@@ -202,7 +235,7 @@ class DataParallel {
       TANDEM_ASSIGN_OR_RETURN(
           Module made, factory ? factory(device)
                                : ReplicaTraits<Module>::Clone(module_, device));
-      states.push_back(StateOf(made));
+      states.push_back(MakeModuleState(made));
       replicas_.push_back(std::move(made));
     }
     return state_->AddReplicas(states);

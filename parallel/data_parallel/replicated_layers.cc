@@ -11,14 +11,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/context/compute_context.h"
 #include "core/model/layer_links.h"
 #include "core/model/layer_list.h"
-#include "core/model/layer_list_traits.h"
-#include "core/model/microbatch_scope.h"
 #include "core/model/shared_statistics.h"
 #include "core/model/statistics_records.h"
 #include "parallel/data_parallel/data_parallel.h"
-#include "parallel/data_parallel/replica_traits.h"
+#include "parallel/data_parallel/replicated_state.h"
 
 namespace tandem {
 namespace {
@@ -124,12 +123,12 @@ absl::StatusOr<LayerList> ReplicateOverDevices(
   if (layers.empty()) {
     return absl::InvalidArgumentError("there are no layers to replicate");
   }
-  const std::vector<LayerLinks> links = LinksOf(layers);
+  const std::vector<LayerLinks> links = LinksByLayer(layers);
   TANDEM_RETURN_IF_ERROR(CheckSkips(links, loss_takes));
   DataParallelOptions options;
   options.device_ids = devices;
   options.counts_all_writes = counts_all_writes;
-  TANDEM_ASSIGN_OR_RETURN(options.device_ids, DevicesOf(options));
+  TANDEM_ASSIGN_OR_RETURN(options.device_ids, DataParallelDevices(options));
   TANDEM_RETURN_IF_ERROR(MoveLayers(layers, options.device_ids[0]));
   TANDEM_ASSIGN_OR_RETURN(
       std::unique_ptr<Parallel> made,
@@ -142,11 +141,11 @@ absl::StatusOr<LayerList> ReplicateOverDevices(
   Layer& last = replicated.back();
   last.links.reads = FurtherInputs(links);
   last.links.stash = loss_takes;
-  last.forward_with_skips = [parallel, its = last.links,
+  last.forward_with_skips = [parallel, last_links = last.links,
                              shared = FindNormalisations(layers)](
                                 const at::Tensor& input, Skips& skips) {
     CheckShareNothing(shared);
-    return Run(*parallel, its, input, skips);
+    return Run(*parallel, last_links, input, skips);
   };
   last.forward = [run = last.forward_with_skips](const at::Tensor& input) {
     Skips none;

@@ -7,8 +7,8 @@
 //                   layers, [&] { return MakeLayers(specs, seed); }, devices));
 //   at::Tensor outputs = Forward(layers, inputs);  // on devices[0]
 //
-// DistributedDataParallel and MeshStrategy (SpecsOf) take it as any model that
-// lies on devices[0].
+// DistributedDataParallel and MeshStrategy (SpecsFromLayers) take it as any
+// model that lies on devices[0].
 
 #ifndef TANDEM_PARALLEL_DATA_PARALLEL_REPLICATED_LAYERS_H_
 #define TANDEM_PARALLEL_DATA_PARALLEL_REPLICATED_LAYERS_H_

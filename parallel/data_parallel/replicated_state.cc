@@ -24,7 +24,6 @@
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
 #include "parallel/channel/copy_channel.h"
-#include "parallel/channel/stream_order.h"
 
 namespace tandem {
 namespace {
@@ -147,7 +146,7 @@ ReplicatedState::ReplicatedState(ModuleState module,
     : module_(std::move(module)),
       devices_(std::move(devices)),
       counts_all_writes_(counts_all_writes),
-      is_distrusted_(devices_.size()),
+      copies_all_(devices_.size()),
       bytes_(devices_.size()) {}
 
 absl::StatusOr<std::unique_ptr<ReplicatedState>> ReplicatedState::Create(
@@ -216,11 +215,11 @@ absl::Status ReplicatedState::DropAliases() {
   for (size_t r = 0; r < devices_.size(); ++r) {
     std::map<const c10::TensorImpl*, const Entry*> first;
     for (Entry& entry : entries_) {
-      at::Tensor& its = entry.replicas[r];
+      at::Tensor& tensor = entry.replicas[r];
       const auto [at, fresh] =
-          first.try_emplace(its.unsafeGetTensorImpl(), &entry);
+          first.try_emplace(tensor.unsafeGetTensorImpl(), &entry);
       if (fresh) {
-        its.set_requires_grad(false);  // it is no leaf
+        tensor.set_requires_grad(false);  // it is no leaf
         continue;
       }
       if (!at->second->master.is_same(entry.master)) {
@@ -229,7 +228,7 @@ absl::Status ReplicatedState::DropAliases() {
             " and ", entry.name,
             " are one tensor there, and two in the module"));
       }
-      its.reset();
+      tensor.reset();
     }
   }
   return absl::OkStatus();
@@ -255,23 +254,22 @@ void ReplicatedState::GiveMemory() {
     const at::TensorOptions options =
         entry.master.options().requires_grad(false);
     for (size_t r = 0; r < devices_.size(); ++r) {
-      const at::Tensor& its = entry.replicas[r];
-      if (!its.defined()) continue;
-      EndRoute(its);
+      const at::Tensor& tensor = entry.replicas[r];
+      if (!tensor.defined()) continue;
+      EndRoute(tensor);
       if (r == 0) {
-        ShareMemory(entry.master, its);
+        ShareMemory(entry.master, tensor);
         continue;
       }
       // The old memory goes before there is new.
-      its.set_data(at::empty({0}, its.options()));
-      its.set_data(at::empty_like(entry.master, options.device(devices_[r])));
+      tensor.set_data(at::empty({0}, tensor.options()));
+      tensor.set_data(
+          at::empty_like(entry.master, options.device(devices_[r])));
     }
   }
 }
 
-void ReplicatedState::NoteChange() {
-  is_distrusted_.assign(devices_.size(), 1);
-}
+void ReplicatedState::NoteChange() { copies_all_.assign(devices_.size(), 1); }
 
 void ReplicatedState::FollowModes() {
   bool differed = false;
@@ -298,8 +296,8 @@ void ReplicatedState::Route(size_t count) const {
       RouteGradient(entry.master, replicas, devices_);
       continue;
     }
-    for (const at::Tensor& its : replicas) {
-      if (its.defined()) EndRoute(its);
+    for (const at::Tensor& tensor : replicas) {
+      if (tensor.defined()) EndRoute(tensor);
     }
   }
 }
@@ -323,30 +321,30 @@ void ReplicatedState::CopyParameters(size_t replica) {
   for (Entry& entry : entries_) {
     if (entry.required_gradient) CopyTo(replica, entry);
   }
-  is_distrusted_[replica] = 0;
+  copies_all_[replica] = 0;
 }
 
 void ReplicatedState::CopyTo(size_t replica, Entry& entry) {
-  const at::Tensor& its = entry.replicas[replica];
+  const at::Tensor& tensor = entry.replicas[replica];
   const at::Tensor& master = entry.master;
-  if (replica == 0 || !its.defined()) return;  // known by another name
+  if (replica == 0 || !tensor.defined()) return;  // known by another name
   std::optional<Versions>& copied = entry.copied[replica];
   const uint32_t version = TensorVersion(master);
-  const bool changed = copied != Versions(version, TensorVersion(its));
+  const bool changed = copied != Versions(version, TensorVersion(tensor));
   // Kernels that write to a buffer need not count it.
-  const bool counts = counts_all_writes_ && !is_distrusted_[replica] &&
+  const bool counts = counts_all_writes_ && !copies_all_[replica] &&
                       !master.is_inference() &&
                       (!entry.is_buffer || entry.required_gradient);
   if (counts && !changed) return;
   const at::NoGradGuard no_grad;
-  its.variable_data().copy_(master);  // which counts nothing
+  tensor.variable_data().copy_(master);  // which counts nothing
   bytes_[replica] += static_cast<int64_t>(master.nbytes());
   // Autograd hears of what has changed. What a tensor that is the same was
   // saved for stays good.
-  if (copied.has_value() && changed && !its.is_inference()) {
-    torch::autograd::impl::bump_version(its);
+  if (copied.has_value() && changed && !tensor.is_inference()) {
+    torch::autograd::impl::bump_version(tensor);
   }
-  copied = Versions(version, TensorVersion(its));
+  copied = Versions(version, TensorVersion(tensor));
 }
 
 int64_t ReplicatedState::bytes_copied() const {

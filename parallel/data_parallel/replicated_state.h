@@ -17,12 +17,17 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/named_tensors.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/tensors.h"
+#include "core/base/torch_status.h"
+#include "core/model/layer.h"
+#include "core/random/default_generator.h"
 
 namespace tandem {
 
@@ -139,8 +144,56 @@ class ReplicatedState {
   std::vector<SubModules> modules_;  // of the replicas
   std::vector<Entry> entries_;
   // By replica: whether all is to be copied; bytes.
-  std::vector<char> is_distrusted_;
+  std::vector<char> copies_all_;
   std::vector<int64_t> bytes_;
+};
+
+// How a model of any kind is copied for another device. For what behaves like a
+// pointer to a torch::nn::Module: its copies, and the modules within.
+template <typename Module>
+struct ReplicaTraits {
+  // By torch::nn::Module::clone, which draws initial values that nobody sees:
+  // the caller's generators are left alone.
+  static absl::StatusOr<Module> Clone(const Module& module,
+                                      c10::Device device) {
+    using Net = std::remove_const_t<std::remove_reference_t<decltype(*module)>>;
+    const DefaultGeneratorScope draws(/*seed=*/0);
+    absl::StatusOr<std::shared_ptr<torch::nn::Module>> copy =
+        CatchTorchOr([&] { return module->clone(device); });
+    if (copy.ok()) {
+      auto net = std::dynamic_pointer_cast<Net>(*std::move(copy));
+      if (net != nullptr) return Module(std::move(net));
+      copy = absl::InvalidArgumentError("clone() gave another type of module");
+    }
+    return absl::Status(
+        copy.status().code(),
+        absl::StrCat(
+            "module ", module->name(), " cannot be copied to ", device.str(),
+            ": ", copy.status().message(),
+            "; or give DataParallel a factory, which makes a module of "
+            "the same parameters and buffers for a device"));
+  }
+
+  static SubModules Modules(const Module& module) { return module->modules(); }
+};
+
+template <>
+struct ReplicaTraits<LayerList> {
+  static absl::StatusOr<LayerList> Clone(const LayerList& /*layers*/,
+                                         c10::Device /*device*/) {
+    return absl::InvalidArgumentError(
+        "a list of layers cannot be copied: give DataParallel a factory, which "
+        "makes the same layers again (MakeLayers of the same specs)");
+  }
+
+  static SubModules Modules(const LayerList& layers) {
+    SubModules all;
+    for (const Layer& layer : layers) {
+      if (layer.module == nullptr) continue;
+      for (auto& each : layer.module->modules()) all.push_back(std::move(each));
+    }
+    return all;
+  }
 };
 
 }  // namespace tandem

@@ -45,17 +45,17 @@ absl::StatusOr<std::optional<size_t>> CountParts(const NamedTensors& tensors,
   for (const auto& each : tensors) {
     if (!IsCut(each.second)) continue;
     TANDEM_RETURN_IF_ERROR(CheckDimension(each, dim));
-    const size_t its = CountParts(each.second.size(dim), devices);
+    const size_t count = CountParts(each.second.size(dim), devices);
     if (first == nullptr) {
       first = &each;
-      parts = its;
+      parts = count;
     }
-    if (its == *parts) continue;
+    if (count == *parts) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "inputs are not cut alike over ", devices, " devices along dimension ",
         dim, ": ", first->first, ", ", DescribeTensor(first->second), ", into ",
         *parts, " parts, but ", each.first, ", ", DescribeTensor(each.second),
-        ", into ", its, ": give tensors of the same batch"));
+        ", into ", count, ": give tensors of the same batch"));
   }
   return parts;
 }

@@ -6,7 +6,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "parallel/optim/optimizer_share.h"
+#include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
 
@@ -39,7 +39,7 @@ absl::StatusOr<BucketReduction> BucketReduction::StartScatter(
   reduction.moments_.started = DeviceMoment::Now(reduction.device_);
   reduction.sums_ = std::make_shared<std::vector<PendingCollective>>();
   for (int rank = 0; rank < group.size(); ++rank) {
-    const ElementSpan span = SpanOf(*bucket.buffer, {rank, group.size()});
+    const ElementSpan span = ShareSpan(*bucket.buffer, {rank, group.size()});
     const int64_t begin = std::max(span.begin, bucket.offset);
     const int64_t end = std::min(span.end, bucket.offset + bucket.length);
     if (begin >= end) continue;

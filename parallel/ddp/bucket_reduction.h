@@ -1,4 +1,5 @@
-// Bucket reduction: one bucket of gradients on its way.
+// Bucket reduction: the mean of one bucket of gradients over the ranks, on its
+// way.
 
 #ifndef TANDEM_PARALLEL_DDP_BUCKET_REDUCTION_H_
 #define TANDEM_PARALLEL_DDP_BUCKET_REDUCTION_H_
@@ -14,7 +15,7 @@
 #include "core/comm/communicator.h"
 #include "core/comm/pending_collective.h"
 #include "parallel/comm_hooks/communication_hook.h"
-#include "parallel/ddp/buckets.h"
+#include "parallel/ddp/reducer_buckets.h"
 #include "parallel/ddp/reducer_moments.h"
 
 namespace tandem {

@@ -1,4 +1,4 @@
-// torch.nn.parallel.DistributedDataParallel for C++.
+// DistributedDataParallel: torch.nn.parallel.DistributedDataParallel for C++.
 //
 //   auto net = std::make_shared<Net>();
 //   TANDEM_ASSIGN_OR_RETURN(auto ddp, MakeDistributedDataParallel(net, world));
@@ -29,7 +29,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/base/torch_status.h"
 #include "core/model/module_traits.h"
 #include "core/precision/autocast.h"

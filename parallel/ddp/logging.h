@@ -3,12 +3,16 @@
 #ifndef TANDEM_PARALLEL_DDP_LOGGING_H_
 #define TANDEM_PARALLEL_DDP_LOGGING_H_
 
+#include <c10/core/Device.h>
+
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/device/device_moment.h"
 #include "parallel/ddp/options.h"
 #include "parallel/ddp/reducer_moments.h"
 #include "parallel/optim/flat_buffer_list.h"
@@ -66,6 +70,32 @@ void AddStage(const DdpLoggingData& stage, DdpLoggingData* all);
 
 // The numbers, by name, for a report.
 std::vector<std::pair<std::string, double>> ToList(const DdpLoggingData& data);
+
+// Step times of DistributedDataParallel: from moments of its device to its
+// logging data. A step is noted when its device has come to its end, so that
+// nobody waits for it. Not thread-safe.
+class StepTimes {
+ public:
+  void BeginForward(c10::Device device) { began_ = DeviceMoment::Now(device); }
+  void EndForward(c10::Device device) { ended_ = DeviceMoment::Now(device); }
+  // `step`, from 1, has been averaged.
+  void EndStep(int64_t step, const ReducerMoments& reducer);
+
+  // Adds those that have come, or, waiting, all.
+  void Note(bool waits, DdpLoggingData* data);
+
+ private:
+  struct Step {
+    int64_t number;
+    DeviceMoment forward_began;
+    DeviceMoment forward_ended;
+    ReducerMoments reducer;
+  };
+
+  DeviceMoment began_;
+  DeviceMoment ended_;
+  std::deque<Step> steps_;
+};
 
 }  // namespace tandem
 

@@ -52,8 +52,8 @@ absl::StatusOr<bool> IsSameOnAll(const std::string& text,
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<at::Tensor> all,
       communicator.AllGather(mine, [] { return "is the model the same"; }));
-  return std::all_of(all.begin(), all.end(), [&](const at::Tensor& its) {
-    return std::memcmp(its.const_data_ptr(), all[0].const_data_ptr(),
+  return std::all_of(all.begin(), all.end(), [&](const at::Tensor& other) {
+    return std::memcmp(other.const_data_ptr(), all[0].const_data_ptr(),
                        digest.size()) == 0;
   });
 }

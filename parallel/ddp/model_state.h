@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/comm/communicator.h"
 

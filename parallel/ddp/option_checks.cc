@@ -8,9 +8,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
-#include "parallel/optim/group_of_names.h"
+#include "parallel/optim/update_options.h"
 
 namespace tandem {
 namespace {
@@ -28,7 +28,7 @@ bool Has(const NamedTensors& tensors, const std::string& name) {
 
 // The first of many.
 std::string List(const std::vector<std::string>& names) {
-  return SomeOf(names, /*most=*/20);
+  return ShortList(names, /*most=*/20);
 }
 
 absl::Status CheckTrained(const char* option, const NamedTensors& parameters,
@@ -108,7 +108,7 @@ absl::Status CheckAnyTrained(const DistributedDataParallelOptions& options,
 
 int64_t Bytes(double mib) { return static_cast<int64_t>(mib * (1 << 20)); }
 
-BucketOptions BucketsOf(const DistributedDataParallelOptions& options) {
+BucketOptions MakeBucketOptions(const DistributedDataParallelOptions& options) {
   BucketOptions buckets;
   if (!options.bucket_cap_mb_list.empty()) {
     buckets.limits.clear();
@@ -123,10 +123,10 @@ BucketOptions BucketsOf(const DistributedDataParallelOptions& options) {
 
 }  // namespace
 
-ReducerOptions ReducerOptionsOf(const DistributedDataParallelOptions& options,
-                                const NamedTensors& parameters) {
+ReducerOptions MakeReducerOptions(const DistributedDataParallelOptions& options,
+                                  const NamedTensors& parameters) {
   ReducerOptions reducer;
-  reducer.buckets = BucketsOf(options);
+  reducer.buckets = MakeBucketOptions(options);
   reducer.find_unused_parameters = options.find_unused_parameters;
   reducer.static_graph = options.static_graph;
   reducer.skip_all_reduce_unused_params = options.skip_all_reduce_unused_params;

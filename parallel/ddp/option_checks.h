@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "parallel/ddp/options.h"
-#include "parallel/ddp/reducer_options.h"
+#include "parallel/ddp/reducer_buckets.h"
 
 namespace tandem {
 
 // The reducer's, for a model with these parameters, of which
 // param_to_hook_all_reduce may be one; delayed buffers are the caller's affair.
-ReducerOptions ReducerOptionsOf(const DistributedDataParallelOptions& options,
-                                const NamedTensors& parameters);
+ReducerOptions MakeReducerOptions(const DistributedDataParallelOptions& options,
+                                  const NamedTensors& parameters);
 
 // `parameters` without those that are the same tensor as an earlier one (a tied
 // weight): its first name is the one that counts.

@@ -67,7 +67,7 @@ struct DistributedDataParallelOptions {
   std::function<int64_t(const std::string& name)> optimizer_group;
 };
 
-// DiLoCo's (outer_optimizer.h).
+// DiLoCo's (parameter_averaging.h).
 struct OuterOptimizerOptions {
   double learning_rate = 0.7;
   double momentum = 0.9;  // Nesterov's; 0: none

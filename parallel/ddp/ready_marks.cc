@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 
 namespace tandem {
 
@@ -83,12 +83,12 @@ std::vector<int64_t> ReadyMarks::Order() const {
   return order;
 }
 
-std::string ReadyMarks::NamesOf(const std::vector<int64_t>& positions) const {
+std::string ReadyMarks::Names(const std::vector<int64_t>& positions) const {
   std::vector<std::string> names;
   for (const int64_t position : positions) {
     names.push_back(absl::StrCat(names_[position], " (index ", position, ")"));
   }
-  return SomeOf(names, /*most=*/20);
+  return ShortList(names, /*most=*/20);
 }
 
 absl::Status ReadyMarks::CheckAllMarked() const {
@@ -96,7 +96,7 @@ absl::Status ReadyMarks::CheckAllMarked() const {
   if (unmarked.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       unmarked.size() == 1 ? "a parameter" : "parameters",
-      " got no gradient in this backward: ", NamesOf(unmarked),
+      " got no gradient in this backward: ", Names(unmarked),
       ". Either the loss does not depend on ",
       unmarked.size() == 1 ? "it" : "them",
       ": set find_unused_parameters; or the output of forward that does was "
@@ -112,7 +112,7 @@ absl::Status ReadyMarks::CheckUnchanged() const {
   return absl::InvalidArgumentError(absl::StrCat(
       "the graph changed under static_graph: used in the first step and not, "
       "or less often, in this one: ",
-      NamesOf(changed),
+      Names(changed),
       ". Every step must use the same parameters as often, "
       "or static_graph must be off"));
 }

@@ -49,7 +49,7 @@ class ReadyMarks {
   absl::Status CheckUnchanged() const;
 
  private:
-  std::string NamesOf(const std::vector<int64_t>& positions) const;
+  std::string Names(const std::vector<int64_t>& positions) const;
 
   std::vector<std::string> names_;
   bool static_graph_;

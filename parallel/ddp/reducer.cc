@@ -9,13 +9,13 @@
 #include <utility>
 
 #include "absl/functional/function_ref.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/flight/recorder.h"
 #include "core/instrument/fault_point.h"
 #include "core/instrument/trace.h"
-#include "parallel/ddp/early_end.h"
-#include "parallel/ddp/gradient_streams.h"
+#include "parallel/ddp/reducer_buckets.h"
 
 namespace tandem {
 namespace {
@@ -251,11 +251,11 @@ absl::Status Reducer::AddNothing() {
   {
     absl::MutexLock lock(&mutex_);
     CHECK(!active_);
-    active_ = averaging_ = shadows_ = true;
+    active_ = averaging_ = is_shadow_ = true;
     BeginAveraging();
   }
   const absl::Status done = Finish();
-  shadows_ = false;
+  is_shadow_ = false;
   return done;
 }
 
@@ -282,7 +282,7 @@ absl::Status Reducer::Average() {
   const c10::Device device = buckets_.device();
   moments_.gradients_ready = DeviceMoment::Now(device);
   TANDEM_RETURN_IF_ERROR(buckets_.CheckParameters());
-  if (!shadows_) {
+  if (!is_shadow_) {
     TANDEM_RETURN_IF_ERROR(CheckMarks(marks_, options_, learns_use()));
   }
   const auto is_here = [this](const ParameterPlace& place, size_t /*position*/)
@@ -305,22 +305,23 @@ absl::Status Reducer::Average() {
   TANDEM_RETURN_IF_ERROR(SettleUse());
   moments_.ended = DeviceMoment::Now(device);
   if (Trace::OfProcess().is_on()) {
-    AddToTrace(TimesOf(moments_), scatters_ ? "reduce-scatter" : "all-reduce",
-               group_.name(), [this](size_t bucket) {
-                 return buckets_.Purpose(bucket, steps_ + 1);
-               });
+    AddToTrace(
+        AwaitTimes(moments_), scatters_ ? "reduce-scatter" : "all-reduce",
+        group_.name(),
+        [this](size_t bucket) { return buckets_.Purpose(bucket, steps_ + 1); });
   }
   return absl::OkStatus();
 }
 
-// Whoever was used on any rank has the mean as its gradient on every rank.
+// A parameter that was used on any rank has the mean as its gradient on every
+// rank.
 absl::Status Reducer::SettleUse() {
   const bool learns = learns_use();
   if (learns) {
     TANDEM_RETURN_IF_ERROR(use_exchange_.Wait());
   }
   // The graph was this rank's own.
-  if (marks_.learning() && !shadows_) marks_.Learn();
+  if (marks_.learning() && !is_shadow_) marks_.Learn();
   const auto* use = use_.const_data_ptr<int32_t>();
   const std::vector<ParameterPlace>& places = buckets_.places();
   for (size_t p = 0; p < places.size(); ++p) {
@@ -335,6 +336,17 @@ absl::Status Reducer::SettleUse() {
     if (!place.dead) place.buffer->set_has_gradient(place.index(), true);
   }
   return absl::OkStatus();
+}
+
+absl::Status ExplainEarlyEnd(const absl::Status& status, int64_t backwards) {
+  // The words are the backend's and the collective check's.
+  const bool has_left = absl::IsUnavailable(status) &&
+                        absl::EndsWith(status.message(), "left the group");
+  if (!has_left) return status;
+  return absl::UnavailableError(absl::StrCat(
+      status.message(), ": it took part in ", backwards,
+      " averaged backwards, and this is number ", backwards + 1,
+      " here; give every rank as many batches, or use Join (docs/join.md)"));
 }
 
 }  // namespace tandem

@@ -1,4 +1,4 @@
-// Averages gradients over replicas while backward still runs.
+// Gradient reducer: averages gradients over replicas while backward still runs.
 
 #ifndef TANDEM_PARALLEL_DDP_REDUCER_H_
 #define TANDEM_PARALLEL_DDP_REDUCER_H_
@@ -17,7 +17,6 @@
 #include "parallel/ddp/ready_marks.h"
 #include "parallel/ddp/reducer_buckets.h"
 #include "parallel/ddp/reducer_moments.h"
-#include "parallel/ddp/reducer_options.h"
 #include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
@@ -59,7 +58,7 @@ class Reducer {
   void set_divisor(int divisor) { divisor_ = divisor; }
   bool has_hook() const { return static_cast<bool>(hook_); }
   // Whether each rank gets its own share of each buffer alone from then on
-  // (optimizer_share.h): no hook, one backward between two ZeroGrad.
+  // (OptimizerShare): no hook, one backward between two ZeroGrad.
   void set_scatters(bool on) { scatters_ = on; }
   // A backward with nothing of this rank's own, whatever set_synchronise says:
   // gradients are the mean of the others' and zeros, and what none of them uses
@@ -103,7 +102,7 @@ class Reducer {
   Communicator& group_;
   const ReducerOptions options_;
   CommunicationHook hook_;
-  bool synchronise_ = true, shadows_ = false;
+  bool synchronise_ = true, is_shadow_ = false;
   bool scatters_ = false;
   int divisor_;
   int64_t steps_ = 0;
@@ -119,6 +118,12 @@ class Reducer {
   at::Tensor use_ ABSL_GUARDED_BY(mutex_);  // int32, by position
   PendingCollective use_exchange_ ABSL_GUARDED_BY(mutex_);
 };
+
+// An error of the backward whose gradients are to be averaged after those of
+// `backwards` others, with the numbers and what to do, if it is that another
+// rank has left: nothing failed there, its batches have come to an end. A step
+// may have several such backwards, and a batch none (no_sync).
+absl::Status ExplainEarlyEnd(const absl::Status& status, int64_t backwards);
 
 }  // namespace tandem
 

@@ -1,6 +1,9 @@
 #include "parallel/ddp/reducer_buckets.h"
 
 #include <ATen/ops/tensor.h>
+#include <glog/logging.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <limits>
@@ -10,15 +13,94 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
-#include "parallel/ddp/gradient_streams.h"
+#include "parallel/channel/copy_channel.h"
 
 namespace tandem {
 namespace {
+
+void CutBuffer(FlatBuffer* buffer, const BucketOptions& options,
+               std::vector<Bucket>* buckets) {
+  const std::vector<FlatSlot>& slots = buffer->slots();
+  const auto bytes = static_cast<int64_t>(buffer->grads().element_size());
+  size_t limit = 0;
+  for (size_t first = 0; first < slots.size();) {
+    Bucket bucket{buffer, first, first, slots[first].offset, 0};
+    while (bucket.end < slots.size() &&
+           bucket.length * bytes < options.limits[limit]) {
+      bucket.length = slots[bucket.end].end - bucket.offset;
+      ++bucket.end;
+    }
+    limit = std::min(limit + 1, options.limits.size() - 1);
+    first = bucket.end;
+    buckets->push_back(bucket);
+  }
+}
 
 // Messages name so many parameters of a bucket, which may have hundreds.
 constexpr size_t kMostNames = 5;
 
 }  // namespace
+
+std::vector<c10::Stream> GradientStreams(
+    const std::vector<FlatBuffer*>& buffers) {
+  std::vector<c10::Stream> streams;
+  for (const FlatBuffer* buffer : buffers) {
+    // Has no streams: nothing to look up in every step.
+    if (buffer->grads().is_cpu()) continue;
+    const auto stream = torch::autograd::impl::grad_accumulator(
+                            buffer->slots().front().parameter)
+                            ->stream();
+    if (!stream) continue;
+    const bool known = std::any_of(
+        streams.begin(), streams.end(),
+        [&](const auto& each) { return each.device() == stream->device(); });
+    if (!known) streams.push_back(*stream);
+  }
+  return streams;
+}
+
+c10::Device DeviceOfGradients(const std::vector<FlatBuffer*>& buffers) {
+  return buffers.empty() ? c10::Device(c10::kCPU)
+                         : buffers.front()->grads().device();
+}
+
+GradientStreamsGuard::GradientStreamsGuard(
+    const std::vector<FlatBuffer*>& buffers)
+    : streams_(GradientStreams(buffers)) {
+  for (const c10::Stream& stream : streams_) {
+    own_.push_back(CurrentStream(stream.device()));
+  }
+  if (!streams_.empty()) guard_.emplace(streams_);
+}
+
+GradientStreamsGuard::~GradientStreamsGuard() {
+  guard_.reset();
+  for (size_t i = 0; i < own_.size(); ++i) {
+    if (own_[i] == streams_[i]) continue;
+    StreamOrder().FollowProducer(own_[i], streams_[i]);
+  }
+}
+
+std::vector<Bucket> MakeBuckets(absl::Span<FlatBuffer* const> buffers,
+                                const BucketOptions& options,
+                                const std::vector<int64_t>& rank_of) {
+  CHECK(!options.limits.empty());
+  for (int64_t limit : options.limits) CHECK_GT(limit, 0);
+  std::vector<Bucket> buckets;
+  for (FlatBuffer* buffer : buffers) CutBuffer(buffer, options, &buckets);
+  const auto full_at = [&](const Bucket& bucket) {
+    int64_t last = -1;
+    for (size_t i = bucket.first; i < bucket.end; ++i) {
+      last = std::max(last, rank_of.at(bucket.buffer->slots()[i].position));
+    }
+    return last;
+  };
+  std::stable_sort(buckets.begin(), buckets.end(),
+                   [&](const Bucket& a, const Bucket& b) {
+                     return full_at(a) < full_at(b);
+                   });
+  return buckets;
+}
 
 ReducerBuckets::ReducerBuckets(std::vector<FlatBuffer*> buffers,
                                ReducerOptions options)

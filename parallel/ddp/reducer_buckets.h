@@ -1,26 +1,100 @@
-// Buckets of a reducer: which there are, in what order, and where each
-// parameter is.
+// Reducer buckets: gradients that travel together, in what order, and where
+// each parameter is; the options of a reducer, and the streams on which
+// gradients are made.
 
 #ifndef TANDEM_PARALLEL_DDP_REDUCER_BUCKETS_H_
 #define TANDEM_PARALLEL_DDP_REDUCER_BUCKETS_H_
 
 #include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+#include <c10/core/StreamGuard.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "core/comm/communicator.h"
 #include "parallel/comm_hooks/communication_hook.h"
-#include "parallel/ddp/buckets.h"
-#include "parallel/ddp/reducer_options.h"
 #include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
+
+// The streams on which autograd accumulates gradients: of each device that has
+// streams, the one that was current when its buffer was made.
+std::vector<c10::Stream> GradientStreams(
+    const std::vector<FlatBuffer*>& buffers);
+
+// The first buffer's device; the CPU without buffers.
+c10::Device DeviceOfGradients(const std::vector<FlatBuffer*>& buffers);
+
+// While this object lives, the calling thread works on GradientStreams, behind
+// the gradients there are. Autograd sees to that only for the device whose
+// gradient it has come to; what becomes due then may be another device's. What
+// the thread's own streams are given later runs behind its work.
+class GradientStreamsGuard {
+ public:
+  explicit GradientStreamsGuard(const std::vector<FlatBuffer*>& buffers);
+  ~GradientStreamsGuard();
+  GradientStreamsGuard(const GradientStreamsGuard&) = delete;
+  GradientStreamsGuard& operator=(const GradientStreamsGuard&) = delete;
+
+ private:
+  const std::vector<c10::Stream> streams_;
+  std::vector<c10::Stream> own_;
+  std::optional<c10::MultiStreamGuard> guard_;
+};
+
+// How many gradients travel together. A bucket is full when it holds its limit
+// in bytes, or more. The limits are those of the first bucket of a buffer, of
+// the second, ...; the last one serves all further ones.
+struct BucketOptions {
+  // PyTorch's: 1 MiB, so that the first all-reduce starts early, then 25 MiB.
+  std::vector<int64_t> limits = {1 << 20, 25 << 20};
+};
+
+// Which gradients are averaged, and when.
+struct ReducerOptions {
+  BucketOptions buckets;
+  // DistributedDataParallel's options of these names.
+  bool find_unused_parameters = false;
+  bool static_graph = false;
+  bool skip_all_reduce_unused_params = false;
+  // Is what no rank uses in the first step left out of all later ones?
+  bool retires_unused() const {
+    return static_graph || skip_all_reduce_unused_params;
+  }
+  // Each of these buffers is reduced whole, when the parameter at position
+  // `delayed_until` is ready.
+  std::vector<FlatBuffer*> delayed;
+  int64_t delayed_until = -1;
+  // Called when a backward begins, on its thread, and must have Finish() called
+  // at its end. Null: whoever drives the reducer calls it.
+  std::function<void()> on_begin;
+};
+
+// Some neighbours of one flat buffer: its gradients are a slice.
+struct Bucket {
+  FlatBuffer* buffer;
+  size_t first;  // its slots [first, end)
+  size_t end;
+  int64_t offset;  // elements [offset, offset + length), padding included
+  int64_t length;
+};
+
+// Cuts every buffer into buckets, in the order of its slots, and puts the
+// buckets of all buffers into the order in which they fill when gradients
+// become ready in the order `rank_of` (by position: FlatSlot::position; as
+// large as the greatest one requires). Every slot is in one bucket.
+std::vector<Bucket> MakeBuckets(absl::Span<FlatBuffer* const> buffers,
+                                const BucketOptions& options,
+                                const std::vector<int64_t>& rank_of);
 
 // Where the reducer finds a parameter and its gradient.
 struct ParameterPlace {

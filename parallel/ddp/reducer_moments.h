@@ -44,7 +44,7 @@ struct ReducerMoments {
 // Have all of them come? Never waits.
 bool HaveCome(const ReducerMoments& moments);
 // Waits for all of them.
-ReducerTimes TimesOf(const ReducerMoments& moments);
+ReducerTimes AwaitTimes(const ReducerMoments& moments);
 
 }  // namespace tandem
 

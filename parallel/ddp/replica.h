@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/options.h"
 #include "parallel/join/join_hook.h"

@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<ReplicaParameters>> ReplicaParameters::Create(
     if (tensor.requires_grad() || made->is_ignored(name)) continue;
     made->frozen_.push_back(tensor);
   }
-  made->reducer_options_ = ReducerOptionsOf(made->options_.ddp, parameters);
+  made->reducer_options_ = MakeReducerOptions(made->options_.ddp, parameters);
   TANDEM_RETURN_IF_ERROR(CatchTorch([&] { return made->Flatten(parameters); }));
   return made;
 }
@@ -63,7 +63,8 @@ absl::Status ReplicaParameters::Flatten(const NamedTensors& parameters) {
     }
     for (const auto& each : parameters) {
       flat.traits.emplace_back();
-      if (firsts.count(each.first) == 0 || KindOf(each.first) != kind) continue;
+      if (firsts.count(each.first) == 0 || ParameterKind(each.first) != kind)
+        continue;
       flat.traits.back() = TraitsFor(each.first);
     }
     for (auto& buffer : MakeFlatBuffers(parameters, flat)) {
@@ -78,7 +79,7 @@ bool ReplicaParameters::is_ignored(const std::string& name) const {
   return absl::c_linear_search(options_.ddp.parameters_to_ignore, name);
 }
 
-ReplicaParameters::Kind ReplicaParameters::KindOf(
+ReplicaParameters::Kind ReplicaParameters::ParameterKind(
     const std::string& name) const {
   if (options_.first_of_copy.count(name) > 0) return Kind::kCopies;
   if (is_ignored(name)) return Kind::kIgnored;
@@ -92,14 +93,14 @@ ParameterTraits ReplicaParameters::TraitsFor(const std::string& name) const {
   const auto copy = options_.first_of_copy.find(name);
   const std::string& first =
       copy == options_.first_of_copy.end() ? name : copy->second;
-  ParameterTraits traits = TraitsOf(options_.traits, first);
+  ParameterTraits traits = EffectiveTraits(options_.traits, first);
   const auto& group = options_.ddp.optimizer_group;
   if (group) traits.optimizer_group = group(first);
   if (is_ignored(first)) traits.reduce_axes.clear();
   return traits;
 }
 
-std::vector<FlatBuffer*> ReplicaParameters::ListOf(
+std::vector<FlatBuffer*> ReplicaParameters::SelectBuffers(
     std::initializer_list<Kind> kinds) const {
   std::vector<FlatBuffer*> list;
   for (size_t i = 0; i < flat_.size(); ++i) {
@@ -111,7 +112,7 @@ std::vector<FlatBuffer*> ReplicaParameters::ListOf(
 std::vector<FlatBuffer*> ReplicaParameters::Averaged(
     std::initializer_list<Kind> kinds) const {
   std::vector<FlatBuffer*> averaged;
-  for (FlatBuffer* buffer : ListOf(kinds)) {
+  for (FlatBuffer* buffer : SelectBuffers(kinds)) {
     if (buffer->traits().reduces_over(kDataAxis)) averaged.push_back(buffer);
   }
   return averaged;
@@ -121,7 +122,7 @@ FlatBufferList ReplicaParameters::all() const { return FlatBufferList(flat_); }
 
 FlatBufferList ReplicaParameters::own() const {
   return FlatBufferList(
-      ListOf({Kind::kAtOnce, Kind::kDelayed, Kind::kIgnored}));
+      SelectBuffers({Kind::kAtOnce, Kind::kDelayed, Kind::kIgnored}));
 }
 
 FlatBufferList ReplicaParameters::averaged() const {
@@ -130,7 +131,7 @@ FlatBufferList ReplicaParameters::averaged() const {
 }
 
 FlatBufferList ReplicaParameters::ignored() const {
-  return FlatBufferList(ListOf({Kind::kIgnored}));
+  return FlatBufferList(SelectBuffers({Kind::kIgnored}));
 }
 
 FlatBufferList ReplicaParameters::of_group(int64_t group) const {
@@ -180,7 +181,8 @@ absl::Status ReplicaParameters::BroadcastBuffers(int root) const {
   return BroadcastFrom(root, buffers_, *replicas_);
 }
 
-NamedTensors ReplicaParameters::AlikeOf(const NamedTensors& parameters) const {
+NamedTensors ReplicaParameters::SelectAlike(
+    const NamedTensors& parameters) const {
   std::set<const c10::TensorImpl*> own;
   for (const auto& [name, tensor] : parameters) {
     if (is_ignored(name)) own.insert(tensor.unsafeGetTensorImpl());
@@ -203,13 +205,13 @@ NamedTensors ReplicaParameters::AlikeOf(const NamedTensors& parameters) const {
 NamedTensors ReplicaParameters::WithoutCopies(NamedTensors state) const {
   NamedTensors without_copies;
   for (auto& each : state) {
-    if (options_.first_of_copy.count(ParameterOf(each.first)) > 0) continue;
+    if (options_.first_of_copy.count(ParameterName(each.first)) > 0) continue;
     without_copies.push_back(std::move(each));
   }
   return without_copies;
 }
 
-StoredTensors ReplicaParameters::StateOf(const StoredTensors& state) const {
+StoredTensors ReplicaParameters::SelectState(const StoredTensors& state) const {
   std::multimap<std::string, std::string> names;  // in `state`, here
   for (const FlatBuffer* buffer : all()) {
     for (const FlatSlot& slot : buffer->slots()) {
@@ -221,7 +223,7 @@ StoredTensors ReplicaParameters::StateOf(const StoredTensors& state) const {
   StoredTensors mine;
   for (const StoredTensor& each : state) {
     const std::string& name = each.info.name;
-    const std::string parameter = ParameterOf(name);
+    const std::string parameter = ParameterName(name);
     const auto range = names.equal_range(parameter);
     for (auto it = range.first; it != range.second; ++it) {
       StoredTensor renamed = each;

@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/comm/communicator.h"
 #include "core/model/parameter_traits.h"
@@ -94,7 +94,7 @@ class ReplicaParameters {
 
   // Picks those of the given parameters that all replicas have alike: not those
   // that each trains for itself.
-  NamedTensors AlikeOf(const NamedTensors& parameters) const;
+  NamedTensors SelectAlike(const NamedTensors& parameters) const;
 
   const std::map<std::string, std::string>& first_of_copy() const {
     return options_.first_of_copy;
@@ -104,7 +104,7 @@ class ReplicaParameters {
   NamedTensors WithoutCopies(NamedTensors state) const;
   // Picks what is of these parameters from `state`, the whole model's or part
   // of it.
-  StoredTensors StateOf(const StoredTensors& state) const;
+  StoredTensors SelectState(const StoredTensors& state) const;
 
  private:
   enum class Kind { kAtOnce, kDelayed, kIgnored, kCopies };
@@ -112,9 +112,10 @@ class ReplicaParameters {
   ReplicaParameters(ReplicaParameterOptions options, Communicator* replicas);
 
   absl::Status Flatten(const NamedTensors& parameters);
-  Kind KindOf(const std::string& name) const;
+  Kind ParameterKind(const std::string& name) const;
   ParameterTraits TraitsFor(const std::string& name) const;
-  std::vector<FlatBuffer*> ListOf(std::initializer_list<Kind> kinds) const;
+  std::vector<FlatBuffer*> SelectBuffers(
+      std::initializer_list<Kind> kinds) const;
   std::vector<FlatBuffer*> Averaged(std::initializer_list<Kind> kinds) const;
 
   const ReplicaParameterOptions options_;

@@ -5,16 +5,22 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <glog/logging.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/tensors.h"
 #include "core/device/memory_category.h"
-#include "parallel/optim/aligned_length.h"
+#include "core/model/gradient_place.h"
+#include "core/precision/low_precision_copy.h"
 
 namespace tandem {
 namespace {
@@ -98,7 +104,7 @@ at::Tensor FlatBuffer::AddState() {
   return state_.back();
 }
 
-at::Tensor FlatBuffer::AddStateOf(int64_t begin, int64_t end) {
+at::Tensor FlatBuffer::AddPartialState(int64_t begin, int64_t end) {
   const MemoryCategoryScope scope(MemoryCategory::kOptimizer);
   keeps_order_ = true;
   return at::zeros_like(values_.narrow(0, begin, end - begin));
@@ -210,6 +216,123 @@ absl::Status FlatBuffer::CheckParameters() const {
         "and change values in place"));
   }
   return absl::OkStatus();
+}
+
+FlatBuffers MakeFlatBuffers(const NamedTensors& parameters,
+                            const FlatBufferOptions& options) {
+  CHECK(options.traits.empty() || options.traits.size() == parameters.size());
+  struct Part {
+    c10::Device device;
+    at::ScalarType dtype;
+    ParameterTraits traits;
+    NamedTensors parameters;
+    std::vector<int64_t> positions;
+  };
+  std::vector<Part> parts;
+  std::set<c10::TensorImpl*> seen;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& tensor = parameters[i].second;
+    const std::optional<ParameterTraits> traits =
+        options.traits.empty() ? ParameterTraits() : options.traits[i];
+    if (!tensor.requires_grad() || !traits.has_value()) continue;
+    if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+    auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& each) {
+      return each.device == tensor.device() &&
+             each.dtype == tensor.scalar_type() && each.traits == *traits;
+    });
+    if (part == parts.end()) {
+      part = parts.insert(
+          part, {tensor.device(), tensor.scalar_type(), *traits, {}, {}});
+    }
+    part->parameters.push_back(parameters[i]);
+    part->positions.push_back(static_cast<int64_t>(i));
+  }
+  FlatBuffers buffers;
+  for (Part& part : parts) {
+    std::reverse(part.parameters.begin(), part.parameters.end());
+    std::reverse(part.positions.begin(), part.positions.end());
+    buffers.push_back(std::make_unique<FlatBuffer>(
+        part.parameters, part.positions, options.allocate, part.traits,
+        options.allocate_values));
+  }
+  return buffers;
+}
+
+// What hooks hold: whose they are, while it lives.
+struct FlatBuffer::Link {
+  FlatBuffer* buffer;
+};
+
+// Hangs on a parameter's gradient accumulator.
+class FlatBuffer::Gather : public GradientPlace {
+ public:
+  Gather(std::shared_ptr<Link> link, size_t id)
+      : link_(std::move(link)), id_(id) {}
+
+ protected:
+  at::Tensor Find() override {
+    const FlatBuffer* buffer = link_->buffer;
+    if (buffer == nullptr) return at::Tensor();
+    const FlatSlot& slot = buffer->slots_[buffer->index_of_[id_]];
+    // What was replaced, CheckParameters() is to find.
+    if (slot.parameter.grad().defined() ||
+        !slot.LiesIn(slot.parameter, buffer->values_) ||
+        slot.parameter.scalar_type() != buffer->values_.scalar_type()) {
+      return at::Tensor();
+    }
+    return buffer->View(buffer->grads_, slot);
+  }
+  void Begin() override {
+    link_->buffer->set_has_gradient(link_->buffer->index_of_[id_], true);
+  }
+  void Complete() override {
+    if (link_->buffer != nullptr) link_->buffer->Gathered(id_);
+  }
+
+ private:
+  std::shared_ptr<Link> link_;
+  size_t id_;
+};
+
+FlatBuffer::~FlatBuffer() {
+  link_->buffer = nullptr;
+  for (const FlatSlot& slot : slots_) DropLowPrecisionCopy(slot.parameter);
+}
+
+void FlatBuffer::GatherGradients() {
+  link_ = std::make_shared<Link>(Link{this});
+  for (const FlatSlot& slot : slots_) {
+    auto accumulator = torch::autograd::impl::grad_accumulator(slot.parameter);
+    accumulator->add_post_hook(std::make_unique<Gather>(link_, slot.id));
+    accumulators_.push_back(std::move(accumulator));
+  }
+}
+
+void FlatBuffer::Gathered(size_t id) {
+  at::NoGradGuard no_grad;
+  FlatSlot& slot = slots_[index_of_[id]];
+  const at::Tensor& grad = slot.parameter.grad();
+  if (!slot.LiesIn(grad, grads_)) {
+    const at::Tensor place = View(grads_, slot);
+    // Autograd's own tensor: nobody else has it, as a rule.
+    if (grad.is_sparse()) {
+      place.zero_().add_(grad);
+    } else {
+      place.copy_(grad);
+    }
+    slot.parameter.mutable_grad() = place;
+  }
+  if (on_gradient_) on_gradient_(slot);
+}
+
+ElementSpan ShareSpan(const FlatBuffer& buffer, const OptimizerShare& share) {
+  const at::Tensor& values = buffer.values();
+  const int64_t unit = AlignedLength(1, values);
+  const int64_t units = values.numel() / unit;
+  const auto begin_of = [&](int64_t rank) {
+    return units * rank / share.ranks * unit;
+  };
+  return {begin_of(share.rank), begin_of(share.rank + 1)};
 }
 
 }  // namespace tandem

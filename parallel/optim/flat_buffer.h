@@ -1,4 +1,5 @@
-// Parameters side by side in one buffer, their gradients in a second.
+// Flat buffers: parameters side by side in one buffer, their gradients in a
+// second.
 //
 // Collectives, clipping and fused steps then work on slices of two tensors, and
 // copy nothing. (PyTorch's gradient_as_bucket_view, for parameters as well.)
@@ -8,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -19,7 +21,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "core/base/named_tensors.h"
+#include "core/base/round_up.h"
+#include "core/base/tensors.h"
 #include "core/model/parameter_traits.h"
 #include "parallel/optim/flat_buffer_list.h"
 
@@ -28,6 +31,16 @@ struct Node;
 }  // namespace torch::autograd
 
 namespace tandem {
+
+// In bytes: a cache line, a vector of AVX-512.
+inline constexpr int64_t kAlignment = 64;
+
+// `elements` of the dtype of `like`, rounded up so that what comes behind them
+// begins on kAlignment if they do.
+inline int64_t AlignedLength(int64_t elements, const at::Tensor& like) {
+  const auto bytes = static_cast<int64_t>(like.element_size());
+  return RoundUp(elements, std::max<int64_t>(1, kAlignment / bytes));
+}
 
 // A parameter's place in a FlatBuffer, in elements.
 struct FlatSlot {
@@ -94,7 +107,7 @@ class FlatBuffer {
   // optimizer state.
   at::Tensor AddState();
   // The same for elements [begin, end) alone; slots then stay where they are.
-  at::Tensor AddStateOf(int64_t begin, int64_t end);
+  at::Tensor AddPartialState(int64_t begin, int64_t end);
   bool keeps_order() const { return keeps_order_; }
 
   // What is kept of the parameters elsewhere (an optimizer's state, its numbers
@@ -134,7 +147,7 @@ class FlatBuffer {
   // the buffers as a whole stay right, older views of parts do not, so that it
   // counts as a change of all parameters: LibTorch refuses a backward through a
   // graph that was made before. Requires a permutation, and that there was no
-  // AddStateOf.
+  // AddPartialState.
   void Reorder(const std::vector<size_t>& order);
 
   // FailedPrecondition, naming the parameter, when it lies in the buffer no
@@ -178,6 +191,32 @@ struct FlatBufferOptions {
 // backward makes gradients ready. Slots' positions are those in `parameters`.
 FlatBuffers MakeFlatBuffers(const NamedTensors& parameters,
                             const FlatBufferOptions& options = {});
+
+// The share of a flat buffer whose optimizer state one rank keeps: which of how
+// many ranks (ZeRO stage 1, Rajbhandari et al., arXiv:1910.02054;
+// torch.distributed.optim.ZeroRedundancyOptimizer).
+struct OptimizerShare {
+  int rank = 0;
+  int ranks = 1;
+
+  bool is_whole() const { return ranks == 1; }
+};
+
+// How the optimizer of a buffer is shared; null: each rank has all of it.
+using ShareOfBuffer = std::function<OptimizerShare(const FlatBuffer&)>;
+
+// Elements [begin, end) of a flat buffer.
+struct ElementSpan {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t length() const { return end - begin; }
+};
+
+// The share's elements: those of all ranks follow each other and make up the
+// buffer, each begins on a 64-byte boundary (so that kernels round as they
+// would over the whole buffer), and their lengths differ by at most 64 bytes.
+ElementSpan ShareSpan(const FlatBuffer& buffer, const OptimizerShare& share);
 
 }  // namespace tandem
 

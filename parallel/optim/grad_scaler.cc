@@ -1,18 +1,23 @@
 #include "parallel/optim/grad_scaler.h"
 
 #include <ATen/Tensor.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/full.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
+#include "core/vector/multiply_and_find_inf.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/optimizer.h"
-#include "parallel/optim/unscale_gradients.h"
 
 namespace tandem {
 namespace {
@@ -31,6 +36,21 @@ absl::StatusOr<bool> OnAny(bool here, Communicator* group) {
   TANDEM_RETURN_IF_ERROR(group->AllReduceSum(
       ranks, [] { return "whether all gradients are finite"; }));
   return ranks.const_data_ptr<int64_t>()[0] > 0;
+}
+
+// Maximal runs of neighbours that have a gradient, as slices of grads(), with
+// their padding, which is zero.
+std::vector<at::Tensor> RunsOfGradients(const FlatBuffer& buffer) {
+  const std::vector<FlatSlot>& slots = buffer.slots();
+  std::vector<at::Tensor> runs;
+  for (size_t end, begin = 0; begin < slots.size(); begin = end + 1) {
+    end = begin;
+    while (end < slots.size() && buffer.has_gradient(end)) ++end;
+    if (end == begin) continue;
+    const int64_t from = slots[begin].offset;
+    runs.push_back(buffer.grads().narrow(0, from, slots[end - 1].end - from));
+  }
+  return runs;
 }
 
 }  // namespace
@@ -96,6 +116,31 @@ absl::Status GradScaler::Update() {
       verdicts_, [](const auto& each) { return each.second.found_inf; });
   verdicts_.clear();
   return scale_.Update(found_inf);
+}
+
+bool UnscaleGradients(const FlatBufferList& buffers, float inverse) {
+  const at::NoGradGuard no_grad;
+  bool found = false;
+  for (const FlatBuffer* buffer : buffers) {
+    const std::vector<at::Tensor> runs = RunsOfGradients(*buffer);
+    found |= MultiplyAndFindInf(runs, inverse);
+  }
+  return found;
+}
+
+void UnscaleGradients(const FlatBufferList& buffers, const at::Tensor& inverse,
+                      const at::Tensor& found_inf) {
+  const at::NoGradGuard no_grad;
+  for (const FlatBuffer* buffer : buffers) {
+    const std::vector<at::Tensor> runs = RunsOfGradients(*buffer);
+    if (runs.empty()) continue;
+    if (found_inf.is_cpu()) {
+      if (MultiplyAndFindInf(runs, inverse.item<float>())) found_inf.fill_(1);
+      continue;
+    }
+    at::Tensor found = found_inf;
+    at::_amp_foreach_non_finite_check_and_unscale_(runs, found, inverse);
+  }
 }
 
 }  // namespace tandem

@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/precision/loss_scale.h"
+#include "parallel/optim/flat_buffer_list.h"
 
 namespace tandem {
 
@@ -85,6 +86,18 @@ class GradScaler {
   Communicator* group_;
   std::map<const Optimizer*, Verdict> verdicts_;  // in this iteration
 };
+
+// GradScaler's unscale_: multiplies all gradients by `inverse`
+// (LossScale::inverse), and returns whether one of their elements was infinite
+// or NaN, in one pass over memory (core/vector/multiply_and_find_inf.h).
+// Parameters without a gradient take no part. Throws c10::Error.
+bool UnscaleGradients(const FlatBufferList& buffers, float inverse);
+
+// The same where the gradients lie: `inverse` and `found_inf` are numbers of
+// float32 on their device, and the latter becomes 1 where one was infinite or
+// NaN, else it stays. The host waits for no device.
+void UnscaleGradients(const FlatBufferList& buffers, const at::Tensor& inverse,
+                      const at::Tensor& found_inf);
 
 }  // namespace tandem
 

@@ -28,7 +28,8 @@ std::vector<const FlatSlot*> SlotsWithGradients(const FlatBuffer& buffer) {
   return slots;
 }
 
-std::vector<ElementRange> RangesOf(const std::vector<const FlatSlot*>& slots) {
+std::vector<ElementRange> SlotRanges(
+    const std::vector<const FlatSlot*>& slots) {
   std::vector<ElementRange> ranges;
   for (const FlatSlot* slot : slots) {
     ranges.push_back({slot->offset, slot->numel});
@@ -40,12 +41,12 @@ void AppendSums(const FlatBuffer& buffer, double p,
                 std::vector<GradientSum>* sums) {
   const std::vector<const FlatSlot*> slots = SlotsWithGradients(buffer);
   auto slot = slots.begin();
-  for (double sum : PowerSums(buffer.grads(), RangesOf(slots), p)) {
+  for (double sum : PowerSums(buffer.grads(), SlotRanges(slots), p)) {
     sums->push_back({*slot++, sum});
   }
 }
 
-std::vector<double> NumbersOf(const std::vector<GradientSum>& sums) {
+std::vector<double> SumNumbers(const std::vector<GradientSum>& sums) {
   std::vector<double> numbers;
   for (const GradientSum& each : sums) numbers.push_back(each.sum);
   return numbers;
@@ -72,13 +73,13 @@ std::vector<GradientSum> GradientSums(const FlatBufferList& buffers, double p) {
   return sums;
 }
 
-GradientSquares SquaresOf(const FlatBuffer& buffer) {
+GradientSquares SumSquares(const FlatBuffer& buffer) {
   const std::vector<const FlatSlot*> slots = SlotsWithGradients(buffer);
   GradientSquares squares;
   for (const FlatSlot* slot : slots)
     squares.positions.push_back(slot->position);
   if (!slots.empty()) {
-    squares.sums = SquareSums(buffer.grads(), RangesOf(slots));
+    squares.sums = SquareSums(buffer.grads(), SlotRanges(slots));
   }
   return squares;
 }
@@ -125,7 +126,7 @@ void ScaleGradients(const FlatBufferList& buffers, double max_norm,
 }
 
 double GradientNorm(const FlatBufferList& buffers, double norm_type) {
-  return NormOfPowerSums(NumbersOf(GradientSums(buffers, norm_type)),
+  return NormOfPowerSums(SumNumbers(GradientSums(buffers, norm_type)),
                          norm_type);
 }
 
@@ -150,7 +151,7 @@ absl::StatusOr<double> ClipGradientNorm(const FlatBufferList& buffers,
   const std::vector<GradientSum> sums =
       GradientSums(buffers, options.norm_type);
   TANDEM_ASSIGN_OR_RETURN(const double norm,
-                          ClippingNorm(NumbersOf(sums), options.norm_type));
+                          ClippingNorm(SumNumbers(sums), options.norm_type));
   if (options.error_if_nonfinite) {
     TANDEM_RETURN_IF_ERROR(CheckFinite(sums, norm, options.norm_type));
   }

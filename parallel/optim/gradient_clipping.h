@@ -1,4 +1,5 @@
-// Gradients kept from growing too large (torch.nn.utils.clip_grad_*).
+// Gradient clipping: gradients kept from growing too large
+// (torch.nn.utils.clip_grad_*).
 
 #ifndef TANDEM_PARALLEL_OPTIM_GRADIENT_CLIPPING_H_
 #define TANDEM_PARALLEL_OPTIM_GRADIENT_CLIPPING_H_
@@ -50,7 +51,7 @@ struct GradientSquares {
   std::vector<int64_t> positions;  // of slots
   at::Tensor sums = {};            // [positions.size()]
 };
-GradientSquares SquaresOf(const FlatBuffer& buffer);
+GradientSquares SumSquares(const FlatBuffer& buffer);
 
 // OutOfRange: such a norm, which is not finite, cannot be clipped. `culprit` is
 // the parameter whose gradient is not finite.

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "parallel/optim/option_checks.h"
+#include "parallel/optim/optimizer_options.h"
 
 namespace tandem {
 namespace {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/optimizer.h"
 #include "parallel/optim/optimizer_options.h"
-#include "parallel/optim/optimizer_share.h"
 
 namespace tandem {
 

@@ -60,7 +60,7 @@ StoredByName ByName(const StoredTensors& state) {
 
 }  // namespace
 
-std::string ParameterOf(const std::string& state_name) {
+std::string ParameterName(const std::string& state_name) {
   return state_name.substr(0, state_name.rfind('.'));
 }
 
@@ -199,7 +199,7 @@ std::vector<StoredTensors> Optimizer::ByGroup(
   }
   std::vector<StoredTensors> parts(groups_.size());
   for (const StoredTensor& each : state) {
-    const auto found = group_of.find(ParameterOf(each.info.name));
+    const auto found = group_of.find(ParameterName(each.info.name));
     parts[found == group_of.end() ? 0 : found->second].Add(each);
   }
   return parts;

@@ -1,4 +1,4 @@
-// Optimizers that step over flat buffers.
+// Optimizer: steps over flat buffers.
 
 #ifndef TANDEM_PARALLEL_OPTIM_OPTIMIZER_H_
 #define TANDEM_PARALLEL_OPTIM_OPTIMIZER_H_
@@ -16,9 +16,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/variant.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
+#include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
-#include "parallel/optim/optimizer_share.h"
 
 namespace tandem {
 
@@ -28,7 +28,7 @@ class StoredTensors;
 struct StatePart;
 
 // "fc.weight" of "fc.weight.momentum_buffer": whose state it is.
-std::string ParameterOf(const std::string& state_name);
+std::string ParameterName(const std::string& state_name);
 
 // Buffers that are stepped by one rule (an entry of torch.optim's
 // param_groups).
@@ -47,8 +47,8 @@ struct ParameterGroup {
 // some operations differently (tests/parallel/optim/optimizer_test.cc states
 // how close). Where runs begin and end does not change a bit.
 //
-// Of a buffer that it shares with other ranks it steps its own elements and has
-// state for these alone; the others' values are for whoever shares them.
+// In a buffer that it shares with other ranks it steps its own elements and has
+// state for these alone; the others' values are for the ranks that share them.
 //
 // Made by MakeOptimizer, or by MakeGroupedOptimizer where parameter groups have
 // options of their own; the learning rate is one for all. State has the names

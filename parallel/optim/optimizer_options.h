@@ -4,6 +4,8 @@
 #ifndef TANDEM_PARALLEL_OPTIM_OPTIMIZER_OPTIONS_H_
 #define TANDEM_PARALLEL_OPTIM_OPTIMIZER_OPTIONS_H_
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/variant.h"
 
 namespace tandem {
@@ -43,6 +45,16 @@ enum class OptimizerSharding {
   kAuto,  // where it is faster
   kOn,
 };
+
+// Checks of options, with one wording for all. InvalidArgument, naming the
+// option and its value, unless 0 <= value < inf.
+absl::Status CheckNotNegative(absl::string_view option, double value);
+
+// InvalidArgument unless value > 0; infinity is.
+absl::Status CheckPositive(absl::string_view option, double value);
+
+// InvalidArgument unless 0 <= value < 1.
+absl::Status CheckBelowOne(absl::string_view option, double value);
 
 }  // namespace tandem
 

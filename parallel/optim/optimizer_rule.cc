@@ -6,7 +6,7 @@
 #include <ATen/ops/full.h>
 
 #include "core/base/status_macros.h"
-#include "parallel/optim/option_checks.h"
+#include "parallel/optim/optimizer_options.h"
 
 namespace tandem {
 namespace {

@@ -1,7 +1,10 @@
 #include "parallel/optim/parameter_update.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <glog/logging.h>
 
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -10,13 +13,15 @@
 #include "core/instrument/fault_point.h"
 #include "core/instrument/trace.h"
 #include "core/mesh/mesh.h"
-#include "parallel/optim/device_clipping.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/optim/make_optimizer.h"
 
 namespace tandem {
 namespace {
+
+std::atomic<int> on_all_types{0};
+std::atomic<int64_t> counted_divisors{0};
 
 bool CanClipOnDevice(const UpdateOptions& options,
                      const FlatBufferList& buffers,
@@ -36,6 +41,42 @@ bool CanClipOnDevice(const UpdateOptions& options,
 }
 
 }  // namespace
+
+bool NormStaysOnDevice(const FlatBufferList& buffers) {
+  if (buffers.empty()) return false;
+  const c10::Device device = (*buffers.begin())->values().device();
+  for (const FlatBuffer* buffer : buffers) {
+    const at::Tensor& values = buffer->values();
+    if (values.scalar_type() != at::kFloat || values.device() != device) {
+      return false;
+    }
+  }
+  return device.is_cuda() || on_all_types > 0;
+}
+
+at::Tensor ClippingDivisorOnDevice(const FlatBufferList& buffers,
+                                   double max_norm) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> squares;
+  for (const FlatBuffer* buffer : buffers) {
+    const at::Tensor sums = SumSquares(*buffer).sums;
+    if (sums.defined()) squares.push_back(sums);
+  }
+  if (squares.empty()) return {};
+  ++counted_divisors;
+  const at::Tensor norm = at::cat(squares).sum().sqrt_();
+  return norm.add_(1e-6).div_(max_norm).clamp_min_(1).to(at::kFloat);
+}
+
+NormsStayOnDevices::NormsStayOnDevices() : before_(counted_divisors) {
+  ++on_all_types;
+}
+
+NormsStayOnDevices::~NormsStayOnDevices() { --on_all_types; }
+
+int64_t NormsStayOnDevices::divisors() const {
+  return counted_divisors - before_;
+}
 
 ParameterUpdate::ParameterUpdate(const UpdateOptions& options,
                                  FlatBufferList buffers,

@@ -6,18 +6,48 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
+#include "parallel/optim/grad_scaler.h"
 #include "parallel/optim/optimizer.h"
-#include "parallel/optim/optimizer_share.h"
-#include "parallel/optim/unscale_gradients.h"
 #include "parallel/optim/update_options.h"
 
 namespace tandem {
+
+// Does the norm of all gradients of these buffers stay on their device? It does
+// where they are float32 and on one GPU. What lies in the host's memory the
+// host sums itself, in an order that no device changes. This is the one place
+// where it is decided.
+bool NormStaysOnDevice(const FlatBufferList& buffers);
+
+// ClippingDivisor of the norm of all gradients, a number of float32 on their
+// device for the fused optimizers to divide by. It is infinite, so that
+// gradients become zero, where it is more than a float32 holds. Undefined where
+// there are no gradients. The host waits for nothing. Throws c10::Error.
+at::Tensor ClippingDivisorOnDevice(const FlatBufferList& buffers,
+                                   double max_norm);
+
+// While one lives, norms stay on devices of all types. For tests, which have no
+// GPU.
+class NormsStayOnDevices {
+ public:
+  NormsStayOnDevices();
+  ~NormsStayOnDevices();
+  NormsStayOnDevices(const NormsStayOnDevices&) = delete;
+  NormsStayOnDevices& operator=(const NormsStayOnDevices&) = delete;
+
+  // How many divisors any thread has asked for since.
+  int64_t divisors() const;
+
+ private:
+  const int64_t before_;
+};
 
 // Norms of all gradients of a model: of those that are averaged over replicas,
 // and of each replica's own (ParameterTraits), which have no part in the

@@ -52,12 +52,13 @@ SteppedBuffer::SteppedBuffer(FlatBuffer& buffer, const OptimizerRule& rule,
       rule_(rule),
       is_shared_(!share.is_whole()),
       is_first_(share.rank == 0),
-      span_(SpanOf(buffer, share)),
+      span_(ShareSpan(buffer, share)),
       steps_(buffer.slots().size()),
       lives_(std::make_shared<const bool>(true)) {
   for (size_t i = 0; i < rule_.traits().buffers.size(); ++i) {
-    state_.push_back(is_shared_ ? buffer_.AddStateOf(span_.begin, span_.end)
-                                : buffer_.AddState());
+    state_.push_back(is_shared_
+                         ? buffer_.AddPartialState(span_.begin, span_.end)
+                         : buffer_.AddState());
   }
   buffer_.AddKeeper(lives_, [this](FlatBuffer::Exchange exchange) {
     return TakeState(exchange);

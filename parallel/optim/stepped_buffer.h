@@ -15,12 +15,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/checkpoint/folder/state_part.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/optimizer_rule.h"
-#include "parallel/optim/optimizer_share.h"
 
 namespace tandem {
 

@@ -1,9 +1,28 @@
 #include "parallel/optim/update_options.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "core/base/status_macros.h"
-#include "parallel/optim/option_checks.h"
+#include "parallel/optim/optimizer_options.h"
 
 namespace tandem {
+
+OptimizerGroup GroupOfAny(
+    OptimizerGroup group,
+    std::map<std::string, std::vector<std::string>> names) {
+  if (!group || names.empty()) return group;
+  return [group = std::move(group),
+          names = std::move(names)](const std::string& name) {
+    const auto found = names.find(name);
+    if (found == names.end()) return group(name);
+    int64_t greatest = 0;
+    for (const std::string& each : found->second) {
+      greatest = std::max(greatest, group(each));
+    }
+    return greatest;
+  };
+}
 
 absl::Status CheckUpdateOptions(const UpdateOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_norm", options.clip_norm));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,12 +17,21 @@
 
 namespace tandem {
 
+// By a parameter's full name (UpdateOptions::optimizer_group).
+using OptimizerGroup = std::function<int64_t(const std::string& name)>;
+
+// `group`, but of a name that `names` has: the greatest number that it gives
+// for any of the names listed there. Null for null.
+OptimizerGroup GroupOfAny(
+    OptimizerGroup group,
+    std::map<std::string, std::vector<std::string>> names);
+
 struct UpdateOptions {
   OptimizerOptions optimizer = SgdOptions{};         // of parameter group 0
   std::vector<OptimizerOptions> further_optimizers;  // of groups 1, 2, ...
   // By a parameter's full name; of a tied weight, which has several, the
-  // greatest number of any (group_of_names.h). Null: as its traits say, which
-  // is group 0 unless the layer's spec says otherwise
+  // greatest number of any (GroupOfAny). Null: as its traits say, which is
+  // group 0 unless the layer's spec says otherwise
   // (core/model/parameter_traits.h).
   std::function<int64_t(const std::string&)> optimizer_group;
   // See ClipGradientNorm (gradient_clipping.h); 0: off. The norm is that of the

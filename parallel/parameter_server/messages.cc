@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
 #include "core/comm/pending_collective.h"
-#include "parallel/step/score_numbers.h"
+#include "parallel/step/step_score.h"
 
 namespace tandem {
 namespace {
@@ -120,7 +120,7 @@ absl::StatusOr<ServerRequest> ReceiveRequest(int from, Communicator& group) {
   TANDEM_ASSIGN_OR_RETURN(
       const std::string names,
       ReceiveText(static_cast<int64_t>(numbers[7]), from, group));
-  request.score.score = ScoreOf(numbers + 8);
+  request.score.score = ScoreFromNumbers(numbers + 8);
   TANDEM_RETURN_IF_ERROR(ReadNames(names, &request.score));
   return request;
 }
@@ -143,7 +143,7 @@ absl::StatusOr<ServerAnswer> ReceiveAnswer(int from, Communicator& group) {
   answer.ready = numbers[0] != 0;
   answer.version = static_cast<int64_t>(numbers[1]);
   answer.weight = numbers[2];
-  answer.score = ScoreOf(numbers + 3);
+  answer.score = ScoreFromNumbers(numbers + 3);
   return answer;
 }
 

@@ -11,8 +11,7 @@
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/comm/group_agreement.h"
-#include "parallel/parameter_server/server_strategy.h"
-#include "parallel/parameter_server/worker_strategy.h"
+#include "parallel/parameter_server/strategies.h"
 
 namespace tandem {
 namespace {
@@ -91,7 +90,8 @@ absl::StatusOr<at::Tensor> ShareInitial(const std::vector<at::Tensor>& tensors,
 absl::StatusOr<std::unique_ptr<Strategy>> MakeWorker(
     std::unique_ptr<Strategy> replica, const ParameterServerOptions& options,
     Communicator& world) {
-  ReplicaTensors tensors = TensorsOf(*replica, options.optimizer_group);
+  ReplicaTensors tensors =
+      MakeReplicaTensors(*replica, options.optimizer_group);
   TANDEM_ASSIGN_OR_RETURN(
       const ServedLayout layout,
       LayoutOfAll(tensors.layout.Encode(), options.servers, world));
@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeWorker(
           .status());
   TANDEM_RETURN_IF_ERROR(
       ShareInitial(shared.kept, {setup.kept}, options.servers, world).status());
-  shared.UpdateCopies();
+  TANDEM_RETURN_IF_ERROR(shared.UpdateCopies());
   for (int s = 0; s < options.servers; ++s) {
     TANDEM_ASSIGN_OR_RETURN(auto group, Join(s, world.rank(), world));
     setup.servers.push_back(std::move(group));
@@ -119,33 +119,31 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeWorker(
 
 absl::StatusOr<std::unique_ptr<Strategy>> MakeServer(
     const ParameterServerOptions& options, Communicator& world) {
-  ServerStrategy::Setup setup;
-  TANDEM_ASSIGN_OR_RETURN(setup.layout,
+  auto setup = std::make_unique<ServerStrategy::Setup>();
+  TANDEM_ASSIGN_OR_RETURN(setup->layout,
                           LayoutOfAll("", options.servers, world));
-  setup.slices = CutIntoSlices(setup.layout.trained, options.servers);
-  setup.kept = CutIntoSlices(setup.layout.kept, 1).front();
-  setup.server = world.rank();
+  setup->slices = CutIntoSlices(setup->layout.trained, options.servers);
+  setup->kept = CutIntoSlices(setup->layout.kept, 1).front();
+  setup->server = world.rank();
   std::vector<int> servers;
   for (int s = 0; s < options.servers; ++s) servers.push_back(s);
   SubgroupOptions own;
   own.has_own_fate = true;
-  TANDEM_ASSIGN_OR_RETURN(setup.servers,
+  TANDEM_ASSIGN_OR_RETURN(setup->servers,
                           world.Subgroup(servers, "parameter servers", own));
-  auto strategy = std::make_unique<ServerStrategy>(std::move(setup));
-  const auto& made = strategy->setup();
   TANDEM_ASSIGN_OR_RETURN(
       const at::Tensor values,
-      ShareInitial({}, made.slices, options.servers, world));
+      ShareInitial({}, setup->slices, options.servers, world));
   TANDEM_ASSIGN_OR_RETURN(
       const at::Tensor kept,
-      ShareInitial({}, {made.kept}, options.servers, world));
-  const Slice& slice = made.slices[static_cast<size_t>(made.server)];
+      ShareInitial({}, {setup->kept}, options.servers, world));
+  const Slice& slice = setup->slices[static_cast<size_t>(setup->server)];
   TANDEM_ASSIGN_OR_RETURN(auto served,
-                          ServedSlice::Create(made.layout, slice, options));
+                          ServedSlice::Create(setup->layout, slice, options));
   served->SetValues(values);
   ParameterServer::Setup serving;
   serving.slice = &slice;
-  serving.kept_bytes = made.server == 0 ? made.kept.bytes : 0;
+  serving.kept_bytes = setup->server == 0 ? setup->kept.bytes : 0;
   serving.max_staleness = options.max_staleness;
   for (int rank = options.servers; rank < world.size(); ++rank) {
     TANDEM_ASSIGN_OR_RETURN(auto group, Join(world.rank(), rank, world));
@@ -157,8 +155,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeServer(
   auto server =
       std::make_unique<ParameterServer>(std::move(serving), std::move(served));
   server->set_kept(kept);
-  strategy->Serve(std::move(server));
-  return strategy;
+  return std::make_unique<ServerStrategy>(std::move(setup), std::move(server));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Served layout: which tensors the workers of a parameter server train, and
-// which slice of them each server owns.
+// Served layout: which tensors the workers of a parameter server train, which
+// slice of them each server owns, and whole tensors joined from the slices of
+// many servers.
 
 #ifndef TANDEM_PARALLEL_PARAMETER_SERVER_SERVED_LAYOUT_H_
 #define TANDEM_PARALLEL_PARAMETER_SERVER_SERVED_LAYOUT_H_
@@ -13,9 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
+#include "core/checkpoint/folder/state_part.h"
+#include "core/checkpoint/stored_tensors.h"
 #include "core/checkpoint/tensor_stream.h"
 
 namespace tandem {
@@ -70,8 +74,8 @@ std::vector<Slice> CutIntoSlices(const std::vector<ServedTensor>& tensors,
 at::Tensor InMemoryOrder(const at::Tensor& tensor);
 
 // Where `piece` lies in the bytes of a slice: a view, [length], of `dtype`.
-at::Tensor ViewOf(const at::Tensor& slice, const Piece& piece,
-                  c10::ScalarType dtype);
+at::Tensor PieceView(const at::Tensor& slice, const Piece& piece,
+                     c10::ScalarType dtype);
 
 // Each piece's elements to the slice's bytes, and back. `tensors` are those of
 // the layout, on any devices; an undefined one is skipped.
@@ -97,6 +101,56 @@ class GradientMessage {
  private:
   const Slice* slice_;
   at::Tensor bytes_;
+};
+
+// "fc.weight@64": the elements of fc.weight from the 64th on.
+std::string PieceName(const std::string& name, int64_t begin);
+
+// The part of `whole`, which has the shape of `tensor`, that `piece` is:
+// [length], in the order of the tensor's memory. Reading it reads the whole.
+StoredTensor StoredPiece(const StoredTensor& whole, const Piece& piece,
+                         const ServedTensor& tensor);
+
+// Pieces, under PieceName, as a server saves them: each a slice of the tensor
+// that it is of. A number of no dimension comes with the first piece.
+StatePart StateOfSlices(const NamedTensors& pieces, const ServedLayout& layout);
+
+// A layout's tensors by their names in a checkpoint; state of an optimizer has
+// its parameter's shape. The layout must outlive it.
+class ServedTensors {
+ public:
+  explicit ServedTensors(const ServedLayout& layout);
+  // Requires such a name.
+  const ServedTensor& Find(const std::string& name) const;
+
+ private:
+  std::map<std::string, const ServedTensor*> tensors_;
+};
+
+// Joins pieces, under PieceName and in the order in which `sink` wants the
+// tensors that they are of, and hands these on, one at a time. A piece is
+// [length]; a number of no dimension is a whole tensor. Both must outlive it.
+// Not thread-safe.
+class JoiningSink : public TensorSink {
+ public:
+  // `layout` says what shapes tensors have.
+  JoiningSink(const ServedLayout& layout, TensorSink* sink);
+
+  bool ComesBefore(const TensorInfo& a, const TensorInfo& b) const override;
+  absl::Status Begin(std::vector<TensorInfo> infos) override;
+  // DataLoss, naming the tensor, when pieces of it are missing.
+  absl::Status Add(const at::Tensor& values) override;
+
+ private:
+  TensorInfo WholeTensor(const TensorInfo& piece) const;
+  absl::Status Emit(const TensorInfo& whole);
+
+  const ServedTensors tensors_;
+  TensorSink* sink_;
+  std::vector<TensorInfo> pieces_;
+  size_t next_ = 0;
+  at::Tensor joined_;   // in the order of memory
+  int64_t filled_ = 0;  // elements of it
 };
 
 }  // namespace tandem

@@ -16,7 +16,7 @@
 #include "core/base/torch_status.h"
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/optim/optimizer.h"
-#include "parallel/parameter_server/piece_stream.h"
+#include "parallel/parameter_server/served_layout.h"
 
 namespace tandem {
 namespace {
@@ -56,8 +56,8 @@ void ServedSlice::SetValues(const at::Tensor& bytes) {
   at::NoGradGuard no_grad;
   for (const auto& buffer : buffers_) {
     for (const FlatSlot& slot : buffer->slots()) {
-      slot.parameter.detach().copy_(ViewOf(bytes, FindPiece(*slice_, slot),
-                                           slot.parameter.scalar_type()));
+      slot.parameter.detach().copy_(PieceView(bytes, FindPiece(*slice_, slot),
+                                              slot.parameter.scalar_type()));
     }
   }
 }
@@ -68,7 +68,7 @@ at::Tensor ServedSlice::Values() const {
   const at::Tensor bytes = at::zeros({slice_->bytes}, at::kByte);
   for (const auto& buffer : buffers_) {
     for (const FlatSlot& slot : buffer->slots()) {
-      ViewOf(bytes, FindPiece(*slice_, slot), slot.parameter.scalar_type())
+      PieceView(bytes, FindPiece(*slice_, slot), slot.parameter.scalar_type())
           .copy_(slot.parameter.detach());
     }
   }
@@ -83,7 +83,8 @@ bool ServedSlice::Gather(const std::vector<at::Tensor>& pushes,
   for (const at::Tensor& bytes : pushes) {
     const GradientMessage push(*slice_, bytes);
     if (!push.has(static_cast<size_t>(slot.position))) continue;
-    const at::Tensor part = ViewOf(push.gradients(), piece, into.scalar_type());
+    const at::Tensor part =
+        PieceView(push.gradients(), piece, into.scalar_type());
     if (pushes.size() > 1) MultiplyInPlace(part, share);
     if (any) {
       into.add_(part);
@@ -159,7 +160,7 @@ NamedTensors ServedSlice::Pieces() const {
 NamedTensors ServedSlice::OptimizerPieces() const {
   NamedTensors pieces;
   for (const auto& [name, tensor] : update_->optimizer().State()) {
-    const int64_t begin = SliceBegin(ParameterOf(name));
+    const int64_t begin = SliceBegin(ParameterName(name));
     // What is a parameter's as a whole ("step"): its first piece's server says.
     if (tensor.dim() == 0 && begin > 0) continue;
     pieces.emplace_back(PieceName(name, begin), tensor);
@@ -174,8 +175,8 @@ absl::Status ServedSlice::LoadValues(const StoredTensors& state) {
   for (const auto& buffer : buffers_) {
     for (const FlatSlot& slot : buffer->slots()) {
       const Piece& piece = FindPiece(*slice_, slot);
-      const StoredTensor part =
-          PartOf(*given.at(slot.name), piece, layout_->trained[piece.tensor]);
+      const StoredTensor part = StoredPiece(*given.at(slot.name), piece,
+                                            layout_->trained[piece.tensor]);
       TANDEM_ASSIGN_OR_RETURN(const at::Tensor values, part.read());
       slot.parameter.detach().copy_(values);
     }
@@ -195,7 +196,7 @@ absl::StatusOr<StoredTensors> ServedSlice::PiecesOfState(
   }
   StoredTensors pieces;
   for (const StoredTensor& each : state) {
-    const std::string parameter = ParameterOf(each.info.name);
+    const std::string parameter = ParameterName(each.info.name);
     const auto tensor = known.find(parameter);
     const auto piece = mine.find(parameter);
     if (tensor != known.end() && piece == mine.end()) continue;  // another's
@@ -204,15 +205,15 @@ absl::StatusOr<StoredTensors> ServedSlice::PiecesOfState(
       pieces.Add(each);
       continue;
     }
-    const ServedTensor& its = *tensor->second;
-    if (each.info.sizes != its.info.sizes) {
-      TensorInfo expected = its.info;
+    const ServedTensor& served = *tensor->second;
+    if (each.info.sizes != served.info.sizes) {
+      TensorInfo expected = served.info;
       expected.name = each.info.name;
       return absl::InvalidArgumentError(
           absl::StrCat("optimizer state ", each.info.name, ": expected ",
                        Describe(expected), ", got ", Describe(each.info)));
     }
-    pieces.Add(PartOf(each, *piece->second, its));
+    pieces.Add(StoredPiece(each, *piece->second, served));
   }
   return pieces;
 }

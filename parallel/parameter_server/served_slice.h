@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/parameter_update.h"
@@ -46,7 +46,7 @@ class ServedSlice {
   absl::Status Apply(const std::vector<at::Tensor>& pushes,
                      double learning_rate);
 
-  // Pieces, under "NAME@BEGIN" (piece_stream.h); of the optimizer as
+  // Pieces, under "NAME@BEGIN" (PieceName); of the optimizer as
   // "PARAMETER.STATE@BEGIN". Tensors alias the live ones.
   NamedTensors Pieces() const;
   NamedTensors OptimizerPieces() const;

@@ -83,7 +83,8 @@ ParameterServer::~ParameterServer() {
 
 void ParameterServer::Serve(int worker) {
   const absl::Status ended = CatchTorch([&] { return ServeRequests(worker); });
-  // Whoever still asks gets the reason; nobody does whose connection broke.
+  // A worker that still asks gets the reason; one whose connection broke does
+  // not ask.
   if (!ended.ok()) setup_.workers[static_cast<size_t>(worker)]->Abort(ended);
   Leave(worker, ended);
 }

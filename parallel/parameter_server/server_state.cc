@@ -27,12 +27,12 @@ Score SumScores(const std::map<int, Score>& scores) {
 StepScore JointScore(const std::map<int, StepScore>& scores) {
   StepScore all;
   for (const auto& each : scores) {
-    const StepScore& its = each.second;
-    all.score += its.score;
-    for (const auto& [name, loss] : its.auxiliary_losses) {
+    const StepScore& worker = each.second;
+    all.score += worker.score;
+    for (const auto& [name, loss] : worker.auxiliary_losses) {
       all.auxiliary_losses[name] += loss / static_cast<double>(scores.size());
     }
-    for (const auto& [name, sum] : its.sums) all.sums[name] += sum;
+    for (const auto& [name, sum] : worker.sums) all.sums[name] += sum;
   }
   return all;
 }

@@ -83,9 +83,9 @@ absl::StatusOr<ServerAnswer> WorkerClient::Exchange(
     const Payloads& answers) {
   for (size_t s = 0; s < setup_.servers.size(); ++s) {
     Communicator& group = *setup_.servers[s];
-    ServerRequest its = request;
-    its.version = versions_[s];
-    absl::Status sent = Send(its, kServersRank, group);
+    ServerRequest own = request;
+    own.version = versions_[s];
+    absl::Status sent = Send(own, kServersRank, group);
     if (!sent.ok()) return Lost(s, sent);
     if (request.kind == Kind::kPush) {
       const absl::Status fault = FaultPoint("push", static_cast<int64_t>(s));

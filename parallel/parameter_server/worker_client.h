@@ -1,4 +1,4 @@
-// A worker's end of its connections to all parameter servers.
+// Worker client: a worker's end of its connections to all parameter servers.
 
 #ifndef TANDEM_PARALLEL_PARAMETER_SERVER_WORKER_CLIENT_H_
 #define TANDEM_PARALLEL_PARAMETER_SERVER_WORKER_CLIENT_H_

@@ -139,9 +139,9 @@ void CountState(const LayerList& layers, const StatePerParameter& kept,
     LayerProfile& layer = profile.layers[i];
     for (const auto& [name, parameter] : NamedParameters({layers[i]})) {
       const int64_t state =
-          StateBytesOf(StorageBytes(parameter),
-                       StorageBytes(KeptLowPrecisionCopy(parameter)),
-                       parameter.requires_grad(), kept)
+          ComputeStateBytes(StorageBytes(parameter),
+                            StorageBytes(KeptLowPrecisionCopy(parameter)),
+                            parameter.requires_grad(), kept)
               .total();
       layer.parameter_bytes += StorageBytes(parameter);
       layer.state_bytes += state;
@@ -153,9 +153,9 @@ void CountState(const LayerList& layers, const StatePerParameter& kept,
     }
   }
   int number = 0;
-  for (const auto& [parameter, its] : holders) {
-    if (its.size() < 2) continue;
-    for (size_t i : its) {
+  for (const auto& [parameter, sharing] : holders) {
+    if (sharing.size() < 2) continue;
+    for (size_t i : sharing) {
       profile.layers[i].shared_state[number] = states[parameter];
     }
     ++number;
@@ -167,11 +167,12 @@ absl::Status MeasureActivations(const LayerList& layers, const LayerFlow& entry,
   StorageWatch watch;
   for (const auto& each : NamedParameters(layers)) watch.Ignore(each.second);
   for (const auto& each : NamedBuffers(layers)) watch.Ignore(each.second);
-  LayerFlow flow = LeavesOf(BroughtTo(entry, ParametersDevice(layers)));
+  LayerFlow flow = DetachedLeaves(BroughtTo(entry, ParametersDevice(layers)));
   watch.Ignore(flow.values);
   for (const auto& each : flow.skips) watch.Ignore(each.second);
   at::Tensor values = std::exchange(flow.values, {});
-  const std::vector<std::vector<std::string>> last = LastPops(LinksOf(layers));
+  const std::vector<std::vector<std::string>> last =
+      LastPops(LinksByLayer(layers));
   for (size_t i = 0; i < layers.size(); ++i) {
     watch.SetMaker(static_cast<int>(i));
     TANDEM_ASSIGN_OR_RETURN(

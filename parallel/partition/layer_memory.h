@@ -9,7 +9,7 @@
 #include "core/memory/state_bytes.h"
 #include "core/model/layer.h"
 #include "core/model/layer_flow.h"
-#include "parallel/partition/model_profile.h"
+#include "parallel/partition/balance.h"
 
 namespace tandem {
 

@@ -1,16 +1,24 @@
 #include "parallel/partition/layer_profile.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/Device.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -24,12 +32,45 @@
 #include "core/model/weight_gradient_sink.h"
 #include "core/precision/autocast.h"
 #include "core/precision/low_precision_copy.h"
-#include "parallel/partition/device_stopwatch.h"
 #include "parallel/partition/layer_memory.h"
 #include "parallel/split_backward/graph_split.h"
 
 namespace tandem {
 namespace {
+
+// How long a device takes for what it is given.
+class DeviceStopwatch {
+ public:
+  explicit DeviceStopwatch(c10::Device device) : device_(device) { Lap(); }
+
+  // Seconds since the last lap, when the device has done all of it.
+  double Lap() {
+    Await(device_);
+    const auto now = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> lap = now - last_;
+    last_ = now;
+    return lap.count();
+  }
+
+  // Waits for what the device was given.
+  static void Await(c10::Device device) {
+    if (device.is_cpu()) return;
+    c10::impl::VirtualGuardImpl(device.type())
+        .synchronizeDevice(std::max<c10::DeviceIndex>(device.index(), 0));
+  }
+
+ private:
+  c10::Device device_;
+  std::chrono::steady_clock::time_point last_;
+};
+
+// The middle value, or the greater of the two in the middle. Requires a value.
+double UpperMedian(std::vector<double> values) {
+  const auto middle =
+      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 // Times of one layer, in the rounds that count.
 struct Times {
@@ -146,7 +187,7 @@ absl::StatusOr<LayerFlow> RunOnce(const Layer& layer,
   left.BackwardWeights();
   TANDEM_RETURN_IF_ERROR(sink->Flush());
   times.backward_weight.push_back(clock.Lap());
-  return LeavesOf(made);
+  return DetachedLeaves(made);
 }
 
 // The loss as a layer behind the others.
@@ -169,9 +210,9 @@ absl::Status RunRound(const LayerList& layers, const LayerFlow& entry,
                       ModelProfile& profile) {
   const c10::Device device = options.device;
   const c10::OptionalDeviceGuard guard(device);
-  const std::vector<LayerLinks> links = LinksOf(layers);
+  const std::vector<LayerLinks> links = LinksByLayer(layers);
   TANDEM_ASSIGN_OR_RETURN(LayerFlow flow, CatchTorchOr([&] {
-                            return LeavesOf(BroughtTo(entry, device));
+                            return DetachedLeaves(BroughtTo(entry, device));
                           }));
   for (size_t i = 0; i < layers.size(); ++i) {
     TANDEM_ASSIGN_OR_RETURN(
@@ -237,6 +278,30 @@ absl::StatusOr<LayerFlow> MakeEntry(const at::Tensor& input,
   return entry;
 }
 
+constexpr int64_t kSmall = 4 << 10;
+constexpr int64_t kBig = 4 << 20;
+constexpr int kRuns = 7;
+
+double SecondsOfCopy(const at::Tensor& source, at::Tensor& destination) {
+  std::vector<double> runs;
+  DeviceStopwatch clock(destination.device());
+  for (int run = 0; run < kRuns; ++run) {
+    clock.Lap();
+    destination.copy_(source, /*non_blocking=*/true);
+    DeviceStopwatch::Await(source.device());
+    runs.push_back(clock.Lap());
+  }
+  return UpperMedian(std::move(runs));
+}
+
+double SecondsFor(int64_t bytes, c10::Device from, c10::Device to) {
+  const at::Tensor source =
+      at::zeros({bytes}, at::TensorOptions(from).dtype(at::kByte));
+  at::Tensor destination = at::empty_like(source, source.options().device(to));
+  DeviceStopwatch::Await(from);
+  return SecondsOfCopy(source, destination);
+}
+
 }  // namespace
 
 absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,
@@ -248,7 +313,7 @@ absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,
                      layers.size(), " layers, ", options.runs, " runs and ",
                      options.warmup, " to warm up were given"));
   }
-  const std::vector<LayerLinks> links = LinksOf(layers);
+  const std::vector<LayerLinks> links = LinksByLayer(layers);
   TANDEM_RETURN_IF_ERROR(CheckSkips(links, options.loss_takes));
   TANDEM_ASSIGN_OR_RETURN(const LayerFlow entry,
                           MakeEntry(input, options, links));
@@ -268,6 +333,18 @@ absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,
   CountState(layers, options.kept, profile);
   DropCopies(layers);
   return profile;
+}
+
+absl::StatusOr<SendingCost> MeasureCopy(c10::Device from, c10::Device to) {
+  return CatchTorchOr([&] {
+    const double small = SecondsFor(kSmall, from, to);
+    const double big = SecondsFor(kBig, from, to);
+    SendingCost cost;
+    cost.seconds_per_byte = std::max(0.0, big - small) / (kBig - kSmall);
+    cost.seconds_per_message =
+        std::max(0.0, small - cost.seconds_per_byte * kSmall);
+    return cost;
+  });
 }
 
 }  // namespace tandem

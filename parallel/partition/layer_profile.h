@@ -1,4 +1,5 @@
-// Measures what each layer of a model costs.
+// Layer profile: measured costs of a model's layers, and of copies between
+// devices.
 
 #ifndef TANDEM_PARALLEL_PARTITION_LAYER_PROFILE_H_
 #define TANDEM_PARALLEL_PARTITION_LAYER_PROFILE_H_
@@ -15,7 +16,8 @@
 #include "absl/status/statusor.h"
 #include "core/memory/state_bytes.h"
 #include "core/model/layer.h"
-#include "parallel/partition/model_profile.h"
+#include "parallel/partition/balance.h"
+#include "parallel/partition/partition.h"
 
 namespace tandem {
 
@@ -58,6 +60,10 @@ struct ProfileOptions {
 absl::StatusOr<ModelProfile> ProfileLayers(const LayerList& layers,
                                            const at::Tensor& input,
                                            const ProfileOptions& options = {});
+
+// Times copies of two sizes, 4 KiB and 4 MiB. Between a device and itself (the
+// CPU of two ranks) that of a copy in its memory. LibTorch's errors.
+absl::StatusOr<SendingCost> MeasureCopy(c10::Device from, c10::Device to);
 
 }  // namespace tandem
 

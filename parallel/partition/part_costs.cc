@@ -104,7 +104,7 @@ int64_t PartCosts::Bytes(size_t begin, size_t end, size_t part) const {
 std::vector<double> PartCosts::PartTimes(const Cuts& cuts) const {
   std::vector<double> times;
   for (const LayerRange& part :
-       PartsOf(cuts, static_cast<int64_t>(layers_.size()))) {
+       LayerRanges(cuts, static_cast<int64_t>(layers_.size()))) {
     times.push_back(Time(static_cast<size_t>(part.begin),
                          static_cast<size_t>(part.end), times.size()));
   }
@@ -119,7 +119,7 @@ std::vector<double> PartCosts::DeviceTimes(const Cuts& cuts) const {
 }
 
 std::vector<int64_t> PartCosts::DeviceBytes(const Cuts& cuts) const {
-  const auto parts = PartsOf(cuts, static_cast<int64_t>(layers_.size()));
+  const auto parts = LayerRanges(cuts, static_cast<int64_t>(layers_.size()));
   std::vector<int64_t> bytes;
   for (const BalanceDevice& device : options_.devices) {
     int64_t state = 0;

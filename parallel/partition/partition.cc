@@ -11,13 +11,55 @@
 #include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
 #include "parallel/partition/balance.h"
-#include "parallel/partition/kept_microbatches.h"
 #include "parallel/partition/part_costs.h"
-#include "parallel/schedule/prediction.h"
+#include "parallel/schedule/simulation.h"
 #include "parallel/schedule/validator.h"
 
 namespace tandem {
 namespace {
+
+using Moment = std::vector<PartAlive>;
+
+// Goes through a device's actions.
+class Walk {
+ public:
+  Walk(const Schedule& schedule, ActivationCheckpointing checkpointing,
+       const std::vector<int>& stages)
+      : schedule_(schedule),
+        checkpointing_(checkpointing),
+        stages_(stages),
+        now_(stages.size(), PartAlive{0, 0}) {}
+
+  std::vector<Moment> Through(const std::vector<Action>& actions) {
+    for (const Action& action : actions) Take(action);
+    return {moments_.begin(), moments_.end()};
+  }
+
+ private:
+  void Take(const Action& action) {
+    const auto place = std::find(stages_.begin(), stages_.end(), action.stage);
+    PartAlive& alive = now_[static_cast<size_t>(place - stages_.begin())];
+    const bool is_kept = KeepsActivations(checkpointing_, action.microbatch,
+                                          schedule_.microbatches);
+    if (IsForward(action.kind)) {
+      ++alive.inputs;
+      if (is_kept) ++alive.activations;
+    } else if (GivesInputGradient(action.kind) && !is_kept) {
+      ++alive.activations;
+    }
+    moments_.insert(now_);
+    if (EndsBackward(action.kind)) {
+      --alive.inputs;
+      --alive.activations;
+    }
+  }
+
+  const Schedule& schedule_;
+  const ActivationCheckpointing checkpointing_;
+  const std::vector<int>& stages_;
+  Moment now_;
+  std::set<Moment> moments_;
+};
 
 absl::Status CheckExpression(const std::string& text) {
   if (text.empty()) {
@@ -38,9 +80,9 @@ absl::Status CheckExpression(const std::string& text) {
 // With each tied weight charged to the first layer that has it of each part.
 std::vector<LayerCost> CostsOfParts(const ModelProfile& profile,
                                     const Cuts& cuts) {
-  std::vector<LayerCost> costs = CostsOf(profile);
+  std::vector<LayerCost> costs = LayerCosts(profile);
   for (const LayerRange& part :
-       PartsOf(cuts, static_cast<int64_t>(costs.size()))) {
+       LayerRanges(cuts, static_cast<int64_t>(costs.size()))) {
     std::set<int> seen;
     for (int64_t i = part.begin; i < part.end; ++i) {
       for (const auto& [number, bytes] : profile.layers[i].shared_state) {
@@ -71,7 +113,7 @@ bool ChargeShared(const ModelProfile& profile, const Cuts& cuts,
   const std::vector<int64_t> needs =
       DeviceMemories(profile, cuts, schedule, devices.checkpointing);
   const std::vector<LayerRange> parts =
-      PartsOf(cuts, static_cast<int64_t>(costs.size()));
+      LayerRanges(cuts, static_cast<int64_t>(costs.size()));
   bool changed = false;
   for (size_t device = 0; device < needs.size(); ++device) {
     if (needs[device] <= devices.device_bytes) continue;
@@ -91,8 +133,8 @@ absl::StatusOr<double> PredictedStep(const ModelProfile& profile,
                                      const PipelineDevices& devices) {
   TANDEM_ASSIGN_OR_RETURN(
       const SchedulePrediction predicted,
-      PredictSchedule(schedule,
-                      ScheduleCostsOf(profile, cuts, schedule, devices.sending,
+      PredictSchedule(
+          schedule, MakeScheduleCosts(profile, cuts, schedule, devices.sending,
                                       devices.checkpointing)));
   return predicted.step;
 }
@@ -146,6 +188,41 @@ absl::StatusOr<Cuts> CutsByProfile(const ModelProfile& profile,
 
 }  // namespace
 
+std::vector<BalanceDevice> KeptMicrobatches(
+    const Schedule& schedule, ActivationCheckpointing checkpointing) {
+  std::vector<BalanceDevice> devices;
+  for (size_t i = 0; i < schedule.actions.size(); ++i) {
+    BalanceDevice device;
+    device.parts = schedule.stages_of[i];
+    device.moments = Walk(schedule, checkpointing, device.parts)
+                         .Through(schedule.actions[i]);
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+std::vector<int> MicrobatchesAlive(const Schedule& schedule) {
+  std::vector<int> most(static_cast<size_t>(schedule.stages), 0);
+  for (const BalanceDevice& device : KeptMicrobatches(schedule)) {
+    for (const Moment& moment : device.moments) {
+      for (size_t i = 0; i < moment.size(); ++i) {
+        int& greatest = most[static_cast<size_t>(device.parts[i])];
+        greatest = std::max(greatest, moment[i].inputs);
+      }
+    }
+  }
+  return most;
+}
+
+double RecomputedShare(ActivationCheckpointing checkpointing,
+                       int microbatches) {
+  int recomputed = 0;
+  for (int m = 0; m < microbatches; ++m) {
+    if (!KeepsActivations(checkpointing, m, microbatches)) ++recomputed;
+  }
+  return static_cast<double>(recomputed) / microbatches;
+}
+
 absl::StatusOr<BalanceRule> ParseBalance(absl::string_view flag) {
   if (flag.empty() || flag == "parameters") {
     return BalanceRule{BalanceKind::kParameters};
@@ -193,7 +270,7 @@ std::vector<StageMemory> StageMemories(const ModelProfile& profile,
   options.devices = KeptMicrobatches(schedule, checkpointing);
   const PartCosts costs(layers, options);
   const std::vector<LayerRange> parts =
-      PartsOf(cuts, static_cast<int64_t>(layers.size()));
+      LayerRanges(cuts, static_cast<int64_t>(layers.size()));
   std::vector<StageMemory> stages;
   for (const LayerRange& part : parts) {
     stages.push_back({costs.State(part), 0, costs.Evaluated(part)});
@@ -219,14 +296,14 @@ std::vector<int64_t> DeviceMemories(const ModelProfile& profile,
   return PartCosts(layers, options).DeviceBytes(cuts);
 }
 
-ScheduleCosts ScheduleCostsOf(const ModelProfile& profile, const Cuts& cuts,
-                              const Schedule& schedule,
-                              const SendingCost& sending,
-                              ActivationCheckpointing checkpointing) {
+ScheduleCosts MakeScheduleCosts(const ModelProfile& profile, const Cuts& cuts,
+                                const Schedule& schedule,
+                                const SendingCost& sending,
+                                ActivationCheckpointing checkpointing) {
   ScheduleCosts costs;
   const double again = RecomputedShare(checkpointing, schedule.microbatches);
   for (const LayerRange& part :
-       PartsOf(cuts, static_cast<int64_t>(profile.layers.size()))) {
+       LayerRanges(cuts, static_cast<int64_t>(profile.layers.size()))) {
     StageCost& stage = costs.stages.emplace_back(StageCost{0, 0, 0});
     for (int64_t i = part.begin; i < part.end; ++i) {
       stage.forward += profile.layers[i].forward;

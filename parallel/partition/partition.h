@@ -1,6 +1,6 @@
 // Model partition: from what --balance says to the cuts of a pipeline, and what
-// its stages then hold. Pure functions: layer_profile.h measures, table.h
-// prints.
+// its stages then hold, of which microbatches, moment by moment. Pure
+// functions: layer_profile.h measures, table.h prints.
 
 #ifndef TANDEM_PARALLEL_PARTITION_PARTITION_H_
 #define TANDEM_PARALLEL_PARTITION_PARTITION_H_
@@ -13,12 +13,27 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "parallel/balance/cut.h"
-#include "parallel/partition/model_profile.h"
+#include "parallel/partition/balance.h"
 #include "parallel/schedule/activation_checkpointing.h"
-#include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedule.h"
+#include "parallel/schedule/simulation.h"
 
 namespace tandem {
+
+// Microbatches in flight, which a schedule's devices keep from forward to
+// backward: by device, its stages as parts. A microbatch is kept from its
+// forward to the end of its backward (of the second part, where there are two):
+// its input, and its activations, unless these are computed again; then they
+// are there from the beginning of backward on.
+std::vector<BalanceDevice> KeptMicrobatches(
+    const Schedule& schedule,
+    ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever);
+
+// How many microbatches each stage keeps at once, at most.
+std::vector<int> MicrobatchesAlive(const Schedule& schedule);
+
+// The part of the microbatches whose forward is computed twice.
+double RecomputedShare(ActivationCheckpointing checkpointing, int microbatches);
 
 enum class BalanceKind {
   kUniform,     // as many layers each
@@ -90,7 +105,7 @@ std::vector<int64_t> DeviceMemories(
 
 // What PredictSchedule takes: the stages' times, with what is computed twice,
 // and the mean time of a message between devices.
-ScheduleCosts ScheduleCostsOf(
+ScheduleCosts MakeScheduleCosts(
     const ModelProfile& profile, const Cuts& cuts, const Schedule& schedule,
     const SendingCost& sending,
     ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever);

@@ -11,8 +11,8 @@
 #include "core/base/byte_size.h"
 #include "core/base/status_macros.h"
 #include "core/base/text_table.h"
-#include "parallel/partition/kept_microbatches.h"
-#include "parallel/schedule/prediction.h"
+#include "parallel/partition/partition.h"
+#include "parallel/schedule/simulation.h"
 
 namespace tandem {
 namespace {
@@ -38,11 +38,12 @@ std::string Layers(const ModelOutline& model, const Cuts& cuts) {
     Row row = {model.names[i], model.types[i],
                absl::StrCat(model.parameters[i])};
     if (model.profile.has_value()) {
-      const LayerProfile& its = model.profile->layers[i];
+      const LayerProfile& profile = model.profile->layers[i];
       Append(row,
-             {Milliseconds(its.forward),
-              Milliseconds(its.backward_input + its.backward_weight),
-              FormatBytes(its.state_bytes), FormatBytes(its.activation_bytes)});
+             {Milliseconds(profile.forward),
+              Milliseconds(profile.backward_input + profile.backward_weight),
+              FormatBytes(profile.state_bytes),
+              FormatBytes(profile.activation_bytes)});
     }
     const auto stage =
         std::upper_bound(cuts.begin(), cuts.end(), static_cast<int64_t>(i)) -
@@ -68,8 +69,8 @@ std::vector<Row> Measured(const ModelProfile& profile, const Cuts& cuts,
                           const Schedule& schedule,
                           const PipelineDevices& devices) {
   const std::vector<StageCost> costs =
-      ScheduleCostsOf(profile, cuts, schedule, devices.sending,
-                      devices.checkpointing)
+      MakeScheduleCosts(profile, cuts, schedule, devices.sending,
+                        devices.checkpointing)
           .stages;
   const std::vector<StageMemory> memory =
       StageMemories(profile, cuts, schedule, devices.checkpointing);
@@ -108,7 +109,7 @@ std::string Stages(const ModelOutline& model, const Cuts& cuts,
   const std::vector<int> device_of = DevicesOfStages(schedule);
   int stage = 0;
   for (const LayerRange& part :
-       PartsOf(cuts, static_cast<int64_t>(model.names.size()))) {
+       LayerRanges(cuts, static_cast<int64_t>(model.names.size()))) {
     int64_t parameters = 0;
     for (int64_t i = part.begin; i < part.end; ++i) {
       parameters += model.parameters[i];
@@ -143,7 +144,7 @@ absl::StatusOr<std::string> Prediction(const ModelProfile& profile,
                                        const Cuts& cuts,
                                        const Schedule& schedule,
                                        const PipelineDevices& devices) {
-  const ScheduleCosts costs = ScheduleCostsOf(
+  const ScheduleCosts costs = MakeScheduleCosts(
       profile, cuts, schedule, devices.sending, devices.checkpointing);
   TANDEM_ASSIGN_OR_RETURN(const SchedulePrediction predicted,
                           PredictSchedule(schedule, costs));

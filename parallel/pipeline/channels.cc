@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 #include "parallel/channel/copy_channel.h"
 #include "parallel/channel/remote_channel.h"
 
@@ -17,7 +20,8 @@ namespace {
 using Matches = bool(ActionKind);
 
 // The microbatches of a stage's actions that `matches` takes, in order.
-std::vector<int> OrderOf(const std::vector<Action>& actions, Matches matches) {
+std::vector<int> MicrobatchOrder(const std::vector<Action>& actions,
+                                 Matches matches) {
   std::vector<int> order;
   for (const Action& each : actions) {
     if (matches(each.kind)) order.push_back(each.microbatch);
@@ -38,6 +42,70 @@ std::map<int, std::vector<int>> TakenBefore(const std::vector<Action>& actions,
 }
 
 }  // namespace
+
+absl::Status CheckLayout(const Schedule& schedule,
+                         const PipelineLayout& layout) {
+  CHECK(!layout.devices.empty());
+  const int there = layout.ranks() * static_cast<int>(layout.devices.size());
+  if (there == schedule.devices()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("schedule ", schedule.name, " is for ", schedule.devices(),
+                   " devices, but there are ", there, ": ", layout.ranks(),
+                   " ranks of ", layout.devices.size()));
+}
+
+absl::StatusOr<PipelineLanes> PipelineLanes::Create(
+    const Schedule& schedule, const PipelineLayout& layout) {
+  PipelineLanes lanes;
+  if (layout.group == nullptr || !layout.group->backend_names().HasStreams(
+                                     layout.devices.front().type())) {
+    return lanes;
+  }
+  for (int stage = 0; stage + 1 < schedule.stages; ++stage) {
+    const int device = DeviceOfStage(schedule, stage);
+    const int next = DeviceOfStage(schedule, stage + 1);
+    const int sender = layout.RankFor(device);
+    const int receiver = layout.RankFor(next);
+    if (sender == receiver ||
+        (!layout.IsHere(device) && !layout.IsHere(next))) {
+      continue;
+    }
+    SubgroupOptions own;
+    own.device = layout.DeviceFor(layout.IsHere(device) ? device : next);
+    const std::vector<int> ranks = {sender, receiver};
+    Lane& lane = lanes.lanes_[stage];
+    TANDEM_ASSIGN_OR_RETURN(
+        lane.activations,
+        layout.group->Subgroup(
+            ranks, absl::StrCat("activations from stage ", stage), own));
+    TANDEM_ASSIGN_OR_RETURN(
+        lane.gradients,
+        layout.group->Subgroup(
+            ranks, absl::StrCat("gradients for stage ", stage), own));
+  }
+  return lanes;
+}
+
+const PipelineLanes::Lane* PipelineLanes::Find(int stage) const {
+  const auto found = lanes_.find(stage);
+  return found == lanes_.end() ? nullptr : &found->second;
+}
+
+absl::Status PipelineLanes::Synchronize() const {
+  absl::Status all;
+  for (const auto& each : lanes_) {
+    all.Update(each.second.activations->Synchronize());
+    all.Update(each.second.gradients->Synchronize());
+  }
+  return all;
+}
+
+void PipelineLanes::Abort(const absl::Status& reason) const {
+  for (const auto& each : lanes_) {
+    each.second.activations->Abort(reason);
+    each.second.gradients->Abort(reason);
+  }
+}
 
 PipelineChannels::PipelineChannels(const Schedule& schedule,
                                    const PipelineLayout& layout,
@@ -89,7 +157,7 @@ void PipelineChannels::JoinRanks(int stage, const PipelineLayout& layout,
   const bool is_before = layout.IsHere(device);
   RemoteChannelOptions options;
   options.group = layout.group;
-  options.peer = layout.RankOf(is_before ? next : device);
+  options.peer = layout.RankFor(is_before ? next : device);
   options.stage = stage;
   options.microbatches = schedule_.microbatches;
   options.capacity = capacity;
@@ -125,16 +193,16 @@ void PipelineChannels::Begin(const std::vector<int64_t>& rows,
     going.rows = coming.rows = rows;
     going.identity = identity;
     if (with_backward) {
-      going.order = OrderOf(by_stage[stage], IsForward);
-      coming.order = OrderOf(by_stage[stage], GivesInputGradient);
+      going.order = MicrobatchOrder(by_stage[stage], IsForward);
+      coming.order = MicrobatchOrder(by_stage[stage], GivesInputGradient);
       if (ends.gradients != nullptr) {
         const std::vector<Action>& sender = by_stage[stage + 1];
-        coming.sent = OrderOf(sender, GivesInputGradient);
+        coming.sent = MicrobatchOrder(sender, GivesInputGradient);
         coming.taken = TakenBefore(sender, GivesInputGradient, IsForward);
       }
       if (ends.inputs != nullptr) {
         const std::vector<Action>& sender = by_stage[stage - 1];
-        going.sent = OrderOf(sender, IsForward);
+        going.sent = MicrobatchOrder(sender, IsForward);
         going.taken = TakenBefore(sender, IsForward, GivesInputGradient);
       }
     } else {

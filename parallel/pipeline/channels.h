@@ -1,21 +1,83 @@
-// Channels of one process's stages, to each other and to other ranks.
+// Channels of one process's stages, to each other and to other ranks; which
+// ranks and devices hold stages, and the communicators of the cuts between
+// ranks.
 
 #ifndef TANDEM_PARALLEL_PIPELINE_CHANNELS_H_
 #define TANDEM_PARALLEL_PIPELINE_CHANNELS_H_
 
+#include <c10/core/Device.h>
+
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/comm/communicator.h"
 #include "parallel/channel/channel.h"
 #include "parallel/channel/copy_channel.h"
-#include "parallel/pipeline/lanes.h"
-#include "parallel/pipeline/layout.h"
 #include "parallel/schedule/schedule.h"
 
 namespace tandem {
+
+// Pipeline layout: which ranks and devices hold a schedule's stages.
+struct PipelineLayout {
+  // Device d of the schedule is number d % devices.size() of rank d /
+  // devices.size() of `group`.
+  std::vector<c10::Device> devices;  // this rank's
+  Communicator* group = nullptr;     // null: one rank
+
+  int rank() const { return group == nullptr ? 0 : group->rank(); }
+  int ranks() const { return group == nullptr ? 1 : group->size(); }
+  int RankFor(int schedule_device) const {
+    return schedule_device / static_cast<int>(devices.size());
+  }
+  bool IsHere(int schedule_device) const {
+    return RankFor(schedule_device) == rank();
+  }
+  c10::Device DeviceFor(int schedule_device) const {
+    return devices[static_cast<size_t>(schedule_device) % devices.size()];
+  }
+};
+
+// InvalidArgument when the layout has another number of devices than the
+// schedule.
+absl::Status CheckLayout(const Schedule& schedule,
+                         const PipelineLayout& layout);
+
+// Communicators of a pipeline's cuts: one for each direction in which messages
+// of two ranks cross, where streams carry them.
+//
+// On streams messages have no tags: those of one communicator stand in one
+// line, both directions of them. A pipeline posts receives before it sends what
+// they answer, so each direction of each cut is a line of its own, in which
+// both sides follow the sender's order. (Megatron alternates between two groups
+// for the same reason.)
+class PipelineLanes {
+ public:
+  struct Lane {
+    std::unique_ptr<Communicator> activations;
+    std::unique_ptr<Communicator> gradients;
+  };
+
+  // For this rank's cuts to other ranks; none where the group's host carries
+  // the messages. Collective over the two ranks of each cut; all make theirs in
+  // the order of the stages.
+  static absl::StatusOr<PipelineLanes> Create(const Schedule& schedule,
+                                              const PipelineLayout& layout);
+
+  // Behind that stage; null: there is none.
+  const Lane* Find(int stage) const;
+
+  // Communicator's, of all of them.
+  absl::Status Synchronize() const;
+  void Abort(const absl::Status& reason) const;
+
+ private:
+  std::map<int, Lane> lanes_;  // by the stage before the cut
+};
 
 // The ends that stages on this rank use; null at the ends of the model and for
 // stages elsewhere.

@@ -10,7 +10,7 @@
 #include "core/instrument/fault_point.h"
 #include "core/model/batch_inputs.h"
 #include "core/model/layer_flow.h"
-#include "parallel/pipeline/loss_weights.h"
+#include "parallel/pipeline/microbatches.h"
 
 namespace tandem {
 namespace {
@@ -23,7 +23,7 @@ FlightRecorder::Id NoteFlight(const Action& action) {
   const FlightPurposeScope scope(purpose);
   FlightOperation operation;
   operation.kind = FlightKind::kAction;
-  operation.name = NameOf(action.kind);
+  operation.name = ActionName(action.kind);
   return FlightRecorder::OfProcess().Schedule(/*group=*/nullptr, operation);
 }
 
@@ -34,7 +34,7 @@ absl::Status PipelineExecutor::DeviceStep::RunActions() {
   moments_.reserve(local_.actions->size());
   for (const Action& action : *local_.actions) {
     if (action.microbatch >= static_cast<int>(step_.rows.size())) {
-      TANDEM_RETURN_IF_ERROR(ActAbsent(action));
+      TANDEM_RETURN_IF_ERROR(RunMissing(action));
       continue;
     }
     number_ = static_cast<int>(&action - local_.actions->data());
@@ -183,13 +183,13 @@ absl::Status PipelineExecutor::DeviceStep::FinishScores() {
   return absl::OkStatus();
 }
 
-absl::Status PipelineExecutor::DeviceStep::ActAbsent(
+absl::Status PipelineExecutor::DeviceStep::RunMissing(
     const Action& action) const {
-  if (!step_.trains || !step_.gradients->absent) return absl::OkStatus();
+  if (!step_.trains || !step_.gradients->on_missing) return absl::OkStatus();
   if (action.microbatch >= step_.gradients->microbatches) {
     return absl::OkStatus();
   }
-  const absl::Status done = step_.gradients->absent(action);
+  const absl::Status done = step_.gradients->on_missing(action);
   return done.ok() ? done : Annotate(done, executor_.Describe(action));
 }
 
@@ -227,7 +227,8 @@ PipelineExecutor::DeviceStep::Targets(const Action& action) const {
   if (!loss || (!step_.trains && !HasTargets(batch))) {
     return std::optional<LossTargets>();
   }
-  TANDEM_ASSIGN_OR_RETURN(LossTargets targets, TargetsOf(batch, loss.names()));
+  TANDEM_ASSIGN_OR_RETURN(LossTargets targets,
+                          BatchTargets(batch, loss.names()));
   return std::optional<LossTargets>(std::move(targets));
 }
 
@@ -334,7 +335,7 @@ void PipelineExecutor::DeviceStep::NoteHeld() {
   peak = std::max(peak, held);
 }
 
-const char* NameOf(ActionKind kind) {
+const char* ActionName(ActionKind kind) {
   switch (kind) {
     case ActionKind::kForward:
       return "forward";

@@ -18,14 +18,12 @@
 #include "absl/synchronization/mutex.h"
 #include "core/device/device.h"
 #include "core/flight/recorder.h"
-#include "core/loss/deferred_score.h"
 #include "core/loss/loss.h"
 #include "core/loss/loss_terms.h"
 #include "core/model/batch.h"
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/stage/stage.h"
-#include "parallel/pipeline/stage_gradients.h"
 #include "parallel/pipeline/timeline.h"
 #include "parallel/pipeline/training_step.h"
 #include "parallel/pipeline/watch.h"
@@ -34,7 +32,7 @@
 namespace tandem {
 
 // "forward", "backward of the input". Text that is never freed.
-const char* NameOf(ActionKind kind);
+const char* ActionName(ActionKind kind);
 
 // What runs on all devices: a training step, or a forward-only pass.
 struct PipelineExecutor::Step {
@@ -85,7 +83,7 @@ class PipelineExecutor::DeviceStep {
   using Clock = DeviceMoment::Clock;
 
   // On a microbatch that other replicas may have.
-  absl::Status ActAbsent(const Action& action) const;
+  absl::Status RunMissing(const Action& action) const;
 
   // The parts of an action, in this order.
   absl::Status Begin(const Action& action);

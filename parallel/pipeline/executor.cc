@@ -13,7 +13,7 @@
 #include "core/base/torch_status.h"
 #include "core/device/host_memory.h"
 #include "core/flight/dump_file.h"
-#include "core/loss/deferred_score.h"
+#include "core/loss/loss.h"
 #include "core/loss/loss_terms.h"
 #include "parallel/pipeline/device_step.h"
 
@@ -66,17 +66,17 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Create(
   TANDEM_ASSIGN_OR_RETURN(executor->facts_,
                           ValidateSchedule(executor->schedule_, {capacity, 0}));
   TANDEM_RETURN_IF_ERROR(executor->CheckStages());
-  const Schedule& its = executor->schedule_;
+  const Schedule& own = executor->schedule_;
   const PipelineLayout& where = executor->layout_;
   TANDEM_ASSIGN_OR_RETURN(PipelineLanes lanes,
-                          PipelineLanes::Create(its, where));
+                          PipelineLanes::Create(own, where));
   executor->channels_ = std::make_unique<PipelineChannels>(
-      its, where, std::move(lanes), capacity, options.timeout);
-  for (int device = 0; device < its.devices(); ++device) {
+      own, where, std::move(lanes), capacity, options.timeout);
+  for (int device = 0; device < own.devices(); ++device) {
     if (!where.IsHere(device)) continue;
     executor->locals_.push_back(
         std::make_unique<Local>(device, where.DeviceFor(device)));
-    executor->locals_.back()->forwards = ForwardsOf(its, device);
+    executor->locals_.back()->forwards = ForwardActions(own, device);
   }
   executor->StartThreads();
   return executor;
@@ -224,8 +224,8 @@ absl::StatusOr<Inference> PipelineExecutor::Infer(
 }
 
 std::string PipelineExecutor::Describe(const Action& action) const {
-  return absl::StrCat(NameOf(action.kind), " of microbatch ", action.microbatch,
-                      " in ",
+  return absl::StrCat(ActionName(action.kind), " of microbatch ",
+                      action.microbatch, " in ",
                       stages_[static_cast<size_t>(action.stage)]->name());
 }
 

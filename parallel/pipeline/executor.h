@@ -17,7 +17,6 @@
 #include "core/model/batch.h"
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/channels.h"
-#include "parallel/pipeline/inference.h"
 #include "parallel/pipeline/options.h"
 #include "parallel/pipeline/stage/stage.h"
 #include "parallel/pipeline/timeline.h"
@@ -53,7 +52,7 @@ class PipelineExecutor {
   // (elsewhere an empty one). Inputs are needed where the first stage is
   // (further ones exactly as its layers and later ones read them), and targets
   // where the last is (further ones as the loss reads them); sizes everywhere.
-  // Of a schedule with more microbatches the actions of the first ones are run,
+  // In a schedule with more microbatches the actions of the first ones are run,
   // in its order; without any nothing is computed, and gradients are finished
   // all the same.
   //
@@ -85,7 +84,7 @@ class PipelineExecutor {
   bool has_last_stage() const { return stages_.back() != nullptr; }
   // The last training step's.
   const PipelineMoments& moments() const { return moments_; }
-  PipelineTimeline timeline() const { return TimesOf(moments_); }
+  PipelineTimeline timeline() const { return AwaitTimes(moments_); }
   // Communicator's, for messages to other ranks that streams carry.
   absl::Status Synchronize() const { return channels_->lanes().Synchronize(); }
   void Abort(const absl::Status& reason) { channels_->lanes().Abort(reason); }

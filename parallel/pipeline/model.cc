@@ -8,11 +8,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/model/layer_list.h"
-#include "core/model/make_layers.h"
 #include "core/model/reproducible.h"
 #include "core/precision/mixed_precision.h"
 #include "parallel/channel/message_layout.h"
@@ -52,7 +51,7 @@ std::string StageName(int stage, c10::Device device) {
   return absl::StrCat("stage ", stage, ", on ", device.str());
 }
 
-std::vector<std::string> NamesOf(const LayerSpecs& specs) {
+std::vector<std::string> LayerNames(const LayerSpecs& specs) {
   std::vector<std::string> names;
   for (const LayerSpec& each : specs) names.push_back(each.name);
   return names;
@@ -72,10 +71,10 @@ LayerList Make(const LayerSpecs& specs, const PipelineModelOptions& options) {
 absl::Status CheckMessages(const LayerSpecs& specs, const Schedule& schedule,
                            const PipelineLayout& layout, const Cuts& cuts,
                            const LossNames& loss) {
-  const std::vector<LayerLinks> links = LinksOf(specs);
+  const std::vector<LayerLinks> links = LinksByLayer(specs);
   const std::vector<int> device_of = DevicesOfStages(schedule);
   for (size_t i = 0; i < cuts.size(); ++i) {
-    if (layout.RankOf(device_of[i]) == layout.RankOf(device_of[i + 1])) {
+    if (layout.RankFor(device_of[i]) == layout.RankFor(device_of[i + 1])) {
       continue;
     }
     const auto cut = static_cast<size_t>(cuts[i]);
@@ -88,7 +87,7 @@ absl::Status CheckMessages(const LayerSpecs& specs, const Schedule& schedule,
         ", behind stage ", i, ", but between ranks ", kMostTensors,
         " at most can: cut where fewer skip connections and further inputs are "
         "on their way; there it is ",
-        SomeOf(skips)));
+        ShortList(skips)));
   }
   return absl::OkStatus();
 }
@@ -112,7 +111,7 @@ absl::Status Check(const LayerSpecs& specs, const Schedule& schedule,
         cuts.size(), " cuts make ", cuts.size() + 1, " stages, but schedule ",
         schedule.name, " has ", schedule.stages));
   }
-  TANDEM_RETURN_IF_ERROR(CheckSkips(LinksOf(specs), loss.outputs));
+  TANDEM_RETURN_IF_ERROR(CheckSkips(LinksByLayer(specs), loss.outputs));
   return CheckMessages(specs, schedule, layout, cuts, loss);
 }
 
@@ -130,11 +129,11 @@ absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
                               StageOfOwner(specs, cuts, i, own, other));
       StageParameter mine = {StageOfLayer(cuts, static_cast<int64_t>(i)),
                              absl::StrCat(specs[i].name, ".", own)};
-      const StageParameter its = {owner, other};
+      const StageParameter target = {owner, other};
       const StageParameter first =
-          first_of.try_emplace(other, its).first->second;
+          first_of.try_emplace(other, target).first->second;
       first_of[mine.name] = first;
-      mine.is_shared = mine.stage == its.stage && !copies_ties;
+      mine.is_shared = mine.stage == target.stage && !copies_ties;
       if (mine.is_shared && mine.stage == first.stage) continue;
       TiedGroup& group = groups[first.name];
       if (group.empty()) group.push_back(first);
@@ -153,10 +152,10 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
   TANDEM_RETURN_IF_ERROR(
       Check(specs, schedule, layout, options.cuts, loss.names()));
   TANDEM_RETURN_IF_ERROR(
-      CheckSomeLayerIsMeant(NamesOf(specs), options.selective));
-  const std::vector<LayerLinks> links = LinksOf(specs);
+      CheckSomeLayerIsMeant(LayerNames(specs), options.selective));
+  const std::vector<LayerLinks> links = LinksByLayer(specs);
   const std::vector<LayerRange> parts =
-      PartsOf(options.cuts, static_cast<int64_t>(specs.size()));
+      LayerRanges(options.cuts, static_cast<int64_t>(specs.size()));
   const std::vector<int> device_of = DevicesOfStages(schedule);
   PipelineExecutor::Stages stages(parts.size());
   for (int i = 0; i < schedule.stages; ++i) {
@@ -184,7 +183,7 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     TANDEM_ASSIGN_OR_RETURN(
         stage.checkpointed,
         CheckpointedGroups(
-            NamesOf({specs.begin() + part.begin, specs.begin() + part.end}),
+            LayerNames({specs.begin() + part.begin, specs.begin() + part.end}),
             options.selective));
     LayerList layers =
         Make({specs.begin() + part.begin, specs.begin() + part.end}, options);
@@ -208,7 +207,7 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
 namespace {
 
 template <NamedTensors (*tensors_of)(const LayerList&)>
-NamedTensors AllOf(const PipelineExecutor::Stages& stages) {
+NamedTensors StageTensors(const PipelineExecutor::Stages& stages) {
   NamedTensors all;
   for (const auto& stage : stages) {
     if (stage == nullptr) continue;
@@ -222,11 +221,11 @@ NamedTensors AllOf(const PipelineExecutor::Stages& stages) {
 }  // namespace
 
 NamedTensors NamedParameters(const PipelineExecutor::Stages& stages) {
-  return AllOf<NamedParameters>(stages);
+  return StageTensors<NamedParameters>(stages);
 }
 
 NamedTensors NamedBuffers(const PipelineExecutor::Stages& stages) {
-  return AllOf<NamedBuffers>(stages);
+  return StageTensors<NamedBuffers>(stages);
 }
 
 }  // namespace tandem

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "parallel/activation_checkpointing/checkpointed_groups.h"
@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<TiedGroup>> TiedAcross(const LayerSpecs& specs,
 // devices; null for others. InvalidArgument when cuts, schedule, layout, skip
 // connections or what the loss takes of them do not fit, for two layers of one
 // name, and where the last stage has no loss; errors of moving a layer name it.
-// Of the loss its names are needed on every rank.
+// The loss's names are needed on every rank.
 absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     const LayerSpecs& specs, const Schedule& schedule,
     const PipelineLayout& layout, const PipelineModelOptions& options,

@@ -26,7 +26,7 @@ namespace tandem {
 namespace {
 
 // Parameters and buffers of one layer.
-NamedTensors TensorsOf(const Layer& layer) {
+NamedTensors LayerTensors(const Layer& layer) {
   NamedTensors tensors = NamedParameters({layer});
   for (auto& buffer : NamedBuffers({layer})) {
     tensors.push_back(std::move(buffer));
@@ -49,7 +49,7 @@ absl::Status CheckNothingShared(const LayerList& layers,
   std::map<const c10::TensorImpl*, Owner> owners;
   for (size_t part = 0; part < parts.size(); ++part) {
     for (int64_t i = parts[part].begin; i < parts[part].end; ++i) {
-      for (const auto& [name, tensor] : TensorsOf(layers[i])) {
+      for (const auto& [name, tensor] : LayerTensors(layers[i])) {
         const auto [at, fresh] =
             owners.try_emplace(tensor.unsafeGetTensorImpl(), Owner{name, part});
         if (fresh || at->second.part == part) continue;
@@ -151,9 +151,9 @@ absl::StatusOr<LayerList> SpreadOverDevices(
         cuts.size(), " cuts make ", cuts.size() + 1, " parts, but there are ",
         devices.size(), " devices: each part has one"));
   }
-  const std::vector<LayerRange> parts = PartsOf(cuts, count);
+  const std::vector<LayerRange> parts = LayerRanges(cuts, count);
   TANDEM_RETURN_IF_ERROR(CheckNothingShared(layers, parts, devices));
-  TANDEM_RETURN_IF_ERROR(CheckSkips(LinksOf(layers), loss_takes));
+  TANDEM_RETURN_IF_ERROR(CheckSkips(LinksByLayer(layers), loss_takes));
   std::map<std::string, size_t> part_of_skip;
   LayerList placed;
   for (size_t part = 0; part < parts.size(); ++part) {

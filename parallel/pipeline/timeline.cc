@@ -12,7 +12,7 @@ bool HaveCome(const PipelineMoments& moments) {
                      });
 }
 
-PipelineTimeline TimesOf(const PipelineMoments& moments) {
+PipelineTimeline AwaitTimes(const PipelineMoments& moments) {
   PipelineTimeline times;
   for (const std::vector<ActionMoments>& device : moments) {
     times.emplace_back();

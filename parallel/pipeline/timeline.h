@@ -40,7 +40,7 @@ using PipelineMoments = std::vector<std::vector<ActionMoments>>;
 // Have all of them come? Never waits.
 bool HaveCome(const PipelineMoments& moments);
 // Waits for all of them.
-PipelineTimeline TimesOf(const PipelineMoments& moments);
+PipelineTimeline AwaitTimes(const PipelineMoments& moments);
 
 }  // namespace tandem
 

@@ -1,5 +1,6 @@
 // Training step of a pipeline: what its samples weigh, what becomes of its
-// gradients, and what its losses come to.
+// gradients, and what its losses come to; and the results of a forward pass
+// alone.
 
 #ifndef TANDEM_PARALLEL_PIPELINE_TRAINING_STEP_H_
 #define TANDEM_PARALLEL_PIPELINE_TRAINING_STEP_H_
@@ -11,13 +12,51 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "core/loss/deferred_score.h"
+#include "core/context/compute_context.h"
+#include "core/loss/loss.h"
 #include "core/loss/loss_terms.h"
-#include "core/random/sample_scope.h"
-#include "parallel/pipeline/stage_gradients.h"
+#include "core/model/batch.h"
 #include "parallel/schedule/schedule.h"
 
 namespace tandem {
+
+// Gradient reduction of a pipeline stage: how its gradients become those of the
+// whole batch, of which other replicas compute a part. It is told what the
+// stage does. Prepare is called by one thread between steps; the rest by the
+// thread of the stage's device. Collective over the replicas of the stage,
+// which run the same schedule.
+class StageGradients {
+ public:
+  StageGradients() = default;
+  virtual ~StageGradients() = default;
+  StageGradients(const StageGradients&) = delete;
+  StageGradients& operator=(const StageGradients&) = delete;
+
+  // A step begins; no parameter has a gradient.
+  virtual absl::Status Prepare() = 0;
+
+  // Before and after an action that adds to gradients; `last`: after it the
+  // stage's own are complete.
+  virtual absl::Status Before(const Action& action, bool last) = 0;
+  virtual absl::Status After(const Action& action, bool last) = 0;
+
+  // Before After() of a kBackwardInput: of `weights` gradients were left, which
+  // the kBackwardWeight of its microbatch will give.
+  virtual void AwaitWeights(const std::vector<at::Tensor>& weights) {
+    static_cast<void>(weights);
+  }
+
+  // Within the last action, when what is left of it are gradients of weights
+  // that layers had left for later (core/model/weight_gradient_sink.h): each
+  // parameter then gets one once at most, complete.
+  virtual absl::Status BeforeWeights(const Action& action) {
+    static_cast<void>(action);
+    return absl::OkStatus();
+  }
+
+  // Waits until the parameters' gradients are those of the whole batch.
+  virtual absl::Status Finish() = 0;
+};
 
 // What becomes of a training step's gradients, on the threads of their devices.
 struct StepGradients {
@@ -31,7 +70,7 @@ struct StepGradients {
   // part, in the schedule's order, in actions on those that it lacks. Null:
   // none.
   int microbatches = 0;
-  std::function<absl::Status(const Action& action)> absent = nullptr;
+  std::function<absl::Status(const Action& action)> on_missing = nullptr;
   // By this rank's devices, a number on each: gradients are so many times as
   // great as the loss's; who takes them unscales them. Losses are reported as
   // they are. Empty: they are not scaled.
@@ -60,6 +99,17 @@ struct StepLosses {
   std::vector<DeferredScore> scores;
   // What layers and the loss function have added, each with its pass's weight.
   std::vector<LossTerm> terms;
+};
+
+// What a pipeline's forward-only pass gives.
+struct Inference {
+  // Where the last stage is; elsewhere empty.
+  Score score;  // of batches with targets
+  // The last layer's, by microbatch; what the loss takes beside it is not
+  // given.
+  std::vector<at::Tensor> outputs;
+  // Named sums that layers here, and the loss function, have added.
+  std::vector<LossTerm> sums;
 };
 
 }  // namespace tandem

@@ -117,9 +117,9 @@ ScheduleCosts CostsIn(const Schedule& other, const Schedule& schedule,
   for (int device = 0; device < other.devices(); ++device) {
     StageCost all = {0, 0, 0};
     for (int stage : schedule.stages_of[device]) Add(all, costs.stages[stage]);
-    const std::vector<int>& its = other.stages_of[device];
-    for (int stage : its) {
-      Add(moved.stages[stage], all, 1.0 / static_cast<double>(its.size()));
+    const std::vector<int>& stages = other.stages_of[device];
+    for (int stage : stages) {
+      Add(moved.stages[stage], all, 1.0 / static_cast<double>(stages.size()));
     }
   }
   return moved;

@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "parallel/report/pipeline_times.h"
-#include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedule.h"
+#include "parallel/schedule/simulation.h"
 
 namespace tandem {
 

@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "core/instrument/trace.h"
 #include "parallel/pipeline/timeline.h"
-#include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedule.h"
+#include "parallel/schedule/simulation.h"
 
 namespace tandem {
 

@@ -11,22 +11,57 @@
 
 namespace tandem {
 
+SummationTree::SummationTree(int leaves) : leaves_(leaves) {
+  CHECK_GE(leaves, 1);
+  while (CountAt(levels_ - 1) > 1) ++levels_;
+}
+
+int SummationTree::CountAt(int level) const {
+  return ((leaves_ - 1) >> level) + 1;
+}
+
+int SummationTree::TermsEnd(const Node& node) const {
+  return std::min((node.index + 1) << node.level, leaves_);
+}
+
+bool SummationTree::has_sibling(const Node& node) const {
+  return Sibling(node).index < CountAt(node.level);
+}
+
+std::vector<SummationTree::Node> SummationTree::Cover(int first,
+                                                      int end) const {
+  CHECK(0 <= first && first <= end && end <= leaves_);
+  std::vector<Node> nodes;
+  while (first < end) {
+    Node node = {0, first};
+    while (node.level + 1 < levels_ && node.index % 2 == 0 &&
+           TermsEnd(Parent(node)) <= end) {
+      node = Parent(node);
+    }
+    nodes.push_back(node);
+    first = TermsEnd(node);
+  }
+  return nodes;
+}
+
 OrderedExchange::OrderedExchange(const SummationTree& tree,
                                  Communicator* replicas)
     : tree_(tree),
       replicas_(replicas),
       count_(replicas == nullptr ? 1 : replicas->size()),
       rank_(replicas == nullptr ? 0 : replicas->rank()),
-      cover_(CoverOf(rank_)) {
+      cover_(ReplicaCover(rank_)) {
   CHECK_EQ(tree_.leaves() % count_, 0);
 }
 
-std::vector<SummationTree::Node> OrderedExchange::CoverOf(int replica) const {
+std::vector<SummationTree::Node> OrderedExchange::ReplicaCover(
+    int replica) const {
   const int each = tree_.leaves() / count_;
   return tree_.Cover(replica * each, (replica + 1) * each);
 }
 
-at::Tensor OrderedExchange::ShareOf(const at::Tensor& flat, int replica) const {
+at::Tensor OrderedExchange::ReplicaShare(const at::Tensor& flat,
+                                         int replica) const {
   constexpr int64_t kUnit = 16;  // elements: none of a vector apart
   const int64_t size = flat.numel();
   const int64_t share = (size / kUnit + count_) / count_ * kUnit;
@@ -48,10 +83,10 @@ absl::Status OrderedExchange::GatherParts(const std::vector<at::Tensor>& sums,
                                           std::vector<Part>* parts) const {
   std::vector<RankMessage> messages;
   for (int other = 0; other < count_; ++other) {
-    const std::vector<Node> cover = CoverOf(other);
+    const std::vector<Node> cover = ReplicaCover(other);
     for (size_t i = 0; i < cover.size(); ++i) {
       if (other == rank_) {
-        parts->push_back({cover[i], ShareOf(sums[i], rank_)});
+        parts->push_back({cover[i], ReplicaShare(sums[i], rank_)});
         continue;
       }
       parts->push_back({cover[i], at::empty_like(mine)});
@@ -61,23 +96,23 @@ absl::Status OrderedExchange::GatherParts(const std::vector<at::Tensor>& sums,
   for (int other = 0; other < count_; ++other) {
     if (other == rank_) continue;
     for (const at::Tensor& sum : sums) {
-      messages.push_back({true, ShareOf(sum, other), other, tag});
+      messages.push_back({true, ReplicaShare(sum, other), other, tag});
     }
   }
   return Exchange(messages);
 }
 
 // The nodes of the tree, as far as they are known, to the root.
-at::Tensor OrderedExchange::SumOf(const Node& node,
-                                  const std::vector<Part>& parts) const {
+at::Tensor OrderedExchange::NodeSum(const Node& node,
+                                    const std::vector<Part>& parts) const {
   for (const Part& each : parts) {
     if (each.node == node) return each.values;
   }
   CHECK_GT(node.level, 0);
   const Node left = {node.level - 1, 2 * node.index};
-  const at::Tensor sum = SumOf(left, parts);
+  const at::Tensor sum = NodeSum(left, parts);
   return tree_.has_sibling(left)
-             ? sum.add(SumOf(SummationTree::Sibling(left), parts))
+             ? sum.add(NodeSum(SummationTree::Sibling(left), parts))
              : sum;
 }
 
@@ -85,8 +120,8 @@ absl::Status OrderedExchange::Spread(const at::Tensor& result, int tag) const {
   std::vector<RankMessage> messages;
   for (int other = 0; other < count_; ++other) {
     if (other == rank_) continue;
-    messages.push_back({false, ShareOf(result, other), other, tag});
-    messages.push_back({true, ShareOf(result, rank_), other, tag});
+    messages.push_back({false, ReplicaShare(result, other), other, tag});
+    messages.push_back({true, ReplicaShare(result, rank_), other, tag});
   }
   return Exchange(messages);
 }
@@ -95,11 +130,11 @@ absl::Status OrderedExchange::Sum(const std::vector<at::Tensor>& sums,
                                   int number, const at::Tensor& result) const {
   CHECK_EQ(sums.size(), cover_.size());
   const at::NoGradGuard no_grad;
-  const at::Tensor mine = ShareOf(result, rank_);
+  const at::Tensor mine = ReplicaShare(result, rank_);
   std::vector<Part> parts;
   // Two kinds of messages a buffer, and the former of several parts.
   TANDEM_RETURN_IF_ERROR(GatherParts(sums, mine, 2 * number, &parts));
-  mine.copy_(SumOf(tree_.root(), parts));
+  mine.copy_(NodeSum(tree_.root(), parts));
   return Spread(result, 2 * number + 1);
 }
 

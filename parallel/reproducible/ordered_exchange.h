@@ -1,5 +1,5 @@
-// Ordered reduction over replicas: a sum in the order of one tree, whoever
-// holds which terms.
+// Ordered reduction over replicas: a sum in the order of one summation tree,
+// whoever holds which terms.
 
 #ifndef TANDEM_PARALLEL_REPRODUCIBLE_ORDERED_EXCHANGE_H_
 #define TANDEM_PARALLEL_REPRODUCIBLE_ORDERED_EXCHANGE_H_
@@ -12,9 +12,49 @@
 #include "absl/status/status.h"
 #include "core/comm/communicator.h"
 #include "core/comm/pending_collective.h"
-#include "parallel/reproducible/summation_tree.h"
 
 namespace tandem {
+
+// A tree of `leaves` terms, numbered from 0. Level 0 are the terms; node i of a
+// level is the sum of nodes 2i and 2i + 1 of the level below, or node 2i alone
+// where it is the last. The root is the only node of the top level.
+class SummationTree {
+ public:
+  struct Node {
+    int level = 0;
+    int index = 0;
+
+    bool operator==(const Node& other) const {
+      return level == other.level && index == other.index;
+    }
+  };
+
+  // Requires leaves >= 1.
+  explicit SummationTree(int leaves);
+
+  int leaves() const { return leaves_; }
+  int levels() const { return levels_; }
+  Node root() const { return {levels_ - 1, 0}; }
+
+  // Has the parent of `node` another child? Requires a node below the root.
+  bool has_sibling(const Node& node) const;
+  // Requires has_sibling.
+  static Node Sibling(const Node& node) { return {node.level, node.index ^ 1}; }
+  static Node Parent(const Node& node) {
+    return {node.level + 1, node.index / 2};
+  }
+
+  // The fewest nodes that together hold the terms first to end - 1 and no
+  // others, in order. Requires 0 <= first <= end <= leaves.
+  std::vector<Node> Cover(int first, int end) const;
+
+ private:
+  int CountAt(int level) const;
+  int TermsEnd(const Node& node) const;  // after its last term
+
+  int leaves_;
+  int levels_ = 1;
+};
 
 // Replica r holds the r-th contiguous part of the tree's terms, as sums of the
 // nodes that cover it. Each adds up its share of the numbers and gives the
@@ -45,15 +85,15 @@ class OrderedExchange {
     at::Tensor values;
   };
 
-  std::vector<Node> CoverOf(int replica) const;
-  at::Tensor ShareOf(const at::Tensor& flat, int replica) const;
+  std::vector<Node> ReplicaCover(int replica) const;
+  at::Tensor ReplicaShare(const at::Tensor& flat, int replica) const;
   // What goes to or comes from `other`, unless it is empty.
   absl::Status Exchange(const std::vector<RankMessage>& messages) const;
   // `mine`: of what is to be summed here.
   absl::Status GatherParts(const std::vector<at::Tensor>& sums,
                            const at::Tensor& mine, int tag,
                            std::vector<Part>* parts) const;
-  at::Tensor SumOf(const Node& node, const std::vector<Part>& parts) const;
+  at::Tensor NodeSum(const Node& node, const std::vector<Part>& parts) const;
   absl::Status Spread(const at::Tensor& result, int tag) const;
 
   const SummationTree tree_;

@@ -10,12 +10,37 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
 
 namespace tandem {
+
+void GradientHalves::Add(int microbatch, const at::Tensor& part, bool awaits) {
+  const at::NoGradGuard no_grad;
+  const bool is_second =
+      !entries_.empty() && entries_.front().sum.microbatch == microbatch;
+  if (is_second) {
+    Entry& entry = entries_.front();
+    CHECK(!entry.is_whole && !awaits);
+    at::Tensor& sum = entry.sum.gradient;
+    // Two terms: their order does not matter.
+    if (part.defined()) sum = sum.defined() ? part.add_(sum) : part;
+    entry.is_whole = true;
+    return;
+  }
+  const bool stays = awaits || !entries_.empty();
+  entries_.push_back(
+      {{microbatch, stays && part.defined() ? part.clone() : part}, !awaits});
+}
+
+std::optional<GradientHalves::Whole> GradientHalves::Next() {
+  if (entries_.empty() || !entries_.front().is_whole) return std::nullopt;
+  Whole next = std::move(entries_.front().sum);
+  entries_.pop_front();
+  return next;
+}
 
 int OrderedGradients::FurtherBuffers(const GradientOrder& order, int replicas) {
   const int groups = order.groups / replicas;
@@ -71,16 +96,17 @@ absl::Status OrderedGradients::Prepare() {
   return absl::OkStatus();
 }
 
-int OrderedGradients::GroupOf(int microbatch) const {
+int OrderedGradients::GroupIndex(int microbatch) const {
   return first_group_ + microbatch / (order_.microbatches / own_groups_);
 }
 
-const std::string& OrderedGradients::NameOf(const Gathering& each) const {
+const std::string& OrderedGradients::ParameterName(
+    const Gathering& each) const {
   return each.buffer->slots()[each.buffer->index_of(each.id)].name;
 }
 
-at::Tensor OrderedGradients::PlaceOf(const Gathering& each,
-                                     const at::Tensor& flat) const {
+at::Tensor OrderedGradients::Place(const Gathering& each,
+                                   const at::Tensor& flat) const {
   const FlatSlot& slot = each.buffer->slots()[each.buffer->index_of(each.id)];
   return flat.narrow(0, slot.offset, slot.end - slot.offset);
 }
@@ -88,7 +114,7 @@ at::Tensor OrderedGradients::PlaceOf(const Gathering& each,
 at::Tensor OrderedGradients::PlaceOfGroup(const Gathering& each) {
   // What one action gives is a group, or autograd adds to what lies there.
   const bool in_place = !order_.splits || own_groups_ == order_.microbatches;
-  return in_place ? PlaceOf(each, each.buffer->grads())
+  return in_place ? Place(each, each.buffer->grads())
                   : MemoryFor(each, &memory_.at(each.buffer).group);
 }
 
@@ -102,7 +128,7 @@ absl::Status OrderedGradients::Before(const Action& action, bool /*last*/) {
   has_acted_ = true;
   if (order_.splits) return absl::OkStatus();
   return CatchTorch([&] {
-    const int group = GroupOf(action.microbatch);
+    const int group = GroupIndex(action.microbatch);
     for (Gathering& each : gathering_) {
       if (each.group != kNone && each.group != group) AddGroup(&each);
     }
@@ -125,14 +151,14 @@ absl::Status OrderedGradients::After(const Action& action, bool last) {
       if (order_.splits) {
         AddPart(action, &each);
       } else if (each.touched) {
-        each.group = GroupOf(action.microbatch);
+        each.group = GroupIndex(action.microbatch);
         each.halves |= 1 << action.microbatch % 2;
       }
       each.touched = each.awaits = false;
       if (!last) continue;
       if (!each.parts.empty()) {
         return absl::InternalError(absl::StrCat(
-            NameOf(each), " was left a gradient that did not come"));
+            ParameterName(each), " was left a gradient that did not come"));
       }
       if (each.group != kNone) AddGroup(&each);
       if (each.groups_done > 0) AddZerosUpTo(kNone, &each);
@@ -146,7 +172,7 @@ absl::Status OrderedGradients::After(const Action& action, bool last) {
 void OrderedGradients::AddPart(const Action& action, Gathering* each) {
   if (!each->touched && !each->awaits) return;
   const at::Tensor part =
-      each->touched ? PlaceOf(*each, each->buffer->grads()) : at::Tensor();
+      each->touched ? Place(*each, each->buffer->grads()) : at::Tensor();
   if (each->touched) SetHasGradient(*each, false);
   each->parts.Add(action.microbatch, part, each->awaits);
   while (const auto whole = each->parts.Next()) {
@@ -157,7 +183,7 @@ void OrderedGradients::AddPart(const Action& action, Gathering* each) {
 // All of a microbatch's gradient.
 void OrderedGradients::AddWhole(int microbatch, const at::Tensor& sum,
                                 Gathering* each) {
-  const int group = GroupOf(microbatch);
+  const int group = GroupIndex(microbatch);
   if (each->group != kNone && each->group != group) AddGroup(each);
   const at::Tensor place = PlaceOfGroup(*each);
   if (each->group == group) {
@@ -191,7 +217,7 @@ void OrderedGradients::AddZerosUpTo(int group, Gathering* each) {
         first_group_ + (order_.descends ? own_groups_ - 1 - each->groups_done
                                         : each->groups_done);
     if (next == group) return;
-    const at::Tensor like = PlaceOf(*each, each->buffer->grads());
+    const at::Tensor like = Place(*each, each->buffer->grads());
     AddToTree(next, at::zeros_like(like), each);
   }
 }
@@ -202,7 +228,7 @@ at::Tensor OrderedGradients::MemoryFor(const Gathering& each,
     const MemoryCategoryScope scope(MemoryCategory::kGradients);
     *memory = at::zeros_like(each.buffer->grads());
   }
-  return PlaceOf(each, *memory);
+  return Place(each, *memory);
 }
 
 // A sum climbs as far as the other half of each node is there already.
@@ -228,7 +254,7 @@ void OrderedGradients::AddToTree(int group, const at::Tensor& sum,
     waiting = kNone;
   }
   if (node == tree_.root()) {
-    const at::Tensor place = PlaceOf(*each, each->buffer->grads());
+    const at::Tensor place = Place(*each, each->buffer->grads());
     if (!place.is_alias_of(sum)) place.copy_(sum);
     SetHasGradient(*each, true);
     return;
@@ -241,7 +267,7 @@ void OrderedGradients::AddToTree(int group, const at::Tensor& sum,
 
 // The place of a node of cover().
 at::Tensor OrderedGradients::PlaceOfSum(const Gathering& each, size_t number) {
-  if (is_pair()) return PlaceOf(each, each.buffer->grads());
+  if (is_pair()) return Place(each, each.buffer->grads());
   return MemoryFor(each, &memory_.at(each.buffer).sums[number]);
 }
 
@@ -271,14 +297,14 @@ absl::Status OrderedGradients::SettleUse() {
     use[i] =
         each.groups_done > 0 || (!has_acted_ && !order_.find_unused_parameters);
     if (each.groups_done > 0) continue;
-    unused.push_back(NameOf(each));
+    unused.push_back(ParameterName(each));
     for (size_t node = 0; node < cover().size(); ++node) {
       PlaceOfSum(each, node).zero_();
     }
   }
   if (has_acted_ && !unused.empty() && !order_.find_unused_parameters) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "parameters got no gradient from any microbatch: ", SomeOf(unused),
+        "parameters got no gradient from any microbatch: ", ShortList(unused),
         "; if that is right, set find_unused_parameters"));
   }
   if (order_.find_unused_parameters) {

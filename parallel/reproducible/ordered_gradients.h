@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,12 +18,40 @@
 #include "core/comm/communicator.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
-#include "parallel/pipeline/stage_gradients.h"
-#include "parallel/reproducible/gradient_halves.h"
+#include "parallel/pipeline/training_step.h"
 #include "parallel/reproducible/ordered_exchange.h"
-#include "parallel/reproducible/summation_tree.h"
 
 namespace tandem {
+
+// A microbatch's gradient comes at once, or in two parts, of which the first
+// may be missing. Whole ones are given in the order of their first parts: one
+// that comes at once waits for those before it. Not thread-safe.
+class GradientHalves {
+ public:
+  struct Whole {
+    int microbatch = 0;
+    at::Tensor gradient;
+  };
+
+  // `part` is added up where it lies, and is not used after the Next() that
+  // gives nothing: what is kept longer is copied. Undefined: there is no first
+  // part. `awaits`: another one will come. Requires that second parts come in
+  // the order of the first ones.
+  void Add(int microbatch, const at::Tensor& part, bool awaits);
+
+  // The next microbatch's, once.
+  std::optional<Whole> Next();
+
+  bool empty() const { return entries_.empty(); }
+
+ private:
+  struct Entry {
+    Whole sum;
+    bool is_whole = false;
+  };
+
+  std::deque<Entry> entries_;
+};
 
 struct GradientOrder {
   // Groups of the whole batch; replica r has the r-th contiguous part of them.
@@ -42,9 +71,9 @@ struct GradientOrder {
 
 // Microbatches form groups: contiguous, of equal size. A group's gradients are
 // summed in the order of its microbatches, the groups' sums in a binary tree
-// (summation_tree.h). So the result has the same bits for every number of
-// replicas that divides the groups. Each microbatch's loss must weigh its share
-// of the whole batch; what is summed here is not divided.
+// (SummationTree). So the result has the same bits for every number of replicas
+// that divides the groups. Each microbatch's loss must weigh its share of the
+// whole batch; what is summed here is not divided.
 //
 // Replicas exchange sums of groups (ordered_exchange.h), two of them by an
 // all-reduce where their groups are a node of the tree each.
@@ -111,9 +140,9 @@ class OrderedGradients : public StageGradients {
     return replicas_ != nullptr && replicas_->size() == 2 &&
            cover().size() == 1;
   }
-  int GroupOf(int microbatch) const;
-  const std::string& NameOf(const Gathering& each) const;
-  at::Tensor PlaceOf(const Gathering& each, const at::Tensor& flat) const;
+  int GroupIndex(int microbatch) const;
+  const std::string& ParameterName(const Gathering& each) const;
+  at::Tensor Place(const Gathering& each, const at::Tensor& flat) const;
   at::Tensor MemoryFor(const Gathering& each, at::Tensor* memory);
   at::Tensor PlaceOfSum(const Gathering& each, size_t number);
   at::Tensor PlaceOfGroup(const Gathering& each);

@@ -1,18 +1,21 @@
 #include "parallel/schedule/choice.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <set>
 #include <sstream>
+#include <string>
 #include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/base/status_macros.h"
 #include "core/files/user_path.h"
@@ -139,6 +142,25 @@ int UsualChunks(absl::string_view name) {
 int UsualChunks(absl::string_view name, int stages) {
   const int usual = UsualChunks(name);
   return name == "zb_v" || stages % usual == 0 ? usual : 1;
+}
+
+NamedValues ScheduleValues(const Schedule& schedule) {
+  NamedValues values = {
+      {"stages", absl::StrCat(schedule.stages)},
+      {"microbatches", absl::StrCat(schedule.microbatches)},
+  };
+  for (size_t d = 0; d < schedule.actions.size(); ++d) {
+    const auto word = [](std::string* out, const Action& action) {
+      out->append(ToString(action, /*with_stage=*/true));
+    };
+    values[absl::StrCat("device ", d)] =
+        absl::StrCat("stages ",
+                     d < schedule.stages_of.size()
+                         ? absl::StrJoin(schedule.stages_of[d], " ")
+                         : "",
+                     "; ", absl::StrJoin(schedule.actions[d], " ", word));
+  }
+  return values;
 }
 
 }  // namespace tandem

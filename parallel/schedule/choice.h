@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/agreement/agreement.h"
 #include "parallel/schedule/schedule.h"
 
 namespace tandem {
@@ -43,6 +44,11 @@ int UsualChunks(absl::string_view name);
 
 // The same, as far as so many stages allow: 1 where they do not divide.
 int UsualChunks(absl::string_view name, int stages);
+
+// A schedule's values, for ranks to compare (core/agreement/agreement.h). What
+// decides about the run, all but the name: "stages", "microbatches", and for
+// each device its stages and actions, "device 1": "stages 1 3; 1F0 3F0 ...".
+NamedValues ScheduleValues(const Schedule& schedule);
 
 }  // namespace tandem
 

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedule.h"
+#include "parallel/schedule/simulation.h"
 
 namespace tandem {
 

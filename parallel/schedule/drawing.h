@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/schedule/prediction.h"
+#include "parallel/schedule/simulation.h"
 
 namespace tandem {
 

@@ -27,8 +27,8 @@ char Letter(ActionKind kind) {
 
 int DeviceOfStage(const Schedule& schedule, int stage) {
   for (size_t device = 0; device < schedule.stages_of.size(); ++device) {
-    const std::vector<int>& its = schedule.stages_of[device];
-    if (std::find(its.begin(), its.end(), stage) != its.end()) {
+    const std::vector<int>& stages = schedule.stages_of[device];
+    if (std::find(stages.begin(), stages.end(), stage) != stages.end()) {
       return static_cast<int>(device);
     }
   }
@@ -65,7 +65,7 @@ std::vector<Action> LastGradients(const Schedule& schedule, int microbatches) {
   return last;
 }
 
-std::vector<Action> ForwardsOf(const Schedule& schedule, int device) {
+std::vector<Action> ForwardActions(const Schedule& schedule, int device) {
   std::vector<int> stages = schedule.stages_of[static_cast<size_t>(device)];
   std::sort(stages.begin(), stages.end());
   std::vector<Action> forwards;

@@ -71,7 +71,7 @@ std::vector<Action> LastGradients(const Schedule& schedule, int microbatches);
 // What a device does when there is no backward: chunk by chunk, along the
 // model, so that each stage waits for earlier ones alone, and from the first
 // microbatch to the last.
-std::vector<Action> ForwardsOf(const Schedule& schedule, int device);
+std::vector<Action> ForwardActions(const Schedule& schedule, int device);
 
 // Does it take backwards apart?
 bool SplitsBackward(const Schedule& schedule);

@@ -1,6 +1,6 @@
-// Simulation of a schedule: the rule by which actions wait for each other, and
-// a walk through all of them by it. What proves, times or measures a schedule
-// goes by this one.
+// Simulation of a schedule: the rule by which actions wait for each other, a
+// walk through all of them by it, and the time that a step is predicted to
+// take. What proves, times or measures a schedule goes by this one.
 
 #ifndef TANDEM_PARALLEL_SCHEDULE_SIMULATION_H_
 #define TANDEM_PARALLEL_SCHEDULE_SIMULATION_H_
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/status/statusor.h"
 #include "parallel/schedule/schedule.h"
 
 namespace tandem {
@@ -68,6 +69,44 @@ struct Simulation {
 // Takes each device's next action as soon as it can be taken. Whether all end
 // does not depend on how long they take. Requires CheckCompleteness.
 Simulation Simulate(const Schedule& schedule, const SimulationOptions& options);
+
+// The cost of one stage and one microbatch, in any unit of time. A whole
+// backward takes as long as both parts.
+struct StageCost {
+  double forward = 1;
+  double backward_input = 1;
+  double backward_weight = 1;
+};
+
+struct ScheduleCosts {
+  std::vector<StageCost> stages;  // by stage
+  // From the end of an action to the moment at which a stage on another device
+  // can use what it made; nobody is busy meanwhile.
+  double transfer = 0;
+};
+
+struct TimedAction {
+  Action action;
+  double begin = 0;
+  double end = 0;
+};
+
+struct SchedulePrediction {
+  std::vector<std::vector<TimedAction>> devices;
+  double step = 0;  // the end of the last action
+  // What part of the devices' time between 0 and `step` is not used.
+  double idle = 0;
+  // The bubble as papers count it: the step beyond what the busiest device
+  // computes.
+  double bubble = 0;
+  std::vector<double> busy;  // by device
+};
+
+// Requires a schedule that ValidateSchedule accepts, for channels that are
+// never full. InvalidArgument when `costs` has another number of stages or
+// negative times.
+absl::StatusOr<SchedulePrediction> PredictSchedule(const Schedule& schedule,
+                                                   const ScheduleCosts& costs);
 
 }  // namespace tandem
 

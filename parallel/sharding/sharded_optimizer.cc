@@ -6,7 +6,7 @@
 #include "core/base/torch_status.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/make_optimizer.h"
-#include "parallel/sharding/share_exchange.h"
+#include "parallel/sharding/optimizer_sharding.h"
 
 namespace tandem {
 

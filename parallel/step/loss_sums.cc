@@ -23,8 +23,8 @@ absl::StatusOr<std::set<std::string>> Gather(const std::set<std::string>& mine,
                             return "the names of losses";
                           }));
   std::set<std::string> names;
-  for (const std::string& its : all) {
-    for (const auto& name : absl::StrSplit(its, '\n', absl::SkipEmpty())) {
+  for (const std::string& joined : all) {
+    for (const auto& name : absl::StrSplit(joined, '\n', absl::SkipEmpty())) {
       names.emplace(name);
     }
   }

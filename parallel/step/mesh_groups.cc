@@ -15,7 +15,8 @@ namespace {
 
 // Can it carry what the device has?
 bool Serves(const Communicator& group, c10::Device device) {
-  return !group.HasStreams(device.type()) || group.device() == device;
+  return !group.backend_names().HasStreams(device.type()) ||
+         group.device() == device;
 }
 
 }  // namespace

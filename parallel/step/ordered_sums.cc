@@ -12,7 +12,7 @@
 #include "core/comm/communicator.h"
 #include "parallel/pipeline/stage/stage.h"
 #include "parallel/schedule/schedule.h"
-#include "parallel/step/score_numbers.h"
+#include "parallel/step/step_score.h"
 
 namespace tandem {
 
@@ -66,7 +66,7 @@ absl::StatusOr<Score> SumInOrder(const MeshModel& model,
   }
   Score score;
   for (int64_t i = 0; i < all.size(0); ++i) {
-    score += ScoreOf(numbers + i * kScoreNumbers);
+    score += ScoreFromNumbers(numbers + i * kScoreNumbers);
   }
   return score;
 }
@@ -88,7 +88,7 @@ absl::Status TakeInStatistics(const MeshModel& model, int stage) {
         replicas->AllGather(records, [] { return "running statistics"; }));
     for (int i = 0; i < model.groups.replicas(); ++i) {
       at::Tensor& each = all[static_cast<size_t>(i)];
-      each = each.narrow(0, 0, model.shares->MicrobatchesOf(i));
+      each = each.narrow(0, 0, model.shares->ReplicaMicrobatches(i));
     }
     records = at::cat(all);
   }

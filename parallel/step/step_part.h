@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/pipeline/timeline.h"
@@ -134,7 +134,8 @@ class StepPart {
   virtual void AfterReading() {}
 
   // For each stage of this rank, by the thread of its device, before and after
-  // a batch is evaluated, or inferred: for its time parameters may be others.
+  // batches are evaluated, or one is inferred: for their time parameters may be
+  // others.
   // It ends even where it has not begun.
   virtual absl::Status BeginInference(int stage) { return absl::OkStatus(); }
   virtual absl::Status EndInference(int stage) { return absl::OkStatus(); }

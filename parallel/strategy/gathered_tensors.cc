@@ -67,7 +67,7 @@ void Sort(const TensorSink& sink, std::vector<Owned>* tensors) {
 std::vector<Owned> OwnedBy(int rank, const NamedTensors& mine) {
   std::vector<Owned> tensors;
   for (const auto& [name, tensor] : mine) {
-    tensors.push_back({InfoOf(name, tensor), rank, tensor});
+    tensors.push_back({MakeTensorInfo(name, tensor), rank, tensor});
   }
   return tensors;
 }
@@ -75,8 +75,9 @@ std::vector<Owned> OwnedBy(int rank, const NamedTensors& mine) {
 // Groups of several stages carry what lies on the host, where streams do not
 // serve the devices of all.
 at::Tensor Carried(const at::Tensor& values, const Communicator& group) {
-  return group.HasStreams(values.device().type()) ? values.detach().cpu()
-                                                  : values.detach();
+  return group.backend_names().HasStreams(values.device().type())
+             ? values.detach().cpu()
+             : values.detach();
 }
 
 absl::Status SendAll(std::vector<Owned> mine, Communicator& group,

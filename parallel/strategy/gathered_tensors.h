@@ -4,7 +4,7 @@
 #define TANDEM_PARALLEL_STRATEGY_GATHERED_TENSORS_H_
 
 #include "absl/status/status.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/checkpoint/tensor_stream.h"
 #include "core/comm/communicator.h"
 

@@ -1,20 +1,35 @@
-// Checks of a mesh model while it is made: what its ranks have must fit the
-// options, and each other.
-//
-// Agreement of ranks on what a MeshStrategy is made of.
+// Checks of a mesh model while it is made: what its ranks have, and parameters'
+// traits, must fit the options, the mesh and each other.
 
 #ifndef TANDEM_PARALLEL_STRATEGY_MESH_CHECKS_H_
 #define TANDEM_PARALLEL_STRATEGY_MESH_CHECKS_H_
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "core/agreement/agreement.h"
 #include "core/comm/communicator.h"
 #include "core/loss/loss.h"
+#include "core/mesh/mesh.h"
 #include "core/model/layer.h"
+#include "core/model/parameter_traits.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/mesh_strategy_options.h"
 
 namespace tandem {
+
+// Traits of a model that is not made yet, by full name.
+TraitsByName NamedTraits(const LayerSpecs& specs);
+
+// InvalidArgument, naming the parameter, for an axis that the mesh lacks, and
+// for a gradient reduced along the pipeline, where each rank has other
+// parameters; Unimplemented for a parameter that is sharded along an axis of
+// several ranks.
+absl::Status CheckTraits(const TraitsByName& traits, const Mesh& mesh);
+
+// InvalidArgument, naming the parameter, where one is each replica's own, which
+// `what` does not go with.
+absl::Status CheckAllAreReduced(const TraitsByName& traits, const Mesh& mesh,
+                                absl::string_view what);
 
 // What must be the same on every rank, by name: the layers' names and types,
 // parameters' traits, the outputs that the loss takes, schedule (whatever it is

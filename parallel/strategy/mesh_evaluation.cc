@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "core/base/status_macros.h"
@@ -11,7 +12,7 @@
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/step/loss_sums.h"
-#include "parallel/step/score_numbers.h"
+#include "parallel/step/step_score.h"
 
 namespace tandem {
 namespace {
@@ -25,20 +26,6 @@ absl::Status CallParts(const MeshModel& model, const StepPartList& parts,
     }
     return absl::OkStatus();
   });
-}
-
-// Whatever comes of it, parameters are trained ones afterwards.
-absl::StatusOr<Inference> InferWithParts(const MeshModel& model,
-                                         const StepPartList& parts,
-                                         const std::vector<Batch>& microbatches,
-                                         bool keeps_outputs) {
-  const absl::Status begun = CallParts(model, parts, &StepPart::BeginInference);
-  absl::StatusOr<Inference> inference =
-      begun.ok() ? model.executor->Infer(microbatches, keeps_outputs)
-                 : absl::StatusOr<Inference>(begun);
-  const absl::Status ended = CallParts(model, parts, &StepPart::EndInference);
-  if (inference.ok() && !ended.ok()) return ended;
-  return inference;
 }
 
 }  // namespace
@@ -68,45 +55,75 @@ absl::Status MeshEvaluation::OnDevices(
   return model().executor->OnDevices(work);
 }
 
+absl::Status MeshEvaluation::WithParts(absl::FunctionRef<absl::Status()> work) {
+  model().SetTraining(false);
+  absl::Status done = CallParts(model(), parts(), &StepPart::BeginInference);
+  if (done.ok()) done = work();
+  const absl::Status ended =
+      CallParts(model(), parts(), &StepPart::EndInference);
+  if (done.ok()) done = ended;
+  if (done.ok()) done = Synchronize();
+  model().SetTraining(true);  // layers may be others', too
+  return done;
+}
+
 absl::StatusOr<Inference> MeshEvaluation::Infer(const Batch& batch,
                                                 bool keeps_outputs) {
-  model().SetTraining(false);
   const std::vector<int64_t> sizes =
       EvenSizes(batch.size, model().options.schedule.microbatches);
-  const absl::StatusOr<std::vector<Batch>> microbatches =
-      SplitBatch(batch, sizes);
-  absl::StatusOr<Inference> inference =
-      microbatches.ok()
-          ? InferWithParts(model(), parts(), *microbatches, keeps_outputs)
-          : microbatches.status();
-  if (inference.ok()) {
-    const absl::Status ended = Synchronize();
-    if (!ended.ok()) inference = ended;
-  }
-  model().SetTraining(true);  // layers may be others', too
-  if (!inference.ok()) Abort(inference.status());
-  return inference;
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Batch> microbatches,
+                          SplitBatch(batch, sizes));
+  return model().executor->Infer(microbatches, keeps_outputs);
+}
+
+absl::Status MeshEvaluation::Failed(const absl::Status& done) {
+  Abort(done);
+  return done;
 }
 
 absl::StatusOr<Score> MeshEvaluation::Evaluate(const Batch& batch) {
   if (batch.size == 0) return Score{};
-  const absl::StatusOr<Inference> inference =
-      Infer(batch, /*keeps_outputs=*/false);
-  absl::Status done = inference.status();
-  if (done.ok()) {
-    done = AddSums(inference->sums);
-    if (!done.ok()) Abort(done);
-  }
-  if (!done.ok()) return Annotate(done, "evaluation");
-  return inference->score;
+  Inference inference;
+  absl::Status done = WithParts([&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(inference, Infer(batch, /*keeps_outputs=*/false));
+    return absl::OkStatus();
+  });
+  if (done.ok()) done = AddSums(inference.sums);
+  if (!done.ok()) return Annotate(Failed(done), "evaluation");
+  return inference.score;
+}
+
+absl::StatusOr<Score> MeshEvaluation::EvaluateBatches(NextBatch next) {
+  Score all;
+  absl::Status given;
+  const absl::Status done = WithParts([&]() -> absl::Status {
+    while (true) {
+      const absl::StatusOr<std::optional<Batch>> batch = next();
+      if (!batch.ok()) return given = batch.status();
+      if (!batch->has_value()) return absl::OkStatus();
+      if ((*batch)->size == 0) continue;
+      TANDEM_ASSIGN_OR_RETURN(const Inference inference,
+                              Infer(**batch, /*keeps_outputs=*/false));
+      TANDEM_RETURN_IF_ERROR(Synchronize());
+      TANDEM_RETURN_IF_ERROR(AddSums(inference.sums));
+      all += inference.score;
+    }
+  });
+  if (!given.ok()) return given;
+  if (!done.ok()) return Annotate(Failed(done), "evaluation");
+  return all;
 }
 
 absl::StatusOr<at::Tensor> MeshEvaluation::Forward(const Batch& batch) {
   if (batch.size == 0) {
     return absl::InvalidArgumentError("a batch needs at least one sample");
   }
-  TANDEM_ASSIGN_OR_RETURN(const Inference inference,
-                          Infer(batch, /*keeps_outputs=*/true));
+  Inference inference;
+  const absl::Status done = WithParts([&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(inference, Infer(batch, /*keeps_outputs=*/true));
+    return absl::OkStatus();
+  });
+  if (!done.ok()) return Failed(done);
   if (inference.outputs.empty()) return at::Tensor();
   return CatchTorchOr([&] { return at::cat(inference.outputs); });
 }

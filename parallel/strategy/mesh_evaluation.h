@@ -11,12 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/loss/loss_terms.h"
 #include "core/model/batch.h"
 #include "parallel/pipeline/executor.h"
-#include "parallel/pipeline/inference.h"
+#include "parallel/pipeline/training_step.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/step_part.h"
 #include "parallel/strategy/mesh_state.h"
@@ -34,6 +35,7 @@ class MeshEvaluation : public MeshState {
 
   // The score where the last stage is; elsewhere an empty one.
   absl::StatusOr<Score> Evaluate(const Batch& batch) override;
+  absl::StatusOr<Score> EvaluateBatches(NextBatch next) override;
   absl::StatusOr<at::Tensor> Forward(const Batch& batch) override;
   absl::StatusOr<Score> Sum(const Score& score) override;
   absl::StatusOr<std::map<std::string, double>> TakeEvaluationSums() override;
@@ -43,7 +45,13 @@ class MeshEvaluation : public MeshState {
       : MeshState(std::move(model), std::move(parts)) {}
 
  private:
+  // Does `work` while parts show what inference sees, and then waits for it.
+  // Whatever comes of it, parameters are trained ones afterwards.
+  absl::Status WithParts(absl::FunctionRef<absl::Status()> work);
+  // A batch's forward pass, within WithParts.
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
+  // An error of this strategy's own, which no rank is to wait for.
+  absl::Status Failed(const absl::Status& done);
   // Adds the named sums of a batch that was evaluated.
   absl::Status AddSums(const std::vector<LossTerm>& sums);
 

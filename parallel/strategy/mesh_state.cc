@@ -69,7 +69,7 @@ NamedTensors MeshState::AlikeParameters() const {
     if (model().stages[i] == nullptr) continue;
     const LayerList& layers = model().executor->stages()[i]->layers();
     for (auto& each :
-         model().stages[i]->parameters().AlikeOf(NamedParameters(layers))) {
+         model().stages[i]->parameters().SelectAlike(NamedParameters(layers))) {
       alike.push_back(std::move(each));
     }
   }
@@ -194,10 +194,10 @@ std::vector<StoredTensors> MeshState::OptimizerStates(
     const StoredTensors& state) const {
   std::vector<StoredTensors> wanted;
   for (int i : model().OwnStages()) {
-    wanted.push_back(model().stage(i).parameters().StateOf(state));
+    wanted.push_back(model().stage(i).parameters().SelectState(state));
   }
   for (const StoredTensor& each : state) {
-    if (model().parameter_names.count(ParameterOf(each.info.name)) == 0) {
+    if (model().parameter_names.count(ParameterName(each.info.name)) == 0) {
       wanted.front().Add(each);
     }
   }

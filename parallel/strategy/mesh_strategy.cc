@@ -21,7 +21,7 @@
 #include "core/model/training_modes.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/ddp/option_checks.h"
-#include "parallel/optim/group_of_names.h"
+#include "parallel/optim/update_options.h"
 #include "parallel/pipeline/model.h"
 #include "parallel/schedule/validator.h"
 #include "parallel/step/mesh_model.h"
@@ -30,7 +30,6 @@
 #include "parallel/strategy/mesh_checks.h"
 #include "parallel/strategy/mesh_training.h"
 #include "parallel/strategy/stage/trained_stage.h"
-#include "parallel/strategy/stage/trait_checks.h"
 
 namespace tandem {
 namespace {
@@ -130,7 +129,8 @@ absl::Status MakeExecutor(const LayerSpecs& specs, const LossFunction& loss,
   pipeline.settles_inputs = options.reproducible;
   // What is computed on streams may wait for another rank there: that has a
   // timeout of its own, and a better message.
-  if (world != nullptr && world->HasStreams(options.devices.front().type())) {
+  if (world != nullptr &&
+      world->backend_names().HasStreams(options.devices.front().type())) {
     pipeline.hang_timeout *= 2;
   }
   TANDEM_ASSIGN_OR_RETURN(

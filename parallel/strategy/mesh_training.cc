@@ -3,7 +3,6 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "parallel/pipeline/executor.h"
-#include "parallel/pipeline/stage_gradients.h"
 #include "parallel/pipeline/training_step.h"
 #include "parallel/strategy/stage/trained_stage.h"
 

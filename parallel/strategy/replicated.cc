@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeReplicated(
   if (options.hook) {
     mesh.make_hook = [hook = options.hook] { return hook; };
   }
-  return MeshStrategy::Create(SpecsOf(layers), loss, mesh, &data);
+  return MeshStrategy::Create(SpecsFromLayers(layers), loss, mesh, &data);
 }
 
 }  // namespace tandem

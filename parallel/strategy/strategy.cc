@@ -60,4 +60,14 @@ NamedTensors Strategy::Gradients() const {
   return gradients;
 }
 
+absl::StatusOr<Score> Strategy::EvaluateBatches(NextBatch next) {
+  Score all;
+  while (true) {
+    TANDEM_ASSIGN_OR_RETURN(const std::optional<Batch> batch, next());
+    if (!batch.has_value()) return all;
+    TANDEM_ASSIGN_OR_RETURN(const Score score, Evaluate(*batch));
+    all += score;
+  }
+}
+
 }  // namespace tandem

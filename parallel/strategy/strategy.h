@@ -10,13 +10,15 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/model/batch.h"
 
 namespace tandem {
@@ -204,6 +206,14 @@ class Strategy : public TrainedState {
   // Scores this rank's share of an evaluation batch. Replicas may have
   // different numbers of batches; ranks of one replica have the same ones.
   virtual absl::StatusOr<Score> Evaluate(const Batch& batch) = 0;
+
+  // Gives the next batch of an evaluation, or none after the last one.
+  using NextBatch = absl::FunctionRef<absl::StatusOr<std::optional<Batch>>()>;
+  // A whole evaluation: the sum of what Evaluate gives for each batch of
+  // `next`, whose errors end it. What evaluation sees instead of the parameters
+  // (MeshStrategyOptions::ema_decay) takes their place once, so that `next`,
+  // which must not use the strategy, may see it there.
+  virtual absl::StatusOr<Score> EvaluateBatches(NextBatch next);
 
   // The sum of every rank's `score`, on every rank.
   virtual absl::StatusOr<Score> Sum(const Score& score) = 0;

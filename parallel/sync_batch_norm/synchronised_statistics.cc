@@ -20,7 +20,6 @@
 
 #include "absl/status/status.h"
 #include "core/instrument/fault_point.h"
-#include "core/model/kept_statistics.h"
 #include "core/model/shared_statistics.h"
 
 namespace tandem {

@@ -2,7 +2,6 @@
 // order, whatever the number of replicas.
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,27 +9,13 @@
 #include "datasets/distributed_sampler.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/datasets/numbers.h"
 
 namespace tandem::distributed_sampler_slices_test {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Indices = std::vector<int64_t>;
-
-std::unique_ptr<DistributedSampler> Make(
-    int64_t length, const DistributedSamplerOptions& options) {
-  auto sampler = DistributedSampler::Create(length, options);
-  EXPECT_TRUE(sampler.ok()) << sampler.status();
-  return *std::move(sampler);
-}
-
-// The order of all samples in epoch 3, as one replica sees it.
-Indices WholeEpoch(int64_t length) {
-  const auto sampler = Make(length, {});
-  sampler->set_epoch(3);
-  return sampler->Indices();
-}
 
 DistributedSamplerOptions Slicing(int64_t batch, int64_t num_replicas,
                                   bool drop_last) {
@@ -56,7 +41,7 @@ Indices DealSlices(int64_t length, DistributedSamplerOptions options,
   std::vector<Indices> dealt;
   SamplerState after;
   for (options.rank = 0; options.rank < options.num_replicas; ++options.rank) {
-    const auto sampler = Make(length, options);
+    const auto sampler = MakeSampler(length, options);
     EXPECT_TRUE(sampler->Restore(state).ok());
     dealt.push_back(sampler->Indices());
     EXPECT_EQ(sampler->num_samples(), dealt.back().size());
@@ -120,7 +105,7 @@ TEST(DistributedSamplerSlicesTest, SlicesBeginWhereTheJobStands) {
     EXPECT_EQ(DealSlices(101, options, 2, state),
               Indices(whole.begin() + 13, whole.end()));
     EXPECT_EQ(state, (SamplerState{3, 101}));
-    const auto sampler = Make(200, options);
+    const auto sampler = MakeSampler(200, options);
     EXPECT_EQ(sampler->After({3, 13}, 1), (SamplerState{3, 13 + kBatch}));
   }
 }
@@ -132,19 +117,20 @@ TEST(DistributedSamplerSlicesTest, ASlicesTailIsCutWhereAWholeBatchIs) {
     const Indices expected = options.rank < 3
                                  ? Indices{options.rank, 7 + options.rank}
                                  : Indices{options.rank};
-    EXPECT_EQ(Make(10, options)->Indices(), expected);
+    EXPECT_EQ(MakeSampler(10, options)->Indices(), expected);
   }
   options = Slicing(12, 3, /*drop_last=*/false);
   options.shuffle = false;
   options.rank = 1;
-  EXPECT_THAT(Make(18, options)->Indices(), ElementsAre(4, 5, 6, 7, 16, 17));
-  EXPECT_THAT(Make(13, options)->Indices(), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(MakeSampler(18, options)->Indices(),
+              ElementsAre(4, 5, 6, 7, 16, 17));
+  EXPECT_THAT(MakeSampler(13, options)->Indices(), ElementsAre(4, 5, 6, 7));
   options.rank = 2;
-  EXPECT_THAT(Make(18, options)->Indices(), ElementsAre(8, 9, 10, 11));
-  EXPECT_THAT(Make(23, options)->Indices(),
+  EXPECT_THAT(MakeSampler(18, options)->Indices(), ElementsAre(8, 9, 10, 11));
+  EXPECT_THAT(MakeSampler(23, options)->Indices(),
               ElementsAre(8, 9, 10, 11, 20, 21, 22));
   options.rank = 0;
-  EXPECT_THAT(Make(13, options)->Indices(), ElementsAre(0, 1, 2, 3, 12));
+  EXPECT_THAT(MakeSampler(13, options)->Indices(), ElementsAre(0, 1, 2, 3, 12));
 }
 
 TEST(DistributedSamplerSlicesTest, RefusesSlicesThatDependOnTheReplicas) {

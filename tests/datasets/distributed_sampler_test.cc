@@ -1,12 +1,17 @@
 #include "datasets/distributed_sampler.h"
 
-#include <algorithm>
-#include <numeric>
+#include <zlib.h>
+
+#include <cstdint>
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/datasets/numbers.h"
 
 namespace tandem::distributed_sampler_test {
 namespace {
@@ -14,14 +19,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Indices = std::vector<int64_t>;
-
-std::unique_ptr<DistributedSampler> Make(
-    int64_t length, const DistributedSamplerOptions& options) {
-  auto sampler = DistributedSampler::Create(length, options);
-  EXPECT_TRUE(sampler.ok()) << sampler.status();
-  return *std::move(sampler);
-}
 
 DistributedSamplerOptions Replica(int64_t rank, int64_t num_replicas) {
   DistributedSamplerOptions options;
@@ -30,19 +27,8 @@ DistributedSamplerOptions Replica(int64_t rank, int64_t num_replicas) {
   return options;
 }
 
-Indices Range(int64_t length) {
-  Indices range(length);
-  std::iota(range.begin(), range.end(), 0);
-  return range;
-}
-
-Indices Sorted(Indices indices) {
-  std::sort(indices.begin(), indices.end());
-  return indices;
-}
-
 TEST(DistributedSamplerTest, SetEpochChangesTheOrderAndGoesToTheBeginning) {
-  const auto sampler = Make(100, {});
+  const auto sampler = MakeSampler(100);
   const Indices epoch_0 = sampler->Indices();
   sampler->set_epoch(1);
   const Indices epoch_1 = sampler->Indices();
@@ -59,7 +45,7 @@ TEST(DistributedSamplerTest, RestoredGoesOnAsIfItHadNotStopped) {
       for (int64_t replicas : {1, 2, 3, 7}) {
         DistributedSamplerOptions options = Replica(replicas - 1, replicas);
         options.drop_last = drop_last;
-        const auto sampler = Make(length, options);
+        const auto sampler = MakeSampler(length, options);
         sampler->set_epoch(4);
         const SamplerState start = sampler->state();
         const Indices all = sampler->Indices();
@@ -80,7 +66,7 @@ Indices Deal(int64_t length, DistributedSamplerOptions options, int64_t samples,
   std::vector<Indices> dealt;
   SamplerState after;
   for (options.rank = 0; options.rank < options.num_replicas; ++options.rank) {
-    const auto sampler = Make(length, options);
+    const auto sampler = MakeSampler(length, options);
     EXPECT_TRUE(sampler->Restore(state).ok());
     dealt.push_back(sampler->Indices());
     after = sampler->After(state, samples);
@@ -107,13 +93,6 @@ Indices DealWithChange(int64_t length, int64_t first, int64_t then,
   const Indices rest = Deal(length, options, length, state);
   all.insert(all.end(), rest.begin(), rest.end());
   return all;
-}
-
-// The epoch's order of all samples, as one replica sees it.
-Indices WholeEpoch(int64_t length) {
-  const auto sampler = Make(length, {});
-  sampler->set_epoch(3);
-  return sampler->Indices();
 }
 
 TEST(DistributedSamplerTest, NoSampleIsLostOrRepeatedWhenTheReplicasChange) {
@@ -184,7 +163,7 @@ TEST(DistributedSamplerTest, NotEvenCoversEverySampleOnce) {
           DistributedSamplerOptions options = Replica(rank, replicas);
           options.shuffle = shuffle;
           options.even = false;
-          const Indices indices = Make(length, options)->Indices();
+          const Indices indices = MakeSampler(length, options)->Indices();
           const int64_t count = indices.size();
           EXPECT_GE(count, length / replicas);
           EXPECT_LE(count, (length + replicas - 1) / replicas);
@@ -197,11 +176,11 @@ TEST(DistributedSamplerTest, NotEvenCoversEverySampleOnce) {
 }
 
 TEST(DistributedSamplerTest, Corners) {
-  EXPECT_THAT(Make(0, Replica(6, 7))->Indices(), IsEmpty());
-  EXPECT_THAT(Make(1, Replica(6, 7))->Indices(), ElementsAre(0));
+  EXPECT_THAT(MakeSampler(0, Replica(6, 7))->Indices(), IsEmpty());
+  EXPECT_THAT(MakeSampler(1, Replica(6, 7))->Indices(), ElementsAre(0));
   DistributedSamplerOptions dropping = Replica(0, 7);
   dropping.drop_last = true;
-  EXPECT_THAT(Make(6, dropping)->Indices(), IsEmpty());
+  EXPECT_THAT(MakeSampler(6, dropping)->Indices(), IsEmpty());
 }
 
 TEST(DistributedSamplerTest, RefusesWhatMakesNoSense) {
@@ -220,13 +199,68 @@ TEST(DistributedSamplerTest, RefusesWhatMakesNoSense) {
 }
 
 TEST(DistributedSamplerTest, RefusesAStateOfAnotherDataSet) {
-  const auto sampler = Make(10, {});
+  const auto sampler = MakeSampler(10);
   EXPECT_TRUE(sampler->Restore({0, 10}).ok());
   for (const SamplerState& state :
        {SamplerState{0, 11}, SamplerState{0, -1}, SamplerState{-1, 0}}) {
     const absl::Status status = sampler->Restore(state);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("of length 10"));
+    EXPECT_THAT(status, Says("of length 10"));
     EXPECT_EQ(sampler->state(), (SamplerState{0, 10}));
+  }
+}
+
+// PyTorch's own indices: the table that make_distributed_sampler_table.py
+// wrote.
+nlohmann::json Table() {
+  std::ifstream file("tests/datasets/distributed_sampler_table.json");
+  return nlohmann::json::parse(file);
+}
+
+// Python's seeds may be negative.
+uint64_t Seed(const nlohmann::json& entry) {
+  return entry["seed"].is_number_unsigned()
+             ? entry["seed"].get<uint64_t>()
+             : static_cast<uint64_t>(entry["seed"].get<int64_t>());
+}
+
+uint32_t Crc32(const Indices& indices) {
+  return crc32(0, reinterpret_cast<const Bytef*>(indices.data()),
+               indices.size() * sizeof(int64_t));
+}
+
+void ExpectSame(const Indices& indices, const nlohmann::json& expected) {
+  if (expected.is_array()) {
+    EXPECT_EQ(indices, expected.get<Indices>());
+    return;
+  }
+  ASSERT_EQ(indices.size(), expected["count"].get<size_t>());
+  const Indices first = expected["first"].get<Indices>();
+  const Indices last = expected["last"].get<Indices>();
+  EXPECT_EQ(Indices(indices.begin(), indices.begin() + first.size()), first);
+  EXPECT_EQ(Indices(indices.end() - last.size(), indices.end()), last);
+  EXPECT_EQ(Crc32(indices), expected["crc32"].get<uint32_t>());
+}
+
+TEST(DistributedSamplerTableTest, EqualsPyTorchsIndexForIndex) {
+  const nlohmann::json table = Table();
+  ASSERT_EQ(table.size(), 990);
+  for (const nlohmann::json& entry : table) {
+    for (const auto& [rank, expected] : entry["ranks"].items()) {
+      SCOPED_TRACE("rank " + rank + " of " + entry.dump().substr(0, 110));
+      DistributedSamplerOptions options;
+      options.num_replicas = entry["num_replicas"];
+      options.rank = std::stoll(rank);
+      options.shuffle = entry["shuffle"];
+      options.seed = Seed(entry);
+      options.drop_last = entry["drop_last"];
+      const auto created = DistributedSampler::Create(entry["length"], options);
+      ASSERT_TRUE(created.ok()) << created.status();
+      DistributedSampler* const sampler = created->get();
+      sampler->set_epoch(entry["epoch"]);
+      const Indices indices = sampler->Indices();
+      EXPECT_EQ(indices.size(), sampler->num_samples());
+      ExpectSame(indices, expected);
+    }
   }
 }
 

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/core/testing/log_lines.h"
@@ -105,27 +106,26 @@ TEST(IdxTest, EveryKindOfDamageIsAnErrorThatNamesTheFile) {
     const absl::Status status = ReadIdx(path, 3).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
     EXPECT_TRUE(absl::StartsWith(status.message(), path + ": ")) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(corrupt.message));
+    EXPECT_THAT(status, Says(corrupt.message));
   }
 }
 
 TEST(IdxTest, AMissingFileAndAFolderAreErrors) {
   const std::string missing = ::testing::TempDir() + "/nobody";
   const absl::Status status = ReadIdx(missing, 1).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("nobody: No such file"));
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kNotFound, "nobody: No such file"));
   const absl::Status folder = ReadIdx(::testing::TempDir(), 1).status();
   EXPECT_EQ(folder.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(folder.message()), HasSubstr("Is a directory"));
+  EXPECT_THAT(folder, Says("Is a directory"));
 }
 
 // A disk or a network file system fails so: no mistake of the user who named
 // the file. Nothing is mapped at address 0 of this process.
 TEST(IdxTest, AReadThatFailsIsNoMistakeOfTheUsers) {
   const absl::Status status = ReadIdx("/proc/self/mem", 1).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("/proc/self/mem: Input/output error"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                               "/proc/self/mem: Input/output error"));
 }
 
 TEST(IdxTest, ADeviceOrAPipeIsRefusedAtOnce) {
@@ -133,8 +133,7 @@ TEST(IdxTest, ADeviceOrAPipeIsRefusedAtOnce) {
   unlink(pipe.c_str());
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   for (const std::string& path : {pipe, std::string("/dev/zero")}) {
-    EXPECT_THAT(std::string(ReadIdx(path, 3).status().message()),
-                HasSubstr(path + ": not a regular file"));
+    EXPECT_THAT(ReadIdx(path, 3).status(), Says(path + ": not a regular file"));
   }
 }
 
@@ -150,9 +149,8 @@ TEST(IdxTest, AGzipBombIsRefusedByWhatItsHeaderPromises) {
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
   const absl::Status status = ReadIdx(path, 3).status();
   setrlimit(RLIMIT_AS, &old);
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("too long: 31 bytes or more behind the header"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss,
+                               "too long: 31 bytes or more behind the header"));
 }
 
 absl::StatusOr<std::string> Content(const std::string& path, int64_t most) {
@@ -201,8 +199,8 @@ TEST(GunzipTest, ASecondMemberThatIsDamagedOrTruncatedIsAnError) {
        {std::pair<std::string, const char*>(damaged, "damaged"),
         {second.substr(0, second.size() - 1), "truncated"}}) {
     const auto content = Content(WriteTestFile("second", first + bytes), 100);
-    EXPECT_EQ(content.status().code(), absl::StatusCode::kDataLoss);
-    EXPECT_THAT(std::string(content.status().message()), HasSubstr(message));
+    EXPECT_THAT(content.status(),
+                StatusIs(absl::StatusCode::kDataLoss, message));
   }
 }
 

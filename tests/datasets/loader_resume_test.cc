@@ -21,7 +21,7 @@ TEST(LoaderResumeTest, ResumedGoesOnAsIfItHadNotStopped) {
       replica.num_replicas = 3;
       replica.rank = 1;
       replica.drop_last = drop_last;
-      LoaderOptions options = BatchesOf(4, workers);
+      LoaderOptions options = BatchOptions(4, workers);
       options.drop_last = drop_last;
       const auto loader = MakeLoader(std::make_shared<Numbers>(50),
                                      MakeSampler(50, replica), options);
@@ -47,7 +47,7 @@ TEST(LoaderResumeTest, ResumedGoesOnAsIfItHadNotStopped) {
 
 TEST(LoaderResumeTest, TheStateCountsBatchesDeliveredNotReadAhead) {
   const auto numbers = std::make_shared<Numbers>(100);
-  const auto loader = MakeLoader(numbers, MakeSampler(100), BatchesOf(5, 2));
+  const auto loader = MakeLoader(numbers, MakeSampler(100), BatchOptions(5, 2));
   EXPECT_EQ(loader->state(), (SamplerState{0, 0}));
   loader->StartEpoch(3);
   EXPECT_EQ(loader->state(), (SamplerState{3, 0}));
@@ -60,7 +60,7 @@ TEST(LoaderResumeTest, TheStateCountsBatchesDeliveredNotReadAhead) {
 }
 
 TEST(LoaderResumeTest, AnEpochThatIsOverLeavesNothing) {
-  LoaderOptions options = BatchesOf(4);
+  LoaderOptions options = BatchOptions(4);
   options.drop_last = true;
   const auto sampler = MakeSampler(10);
   const auto loader =
@@ -93,10 +93,10 @@ std::vector<std::unique_ptr<Loader>> Job(int64_t length, int64_t replicas,
     options.rank = rank;
     const auto sampler = MakeSampler(length, options);
     EXPECT_TRUE(sampler->Restore(state).ok());
-    loaders.push_back(
-        MakeLoader(std::make_shared<Numbers>(length), sampler,
-                   BatchesOf(*BatchSizePerReplica(global_batch_size, replicas),
-                             rank % 2)));
+    loaders.push_back(MakeLoader(
+        std::make_shared<Numbers>(length), sampler,
+        BatchOptions(*BatchSizePerReplica(global_batch_size, replicas),
+                     rank % 2)));
     loaders.back()->StartEpoch();
   }
   return loaders;
@@ -157,7 +157,7 @@ TEST(LoaderResumeTest, EvaluationSeesEverySampleOnceOnAnyNumberOfRanks) {
         options.even = false;
         const auto loader =
             MakeLoader(std::make_shared<Numbers>(length),
-                       MakeSampler(length, options), BatchesOf(4));
+                       MakeSampler(length, options), BatchOptions(4));
         const Indices samples = Flat(Epoch(*loader, 0));
         all.insert(all.end(), samples.begin(), samples.end());
       }

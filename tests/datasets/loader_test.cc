@@ -2,6 +2,7 @@
 
 #include "datasets/loader.h"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/datasets/numbers.h"
@@ -26,7 +28,7 @@ TEST(LoaderTest, TheSequenceDoesNotDependOnTheWorkers) {
     for (bool drop_last : {false, true}) {
       for (int64_t workers : {0, 1, 2, 5}) {
         const auto sampler = MakeSampler(length);
-        LoaderOptions options = BatchesOf(10, workers);
+        LoaderOptions options = BatchOptions(10, workers);
         options.drop_last = drop_last;
         const auto loader =
             MakeLoader(std::make_shared<Numbers>(length), sampler, options);
@@ -58,7 +60,7 @@ TEST(LoaderTest, ReplicasOfSlicesHaveAsManyBatches) {
           sampling.rank = rank;
           sampling.slices_of = 12;
           sampling.even = false;
-          LoaderOptions options = BatchesOf(4, workers);
+          LoaderOptions options = BatchOptions(4, workers);
           options.drop_last = drop_last;
           const auto loader =
               MakeLoader(std::make_shared<Numbers>(length),
@@ -91,7 +93,7 @@ TEST(LoaderTest, WhatAnotherOwnerDoesToTheSamplerReachesTheLoader) {
   for (int64_t workers : {0, 3}) {
     const auto sampler = MakeSampler(30);
     const auto loader = MakeLoader(std::make_shared<Numbers>(30), sampler,
-                                   BatchesOf(4, workers));
+                                   BatchOptions(4, workers));
     loader->StartEpoch();
     const std::vector<Indices> epoch_0 = TakeAll(*loader);
     sampler->set_epoch(1);
@@ -106,8 +108,8 @@ TEST(LoaderTest, AnErrorNamesTheBatchAndStaysUntilTheNextEpoch) {
   for (int64_t workers : {0, 1, 3}) {
     const auto numbers = std::make_shared<Numbers>(20);
     numbers->bad_sample = 9;
-    const auto loader =
-        MakeLoader(numbers, MakeSampler(20, InOrder()), BatchesOf(4, workers));
+    const auto loader = MakeLoader(numbers, MakeSampler(20, InOrder()),
+                                   BatchOptions(4, workers));
     loader->StartEpoch(6);
     EXPECT_THAT(Take(*loader), ElementsAre(0, 1, 2, 3));
     EXPECT_THAT(Take(*loader), ElementsAre(4, 5, 6, 7));
@@ -127,8 +129,8 @@ TEST(LoaderTest, AnExceptionBecomesAStatusOfOneLine) {
   for (int64_t workers : {0, 2}) {
     const auto numbers = std::make_shared<Numbers>(20);
     numbers->throwing_sample = 0;
-    const auto loader =
-        MakeLoader(numbers, MakeSampler(20, InOrder()), BatchesOf(4, workers));
+    const auto loader = MakeLoader(numbers, MakeSampler(20, InOrder()),
+                                   BatchOptions(4, workers));
     loader->StartEpoch();
     const absl::Status status = loader->Next().status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
@@ -141,7 +143,7 @@ TEST(LoaderTest, WhatLibTorchRefusesKeepsItsCode) {
   const auto numbers = std::make_shared<Numbers>(20);
   numbers->refusing_sample = 5;
   const auto loader =
-      MakeLoader(numbers, MakeSampler(20, InOrder()), BatchesOf(4, 0));
+      MakeLoader(numbers, MakeSampler(20, InOrder()), BatchOptions(4, 0));
   loader->StartEpoch();
   ASSERT_TRUE(loader->Next().ok());
   const absl::Status status = loader->Next().status();
@@ -153,7 +155,7 @@ TEST(LoaderTest, WhatLibTorchRefusesKeepsItsCode) {
 TEST(LoaderTest, ALateWorkerIsNamedAndCanBeWaitedForAgain) {
   const auto numbers = std::make_shared<Numbers>(20);
   numbers->late_sample = 5;
-  LoaderOptions options = BatchesOf(4, 2);
+  LoaderOptions options = BatchOptions(4, 2);
   options.timeout = absl::Milliseconds(20);
   const auto loader = MakeLoader(numbers, MakeSampler(20, InOrder()), options);
   loader->StartEpoch();
@@ -161,10 +163,9 @@ TEST(LoaderTest, ALateWorkerIsNamedAndCanBeWaitedForAgain) {
   while (absl::IsDeadlineExceeded(batch.status())) batch = loader->Next();
   ASSERT_TRUE(batch.ok()) << batch.status();
   const absl::Status status = loader->Next().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("batch 1 of epoch 0, first sample 4"),
-                    HasSubstr("within 20ms")));
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       "batch 1 of epoch 0, first sample 4", "within 20ms"));
   EXPECT_EQ(loader->state(), (SamplerState{0, 4}));
   numbers->released.Notify();
   do {
@@ -179,7 +180,7 @@ TEST(LoaderTest, CanBeDestroyedOrRestartedAtAnyMoment) {
     for (int64_t taken = 0; taken <= 6; ++taken) {
       const auto sampler = MakeSampler(23);
       const auto loader = MakeLoader(std::make_shared<Numbers>(23), sampler,
-                                     BatchesOf(4, workers));
+                                     BatchOptions(4, workers));
       loader->StartEpoch(1);
       for (int64_t i = 0; i < taken; ++i) Take(*loader);
       const Indices epoch_2 = Flat(Epoch(*loader, 2));
@@ -194,7 +195,7 @@ TEST(LoaderTest, ABatchOfTheLastEpochIsNotTakenForOneOfThis) {
   const auto numbers = std::make_shared<Numbers>(20);
   const auto sampler = MakeSampler(20);
   numbers->late_sample = sampler->Indices()[0];
-  const auto loader = MakeLoader(numbers, sampler, BatchesOf(4, 1));
+  const auto loader = MakeLoader(numbers, sampler, BatchOptions(4, 1));
   loader->StartEpoch();
   while (numbers->reads() == 0) std::this_thread::yield();
   // The worker holds epoch 0's first batch when epoch 1 begins.
@@ -206,15 +207,15 @@ TEST(LoaderTest, ABatchOfTheLastEpochIsNotTakenForOneOfThis) {
 
 TEST(LoaderTest, NextBeforeAnEpochIsAnError) {
   const auto loader =
-      MakeLoader(std::make_shared<Numbers>(3), MakeSampler(3), BatchesOf(1));
+      MakeLoader(std::make_shared<Numbers>(3), MakeSampler(3), BatchOptions(1));
   EXPECT_EQ(loader->num_batches(), 0);
   const absl::Status status = loader->Next().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("StartEpoch"));
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kFailedPrecondition, "StartEpoch"));
 }
 
 TEST(LoaderTest, PinnedMemoryIsOfNoEffectWithoutAGpu) {
-  LoaderOptions options = BatchesOf(2);
+  LoaderOptions options = BatchOptions(2);
   options.pin_memory = true;
   const auto loader = MakeLoader(std::make_shared<Numbers>(3),
                                  MakeSampler(3, InOrder()), options);
@@ -229,11 +230,11 @@ TEST(LoaderTest, RefusesWhatMakesNoSense) {
                            .status()
                            .message());
   };
-  EXPECT_THAT(error(4, BatchesOf(1)), AllOf(HasSubstr("4"), HasSubstr("3")));
-  EXPECT_THAT(error(3, BatchesOf(0)), HasSubstr("batch size is 0"));
-  EXPECT_THAT(error(3, BatchesOf(1, -1)), HasSubstr("workers is -1"));
-  EXPECT_THAT(error(3, BatchesOf(1, 1025)), HasSubstr("0 to 1024"));
-  LoaderOptions no_prefetch = BatchesOf(1, 1);
+  EXPECT_THAT(error(4, BatchOptions(1)), AllOf(HasSubstr("4"), HasSubstr("3")));
+  EXPECT_THAT(error(3, BatchOptions(0)), HasSubstr("batch size is 0"));
+  EXPECT_THAT(error(3, BatchOptions(1, -1)), HasSubstr("workers is -1"));
+  EXPECT_THAT(error(3, BatchOptions(1, 1025)), HasSubstr("0 to 1024"));
+  LoaderOptions no_prefetch = BatchOptions(1, 1);
   no_prefetch.prefetch_factor = 0;
   EXPECT_THAT(error(3, no_prefetch), HasSubstr("prefetch_factor is 0"));
 }
@@ -252,6 +253,100 @@ TEST(BatchSizePerReplicaTest, DividesOrNamesBothNumbers) {
   EXPECT_THAT(error(3, 8), HasSubstr("take 8"));
   EXPECT_THAT(error(0, 2), HasSubstr("at least 1"));
   EXPECT_THAT(error(8, 0), HasSubstr("at least 1"));
+}
+
+// What a rank of a pipeline loads (LoaderOptions::parts):
+// sizes of an epoch's batches, whose tensors are those of `parts` alone.
+std::vector<int64_t> BatchSizes(Loader& loader, const BatchParts& parts) {
+  std::vector<int64_t> sizes;
+  loader.StartEpoch();
+  for (;;) {
+    const absl::StatusOr<std::optional<Batch>> batch = loader.Next();
+    EXPECT_TRUE(batch.ok()) << batch.status();
+    if (!batch.ok() || !batch->has_value()) return sizes;
+    EXPECT_EQ((*batch)->inputs.defined(), parts.inputs);
+    EXPECT_EQ((*batch)->targets.defined(), parts.targets);
+    sizes.push_back((*batch)->size);
+  }
+}
+
+TEST(LoaderPartsTest, ReadsWhatIsWantedAlone) {
+  for (const bool inputs : {false, true}) {
+    for (const bool targets : {false, true}) {
+      for (const int64_t workers : {0, 2}) {
+        const auto numbers = std::make_shared<Numbers>(11);
+        LoaderOptions options = BatchOptions(4, workers);
+        options.parts = {inputs, targets};
+        const auto loader = MakeLoader(numbers, MakeSampler(11), options);
+        EXPECT_THAT(BatchSizes(*loader, options.parts), ElementsAre(4, 4, 3));
+        EXPECT_EQ(loader->state(), (SamplerState{0, 11}));
+        EXPECT_EQ(numbers->inputs_read(), inputs ? 11 : 0);
+        EXPECT_EQ(numbers->targets_read(), targets ? 11 : 0);
+        EXPECT_EQ(numbers->reads(), inputs || targets ? 3 : 0);
+      }
+    }
+  }
+}
+
+// Ranks of one replica see the same samples.
+TEST(LoaderPartsTest, PartsAreThoseOfTheWholeBatch) {
+  LoaderOptions options = BatchOptions(4);
+  options.parts = {/*inputs=*/false, /*targets=*/true};
+  const auto numbers = std::make_shared<Numbers>(10);
+  const auto last = MakeLoader(numbers, MakeSampler(10), options);
+  const auto whole = MakeLoader(numbers, MakeSampler(10), BatchOptions(4));
+  last->StartEpoch(3);
+  const std::vector<Indices> expected = Epoch(*whole, 3);
+  for (const Indices& samples : expected) {
+    const absl::StatusOr<std::optional<Batch>> batch = last->Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    const int64_t* targets = (*batch)->targets.const_data_ptr<int64_t>();
+    EXPECT_EQ(Indices(targets, targets + (*batch)->size), samples);
+  }
+}
+
+// By which ranks of a pipeline see that they have the same samples.
+TEST(LoaderPartsTest, ABatchSaysWhichSamplesItHas) {
+  const auto identities = [](int64_t rank, const BatchParts& parts) {
+    DistributedSamplerOptions sampling;
+    sampling.num_replicas = 2;
+    sampling.rank = rank;
+    LoaderOptions options = BatchOptions(4);
+    options.parts = parts;
+    const auto loader = MakeLoader(std::make_shared<Numbers>(16),
+                                   MakeSampler(16, sampling), options);
+    loader->StartEpoch(0);
+    std::vector<uint64_t> all;
+    for (int i = 0; i < 2; ++i) all.push_back(loader->Next().value()->identity);
+    return all;
+  };
+  const std::vector<uint64_t> first = identities(0, {true, false});
+  EXPECT_NE(first[0], 0u);
+  EXPECT_NE(first[0], first[1]);
+  EXPECT_EQ(identities(0, {false, true}), first);
+  EXPECT_EQ(identities(0, {false, false}), first);
+  EXPECT_NE(identities(1, {true, true})[0], first[0]);
+}
+
+TEST(LoaderPartsTest, BatchesAreTheSamplersSlices) {
+  DistributedSamplerOptions slicing = InOrder();
+  slicing.num_replicas = 2;
+  slicing.rank = 1;
+  slicing.even = false;
+  slicing.slices_of = 6;
+  const auto numbers = std::make_shared<Numbers>(17);
+  const auto sampler = MakeSampler(17, slicing);
+  const auto loader = MakeLoader(numbers, sampler, BatchOptions(3));
+  EXPECT_THAT(Epoch(*loader, 0),
+              ElementsAre(ElementsAre(3, 4, 5), ElementsAre(9, 10, 11),
+                          ElementsAre(15, 16)));
+  loader->StartEpoch(1);
+  Take(*loader);
+  EXPECT_EQ(loader->state(), (SamplerState{1, 6}));
+  EXPECT_EQ(
+      Loader::Create(numbers, sampler, BatchOptions(4)).status().message(),
+      "the sampler slices global batches of 6 samples, but 2 replicas load 4 "
+      "each");
 }
 
 }  // namespace

@@ -2,14 +2,15 @@
 
 #include <sys/stat.h>
 
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/datasets/files.h"
+#include "tests/datasets/numbers.h"
 
 namespace tandem::mnist_test {
 namespace {
@@ -119,14 +120,13 @@ TEST(MnistTest, AnIndexBeyondTheEndIsAnError) {
   EXPECT_EQ((*dataset)->Get({})->size, 0);
   for (int64_t index : {-1, 1}) {
     const absl::Status status = (*dataset)->Get({0, index}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr(absl::StrCat("sample ", index, " ")));
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kOutOfRange,
+                                 absl::StrCat("sample ", index, " ")));
   }
 }
 
 // The error of a folder with these two training files.
-std::string ErrorOf(const std::string& images, const std::string& labels) {
+std::string ErrorText(const std::string& images, const std::string& labels) {
   const std::string folder = MakeFolder("mismatched");
   WriteTestFile(folder + "train-images-idx3-ubyte", images);
   WriteTestFile(folder + "train-labels-idx1-ubyte", labels);
@@ -137,26 +137,25 @@ std::string ErrorOf(const std::string& images, const std::string& labels) {
 TEST(MnistTest, FilesThatDoNotMatchAreErrors) {
   const std::string images = IdxBytes({2, 28, 28}, Images(2));
   const std::string labels = IdxBytes({2}, {1, 2});
-  EXPECT_THAT(ErrorOf(images, IdxBytes({3}, {1, 2, 3})),
+  EXPECT_THAT(ErrorText(images, IdxBytes({3}, {1, 2, 3})),
               AllOf(HasSubstr("train-images-idx3-ubyte has 2 images"),
                     HasSubstr("train-labels-idx1-ubyte has 3 labels")));
-  EXPECT_THAT(ErrorOf(images, IdxBytes({2}, {1, 10})),
+  EXPECT_THAT(ErrorText(images, IdxBytes({2}, {1, 10})),
               HasSubstr("label 10 of sample 1, expected 0 to 9"));
-  EXPECT_THAT(ErrorOf(IdxBytes({2, 14, 56}, Images(2)), labels),
+  EXPECT_THAT(ErrorText(IdxBytes({2, 14, 56}, Images(2)), labels),
               HasSubstr("images of 14 x 56 pixels, expected 28 x 28"));
-  EXPECT_THAT(ErrorOf(labels, images),
+  EXPECT_THAT(ErrorText(labels, images),
               HasSubstr("1 dimensions, expected 3: are images and labels"));
-  EXPECT_THAT(ErrorOf(images, labels.substr(0, 9)),
+  EXPECT_THAT(ErrorText(images, labels.substr(0, 9)),
               HasSubstr("train-labels-idx1-ubyte: truncated"));
 }
 
 TEST(MnistTest, AFolderWithoutTheFilesIsAnError) {
   const absl::Status status =
       OpenMnist("/nowhere", Split::kTest, kPlain).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("t10k-images-idx3-ubyte.gz"),
-                    HasSubstr("'/nowhere'"), HasSubstr("four IDX files")));
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kNotFound, "t10k-images-idx3-ubyte.gz",
+                       "'/nowhere'", "four IDX files"));
 }
 
 std::unique_ptr<Dataset> FashionMnist(Split split) {
@@ -165,12 +164,6 @@ std::unique_ptr<Dataset> FashionMnist(Split split) {
   auto dataset = OpenMnist(*folder, split, kFashionMnistPixels);
   EXPECT_TRUE(dataset.ok()) << dataset.status();
   return *std::move(dataset);
-}
-
-std::vector<int64_t> Range(int64_t size) {
-  std::vector<int64_t> range(size);
-  std::iota(range.begin(), range.end(), 0);
-  return range;
 }
 
 TEST(FashionMnistTest, FirstLabelsAreTheKnownOnes) {
@@ -192,7 +185,7 @@ struct Sums {
   std::vector<int64_t> of_class = std::vector<int64_t>(10);
 };
 
-Sums SumsOf(const Batch& batch) {
+Sums BatchSums(const Batch& batch) {
   Sums sums;
   const float* inputs = batch.inputs.const_data_ptr<float>();
   for (int64_t i = 0; i < batch.size * 784; ++i) {
@@ -207,7 +200,7 @@ Sums SumsOf(const Batch& batch) {
 TEST(FashionMnistTest, TrainingSetIsWholeAndNormalised) {
   const auto dataset = FashionMnist(Split::kTrain);
   ASSERT_EQ(dataset->size(), 60000);
-  const Sums sums = SumsOf(*dataset->Get(Range(60000)));
+  const Sums sums = BatchSums(*dataset->Get(Range(60000)));
   EXPECT_EQ(sums.of_class, std::vector<int64_t>(10, 6000));
   const double pixels = 60000.0 * 784;
   // The sum of all bytes is known; this is it, as the mean says it.
@@ -220,7 +213,7 @@ TEST(FashionMnistTest, TrainingSetIsWholeAndNormalised) {
 TEST(FashionMnistTest, TestSetIsWhole) {
   const auto dataset = FashionMnist(Split::kTest);
   ASSERT_EQ(dataset->size(), 10000);
-  const Sums sums = SumsOf(*dataset->Get(Range(10000)));
+  const Sums sums = BatchSums(*dataset->Get(Range(10000)));
   EXPECT_EQ(sums.of_class, std::vector<int64_t>(10, 1000));
   const double pixels = 10000.0 * 784;
   EXPECT_NEAR(sums.value / pixels,

@@ -17,7 +17,7 @@ namespace tandem {
 
 namespace {
 
-at::Tensor TensorOf(absl::Span<const int64_t> numbers) {
+at::Tensor NumberTensor(absl::Span<const int64_t> numbers) {
   const at::Tensor tensor =
       at::empty({static_cast<int64_t>(numbers.size())}, at::kLong);
   std::copy(numbers.begin(), numbers.end(), tensor.mutable_data_ptr<int64_t>());
@@ -41,11 +41,11 @@ absl::StatusOr<Batch> Numbers::Get(absl::Span<const int64_t> indices,
   batch.size = static_cast<int64_t>(indices.size());
   if (parts.inputs) {
     inputs_read_ += batch.size;
-    batch.inputs = TensorOf(indices);
+    batch.inputs = NumberTensor(indices);
   }
   if (parts.targets) {
     targets_read_ += batch.size;
-    batch.targets = TensorOf(indices);
+    batch.targets = NumberTensor(indices);
   }
   return batch;
 }
@@ -57,13 +57,19 @@ std::shared_ptr<DistributedSampler> MakeSampler(
   return *std::move(sampler);
 }
 
+Indices WholeEpoch(int64_t length) {
+  const auto sampler = MakeSampler(length);
+  sampler->set_epoch(3);
+  return sampler->Indices();
+}
+
 DistributedSamplerOptions InOrder() {
   DistributedSamplerOptions options;
   options.shuffle = false;
   return options;
 }
 
-LoaderOptions BatchesOf(int64_t size, int64_t workers) {
+LoaderOptions BatchOptions(int64_t size, int64_t workers) {
   LoaderOptions options;
   options.batch_size = size;
   options.workers = workers;

@@ -57,10 +57,13 @@ std::unique_ptr<Loader> MakeLoader(std::shared_ptr<const Dataset> dataset,
                                    std::shared_ptr<DistributedSampler> sampler,
                                    const LoaderOptions& options);
 
+// The order of all samples in epoch 3, as one replica sees it.
+Indices WholeEpoch(int64_t length);
+
 // Not shuffled.
 DistributedSamplerOptions InOrder();
 
-LoaderOptions BatchesOf(int64_t size, int64_t workers = 0);
+LoaderOptions BatchOptions(int64_t size, int64_t workers = 0);
 
 // The next batch's samples; empty at the end of the epoch.
 Indices Take(Loader& loader);

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/testing/statuses.h"
 #include "datasets/registry.h"
 #include "datasets/synthetic.h"
 #include "gmock/gmock.h"
@@ -14,7 +15,6 @@ namespace tandem::registration_test {
 namespace {
 
 using ::testing::Contains;
-using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTwo(const DatasetOptions& given) {
@@ -33,18 +33,16 @@ TEST(RegistrationTest, ARegisteredDataSetIsOneOfTheNames) {
   EXPECT_THAT(RegisteredDatasets(), Contains("my_two"));
   EXPECT_THAT(DatasetNames(), IsSupersetOf({"mnist", "my_two", "synthetic"}));
   options.name = "my_too";
-  EXPECT_THAT(std::string(MakeDataset(options).status().message()),
-              HasSubstr("mnist, my_two, "));
+  EXPECT_THAT(MakeDataset(options).status(), Says("mnist, my_two, "));
 }
 
 TEST(RegistrationTest, ANameThatThereIsIsNotRegisteredAgain) {
   ASSERT_EQ(RegisterDataset("twice", OpenTwo), absl::OkStatus());
   for (const char* name : {"twice", "mnist"}) {
     const absl::Status status = RegisterDataset(name, OpenTwo);
-    EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr(std::string("data set '") + name +
-                          "': there is one of that name already"));
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kAlreadyExists,
+                                 std::string("data set '") + name +
+                                     "': there is one of that name already"));
   }
 }
 
@@ -60,8 +58,8 @@ TEST(RegistrationTest, ARegistrationNeedsANameAndAnOpenerThatOpens) {
   ASSERT_EQ(RegisterDataset("nothing", nothing), absl::OkStatus());
   DatasetOptions options;
   options.name = "nothing";
-  EXPECT_THAT(std::string(MakeDataset(options).status().message()),
-              HasSubstr("the opener of data set 'nothing' gave neither"));
+  EXPECT_THAT(MakeDataset(options).status(),
+              Says("the opener of data set 'nothing' gave neither"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/datasets/files.h"
@@ -10,7 +11,6 @@ namespace tandem::registry_test {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 absl::StatusOr<std::unique_ptr<Dataset>> Make(const std::string& name,
                                               Split split = Split::kTrain) {
@@ -36,8 +36,7 @@ TEST(RegistryTest, FashionMnistNeedsNoFolder) {
 }
 
 TEST(RegistryTest, MnistNeedsAFolder) {
-  EXPECT_THAT(std::string(Make("mnist").status().message()),
-              HasSubstr("needs a data_dir"));
+  EXPECT_THAT(Make("mnist").status(), Says("needs a data_dir"));
   DatasetOptions options;
   options.name = "mnist";
   options.data_dir = ::testing::TempDir();
@@ -51,8 +50,7 @@ TEST(RegistryTest, MnistNeedsAFolder) {
 }
 
 TEST(RegistryTest, TokensNeedAFolder) {
-  EXPECT_THAT(std::string(Make("tokens").status().message()),
-              HasSubstr("need a data_dir"));
+  EXPECT_THAT(Make("tokens").status(), Says("need a data_dir"));
   DatasetOptions options;
   options.name = "tokens";
   options.data_dir = ::testing::TempDir();

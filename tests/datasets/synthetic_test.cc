@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -228,13 +229,9 @@ TEST(SyntheticTokensTest, ATokensSuccessorIsLearnableAndHoldsForTesting) {
 }
 
 TEST(SyntheticTokensTest, RefusesWhatMakesNoSense) {
-  EXPECT_THAT(std::string(MakeSyntheticTokens({0, 128, 1}).status().message()),
-              HasSubstr("vocabulary 0"));
-  EXPECT_THAT(std::string(MakeSyntheticTokens({256, 0, 1}).status().message()),
-              HasSubstr("context 0"));
-  EXPECT_THAT(
-      std::string(MakeSyntheticTokens({256, 128, -2}).status().message()),
-      HasSubstr("length -2"));
+  EXPECT_THAT(MakeSyntheticTokens({0, 128, 1}).status(), Says("vocabulary 0"));
+  EXPECT_THAT(MakeSyntheticTokens({256, 0, 1}).status(), Says("context 0"));
+  EXPECT_THAT(MakeSyntheticTokens({256, 128, -2}).status(), Says("length -2"));
 }
 
 }  // namespace

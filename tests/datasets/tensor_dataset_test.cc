@@ -5,11 +5,14 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
+#include "core/testing/statuses.h"
+#include "datasets/targets_as_inputs.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 
 namespace tandem::tensor_dataset_test {
 namespace {
@@ -45,8 +48,7 @@ TEST(TensorDatasetTest, ReadsNoPartThatIsNotWanted) {
   const auto targets = (*data)->Get({1}, {false, true});
   EXPECT_FALSE(targets->inputs.defined());
   EXPECT_TRUE(targets->targets.defined());
-  EXPECT_THAT(std::string((*data)->Get({2}).status().message()),
-              HasSubstr("sample 2"));
+  EXPECT_THAT((*data)->Get({2}).status(), Says("sample 2"));
 }
 
 std::string Error(const at::Tensor& inputs, const at::Tensor& targets) {
@@ -69,6 +71,30 @@ TEST(TensorDatasetTest, WhatDoesNotFitIsRefused) {
               HasSubstr("target 3: expected class numbers from 0 to 2"));
   EXPECT_THAT(Error(two, at::tensor({0, -1}, at::kLong)),
               HasSubstr("target -1"));
+}
+
+TEST(TargetsAsInputsTest, TargetsGoWithTheInputs) {
+  auto plain = MakeTensorDataset(at::arange(6, at::kFloat).view({3, 2}),
+                                 at::arange(3, at::kLong), 3);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  const auto data = TargetsAsInputs(*std::move(plain), "labels");
+  EXPECT_EQ(data->size(), 3);
+  EXPECT_EQ(data->classes(), 3);
+  for (const bool inputs : {true, false}) {
+    for (const bool targets : {true, false}) {
+      const auto batch = data->Get({2, 0}, {inputs, targets});
+      ASSERT_TRUE(batch.ok()) << batch.status();
+      EXPECT_EQ(batch->inputs.defined(), inputs);
+      EXPECT_EQ(batch->targets.defined(), targets);
+      ASSERT_EQ(batch->further_inputs.count("labels"), inputs ? 1u : 0u);
+      if (!inputs) continue;
+      EXPECT_EQ(batch->further_inputs.at("labels")
+                    .toTensor()
+                    .select(0, 0)
+                    .item<int64_t>(),
+                2);
+    }
+  }
 }
 
 }  // namespace

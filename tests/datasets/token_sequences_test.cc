@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/model/batch.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -16,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // train.bin: 0, 1, 2, ...; val.bin: 100, 101, ...
-TokenSequencesOptions FilesOf(int train, int val, int64_t context) {
+TokenSequencesOptions TokenFiles(int train, int val, int64_t context) {
   TokenSequencesOptions options;
   options.folder = testing::TempDir();
   options.context = context;
@@ -36,12 +37,12 @@ std::vector<int64_t> Values(const at::Tensor& tensor) {
   return {values, values + tensor.numel()};
 }
 
-std::string ErrorOf(const TokenSequencesOptions& options) {
+std::string ErrorText(const TokenSequencesOptions& options) {
   return std::string(OpenTokenSequences(options).status().message());
 }
 
 TEST(TokenSequencesTest, SamplesFollowEachOther) {
-  const auto data = OpenTokenSequences(FilesOf(11, 5, 3));
+  const auto data = OpenTokenSequences(TokenFiles(11, 5, 3));
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ((*data)->size(), 3);
   EXPECT_THAT((*data)->input_shape(), ElementsAre(3));
@@ -56,7 +57,7 @@ TEST(TokenSequencesTest, SamplesFollowEachOther) {
 }
 
 TEST(TokenSequencesTest, TheSplitIsAnotherFile) {
-  TokenSequencesOptions options = FilesOf(11, 5, 4);
+  TokenSequencesOptions options = TokenFiles(11, 5, 4);
   options.split = Split::kTest;
   const auto data = OpenTokenSequences(options);
   ASSERT_TRUE(data.ok()) << data.status();
@@ -67,20 +68,20 @@ TEST(TokenSequencesTest, TheSplitIsAnotherFile) {
 
 // A token more than a sample's is needed: its last target.
 TEST(TokenSequencesTest, SizesAtTheEdge) {
-  EXPECT_EQ((*OpenTokenSequences(FilesOf(7, 0, 3)))->size(), 2);
-  EXPECT_EQ((*OpenTokenSequences(FilesOf(6, 0, 3)))->size(), 1);
-  EXPECT_EQ((*OpenTokenSequences(FilesOf(4, 0, 3)))->size(), 1);
-  EXPECT_EQ((*OpenTokenSequences(FilesOf(2, 0, 1)))->size(), 1);
-  EXPECT_THAT(ErrorOf(FilesOf(3, 0, 3)),
+  EXPECT_EQ((*OpenTokenSequences(TokenFiles(7, 0, 3)))->size(), 2);
+  EXPECT_EQ((*OpenTokenSequences(TokenFiles(6, 0, 3)))->size(), 1);
+  EXPECT_EQ((*OpenTokenSequences(TokenFiles(4, 0, 3)))->size(), 1);
+  EXPECT_EQ((*OpenTokenSequences(TokenFiles(2, 0, 1)))->size(), 1);
+  EXPECT_THAT(ErrorText(TokenFiles(3, 0, 3)),
               HasSubstr("train.bin has 3 tokens, and a sample of context 3 "
                         "needs 4"));
-  EXPECT_THAT(ErrorOf(FilesOf(0, 0, 1)), HasSubstr("has 0 tokens"));
+  EXPECT_THAT(ErrorText(TokenFiles(0, 0, 1)), HasSubstr("has 0 tokens"));
 }
 
 // //tools:tokenize --validation_fraction=0 writes such a file.
 TEST(TokenSequencesTest, AnEmptyValBinIsATestSetOfNoSamples) {
   for (const int64_t context : {1, 3}) {
-    TokenSequencesOptions options = FilesOf(7, 0, context);
+    TokenSequencesOptions options = TokenFiles(7, 0, context);
     options.split = Split::kTest;
     for (const bool document_masks : {false, true}) {
       options.document_masks = document_masks;
@@ -90,32 +91,33 @@ TEST(TokenSequencesTest, AnEmptyValBinIsATestSetOfNoSamples) {
       EXPECT_THAT((*data)->input_shape(), ElementsAre(context));
     }
   }
-  TokenSequencesOptions options = FilesOf(7, 2, 3);
+  TokenSequencesOptions options = TokenFiles(7, 2, 3);
   options.split = Split::kTest;
-  EXPECT_THAT(ErrorOf(options), HasSubstr("val.bin has 2 tokens"));
+  EXPECT_THAT(ErrorText(options), HasSubstr("val.bin has 2 tokens"));
 }
 
 TEST(TokenSequencesTest, AVocabularyThatNobodySaysIsAnothers) {
-  TokenSequencesOptions options = FilesOf(11, 5, 5);
+  TokenSequencesOptions options = TokenFiles(11, 5, 5);
   options.unsaid_vocabulary = 9;
   const auto data = OpenTokenSequences(options);
   EXPECT_EQ((*data)->classes(), 9);
   EXPECT_TRUE((*data)->Get({0}).ok());
-  EXPECT_THAT(std::string((*data)->Get({1}).status().message()),
-              HasSubstr("token 9 is 9, but the vocabulary has 9"));
+  EXPECT_THAT((*data)->Get({1}).status(),
+              Says("token 9 is 9, but the vocabulary has 9"));
   options.vocabulary = 10;
   EXPECT_EQ((*OpenTokenSequences(options))->classes(), 10);
 }
 
 TEST(TokenSequencesTest, ADigestTellsOtherTokensApart) {
-  const std::string digest = (*OpenTokenSequences(FilesOf(11, 5, 3)))->digest();
+  const std::string digest =
+      (*OpenTokenSequences(TokenFiles(11, 5, 3)))->digest();
   EXPECT_EQ(digest.size(), 8u);
-  EXPECT_EQ((*OpenTokenSequences(FilesOf(11, 7, 5)))->digest(), digest);
-  EXPECT_NE((*OpenTokenSequences(FilesOf(12, 5, 3)))->digest(), digest);
+  EXPECT_EQ((*OpenTokenSequences(TokenFiles(11, 7, 5)))->digest(), digest);
+  EXPECT_NE((*OpenTokenSequences(TokenFiles(12, 5, 3)))->digest(), digest);
 }
 
 TEST(TokenSequencesTest, OnlyWhatIsWantedIsRead) {
-  const auto data = OpenTokenSequences(FilesOf(11, 5, 3));
+  const auto data = OpenTokenSequences(TokenFiles(11, 5, 3));
   BatchParts parts;
   parts.inputs = false;
   const auto batch = (*data)->Get({1}, parts);
@@ -126,18 +128,18 @@ TEST(TokenSequencesTest, OnlyWhatIsWantedIsRead) {
 }
 
 TEST(TokenSequencesTest, ASmallerVocabularyIsCheckedTokenByToken) {
-  TokenSequencesOptions options = FilesOf(11, 5, 5);
+  TokenSequencesOptions options = TokenFiles(11, 5, 5);
   options.vocabulary = 8;
   const auto data = OpenTokenSequences(options);
   EXPECT_EQ((*data)->classes(), 8);
   EXPECT_TRUE((*data)->Get({0}).ok());
-  EXPECT_THAT(std::string((*data)->Get({1}).status().message()),
-              HasSubstr("token 8 is 8, but the vocabulary has 8"));
+  EXPECT_THAT((*data)->Get({1}).status(),
+              Says("token 8 is 8, but the vocabulary has 8"));
 }
 
 // Tokens 0, 1, 2, ..., where each 4 and each 6 ends a document.
 TEST(TokenSequencesTest, DocumentsAreToldApart) {
-  TokenSequencesOptions options = FilesOf(11, 5, 5);
+  TokenSequencesOptions options = TokenFiles(11, 5, 5);
   options.document_masks = true;
   options.end_of_text = 6;
   const auto data = OpenTokenSequences(options);
@@ -158,7 +160,7 @@ TEST(TokenSequencesTest, DocumentsAreToldApart) {
 }
 
 TEST(TokenSequencesTest, OnlyThePartsOfDocumentsThatAreWantedAreThere) {
-  TokenSequencesOptions options = FilesOf(11, 5, 5);
+  TokenSequencesOptions options = TokenFiles(11, 5, 5);
   options.document_masks = true;
   options.end_of_text = 6;
   const auto data = *OpenTokenSequences(options);
@@ -171,25 +173,25 @@ TEST(TokenSequencesTest, OnlyThePartsOfDocumentsThatAreWantedAreThere) {
 }
 
 TEST(TokenSequencesTest, DocumentsThatCannotBeToldApartAreRefused) {
-  TokenSequencesOptions options = FilesOf(11, 5, 5);
+  TokenSequencesOptions options = TokenFiles(11, 5, 5);
   options.document_masks = true;
-  EXPECT_THAT(ErrorOf(options), HasSubstr("give the end_of_text"));
+  EXPECT_THAT(ErrorText(options), HasSubstr("give the end_of_text"));
   options.end_of_text = 50257;
-  EXPECT_THAT(ErrorOf(options), HasSubstr("none of the 50257 tokens"));
+  EXPECT_THAT(ErrorText(options), HasSubstr("none of the 50257 tokens"));
 }
 
 TEST(TokenSequencesTest, BadOptionsAreRefused) {
-  TokenSequencesOptions options = FilesOf(11, 5, 0);
-  EXPECT_THAT(ErrorOf(options), HasSubstr("context 0"));
+  TokenSequencesOptions options = TokenFiles(11, 5, 0);
+  EXPECT_THAT(ErrorText(options), HasSubstr("context 0"));
   options.context = 3;
   options.vocabulary = -1;
-  EXPECT_THAT(ErrorOf(options), HasSubstr("vocabulary -1"));
+  EXPECT_THAT(ErrorText(options), HasSubstr("vocabulary -1"));
   options.vocabulary = 0;
   options.token_bytes = 3;
-  EXPECT_THAT(ErrorOf(options), HasSubstr("token_bytes 3"));
+  EXPECT_THAT(ErrorText(options), HasSubstr("token_bytes 3"));
   options.folder.clear();
-  EXPECT_THAT(ErrorOf(options), HasSubstr("need a data_dir"));
-  options = FilesOf(11, 5, 3);
+  EXPECT_THAT(ErrorText(options), HasSubstr("need a data_dir"));
+  options = TokenFiles(11, 5, 3);
   options.folder += "/nowhere";
   EXPECT_EQ(OpenTokenSequences(options).status().code(),
             absl::StatusCode::kNotFound);

@@ -61,8 +61,8 @@ bool LivesInSession(const std::string& pid, pid_t session) {
 
 std::string FileContents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  // Of a process that has just ended /proc's files open and cannot be read: a
-  // stream notes it, an iterator would throw.
+  // The files in /proc of a process that has just ended open and cannot be
+  // read: a stream notes it, an iterator would throw.
   std::ostringstream contents;
   contents << file.rdbuf();
   return contents.str();

@@ -8,8 +8,8 @@
 #include "glog/logging.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tools/hang_diagnosis/diagnose.h"
+#include "tools/hang_diagnosis/history.h"
 #include "tools/hang_diagnosis/pytorch_form.h"
-#include "tools/hang_diagnosis/read_dumps.h"
 #include "tools/hang_diagnosis/report.h"
 
 namespace tandem {

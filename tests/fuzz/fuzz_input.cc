@@ -8,8 +8,8 @@
 #include "absl/strings/str_split.h"
 #include "glog/logging.h"
 
-// Of AddressSanitizer, where it is on. A tensor too big for memory is an error
-// of LibTorch, as without it.
+// Options for AddressSanitizer, where it is on. A tensor too big for memory is
+// an error of LibTorch, as without it.
 extern "C" const char* __asan_default_options();  // NOLINT: its name
 extern "C" const char* __asan_default_options() {
   return "allocator_may_return_null=1:detect_stack_use_after_return=1:"

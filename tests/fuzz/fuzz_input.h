@@ -20,7 +20,8 @@ absl::string_view InputText(const uint8_t* data, size_t size);
 // Stands between the parts of an input that are several files.
 constexpr char kPartSeparator[] = "\n%%\n";
 
-// As many as are asked for; the last ones empty where the input has fewer.
+// The parts, as many as are asked for; the last ones empty where the input has
+// fewer.
 std::vector<std::string> InputParts(absl::string_view input, size_t parts);
 
 // A folder of this process's own, for the files of one input after the other.

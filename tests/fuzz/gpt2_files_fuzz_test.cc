@@ -1,6 +1,7 @@
-// vocab.json and merges.txt (datasets/tokenizers/gpt2_files.h), in this order.
+// vocab.json and merges.txt (datasets/tokenizers/byte_pair_files.h), in this
+// order.
 
-#include "datasets/tokenizers/gpt2_files.h"
+#include "datasets/tokenizers/byte_pair_files.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/tokenizer_check.h"
 

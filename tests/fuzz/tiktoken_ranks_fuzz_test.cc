@@ -1,6 +1,6 @@
-// tiktoken's rank files (datasets/tokenizers/tiktoken_ranks.h).
+// tiktoken's rank files (datasets/tokenizers/byte_pair_files.h).
 
-#include "datasets/tokenizers/tiktoken_ranks.h"
+#include "datasets/tokenizers/byte_pair_files.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/tokenizer_check.h"
 

@@ -10,7 +10,6 @@
 
 #include "core/checkpoint/fingerprint.h"
 #include "core/model/layer_list.h"
-#include "core/model/make_layers.h"
 #include "core/random/random.h"
 #include "models/registry.h"
 #include "parallel/optim/flat_buffer.h"
@@ -64,12 +63,12 @@ TEST_P(ChannelsLastTest, OutputsAndGradientsAreTheSameWithinRounding) {
   EXPECT_TRUE(at::allclose(got, expected, /*rtol=*/1e-4, /*atol=*/1e-4));
   expected.square().mean().backward();
   got.square().mean().backward();
-  const NamedTensors its = NamedParameters(usual);
+  const NamedTensors usual_parameters = NamedParameters(usual);
   const NamedTensors ours = NamedParameters(converted);
-  ASSERT_EQ(ours.size(), its.size());
-  for (size_t i = 0; i < its.size(); ++i) {
+  ASSERT_EQ(ours.size(), usual_parameters.size());
+  for (size_t i = 0; i < usual_parameters.size(); ++i) {
     const auto& [name, parameter] = ours[i];
-    const at::Tensor grad = its[i].second.grad();
+    const at::Tensor grad = usual_parameters[i].second.grad();
     EXPECT_TRUE(at::allclose(parameter.grad(), grad, /*rtol=*/1e-3,
                              /*atol=*/1e-3 * grad.abs().max().item<double>()))
         << name;

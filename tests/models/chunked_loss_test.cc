@@ -20,6 +20,7 @@
 #include "core/model/layer_list.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
@@ -221,14 +222,14 @@ int64_t PeakBytes(int64_t chunk) {
   const at::Tensor weight =
       at::ones_like(at::empty({kClasses, kWidth})).to(device).requires_grad_();
   const at::Tensor targets = at::arange(kRows, at::kLong).to(device);
-  const int64_t before = sim::BooksOf(0).now.total;
+  const int64_t before = sim::DeviceMemoryStatistics(0).now.total;
   sim::ResetPeak(0);
   const at::Tensor losses =
       chunk > 0
           ? LinearCrossEntropyFunction(x, weight, targets, {}, chunk).losses
           : CrossEntropyFunction(x.matmul(weight.t()), targets, {}).losses;
   losses.sum().backward();
-  return sim::BooksOf(0).peak.total - before;
+  return sim::DeviceMemoryStatistics(0).peak.total - before;
 }
 
 TEST(ChunkedLossTest, NeedsMemoryForTwoChunksOfLogits) {
@@ -241,12 +242,11 @@ TEST(ChunkedLossTest, NeedsMemoryForTwoChunksOfLogits) {
 }
 
 TEST(ChunkedLossTest, OtherLastLayersAreRefused) {
-  EXPECT_THAT(std::string(WithoutLogits({}).status().message()),
-              testing::HasSubstr("ends in nothing"));
+  EXPECT_THAT(WithoutLogits({}).status(), Says("ends in nothing"));
   LayerSpecs headless = Specs("gpt_tiny");
   headless.pop_back();
-  EXPECT_THAT(std::string(WithoutLogits(headless).status().message()),
-              testing::HasSubstr("transformer.ln_f of type LayerNorm"));
+  EXPECT_THAT(WithoutLogits(headless).status(),
+              Says("transformer.ln_f of type LayerNorm"));
   const LayerSpecs biased = *WithoutLogits(*MakeModel({"mlp_small", {3}, 5}));
   EXPECT_THROW(MakeLayers(biased, 1), c10::Error);
 }

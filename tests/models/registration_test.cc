@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "models/mlp.h"
@@ -60,10 +61,9 @@ TEST(RegistrationTest, ANameThatThereIsIsNotRegisteredAgain) {
   ASSERT_EQ(RegisterModel("twice", MakeOwn), absl::OkStatus());
   for (const char* name : {"twice", "cnn"}) {
     const absl::Status status = RegisterModel(name, MakeOwn);
-    EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
-    EXPECT_THAT(std::string(status.message()),
-                HasSubstr(std::string("model '") + name +
-                          "': there is one of that name already"));
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kAlreadyExists,
+                                 std::string("model '") + name +
+                                     "': there is one of that name already"));
   }
   EXPECT_TRUE(absl::IsInvalidArgument(RegisterModel("", MakeOwn)));
   EXPECT_TRUE(absl::IsInvalidArgument(RegisterModel("none", nullptr)));

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "core/context/compute_context.h"
 #include "core/model/layer_list.h"
-#include "core/random/sample_scope.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -18,7 +18,6 @@
 
 #include "absl/strings/match.h"
 #include "gtest/gtest.h"
-#include "models/layers/resnet_block.h"
 #include "tests/models/state_shapes.h"
 
 namespace tandem::resnet_test {

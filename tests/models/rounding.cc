@@ -43,6 +43,10 @@ double RoundingTolerance(at::ScalarType dtype, int roundings,
   return kDeviations * std::sqrt(2.0 * roundings) * error;
 }
 
+double LargestDifference(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>();
+}
+
 bool IsWithinRoundings(const at::Tensor& actual, const at::Tensor& expected,
                        int roundings) {
   if (actual.sizes() != expected.sizes() ||
@@ -51,7 +55,7 @@ bool IsWithinRoundings(const at::Tensor& actual, const at::Tensor& expected,
   }
   if (actual.numel() == 0) return true;
   const at::NoGradGuard no_grad;
-  const double difference = (actual - expected).abs().max().item<double>();
+  const double difference = LargestDifference(actual, expected);
   const double magnitude = expected.abs().max().item<double>();
   return difference == 0 ||
          difference <=

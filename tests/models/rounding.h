@@ -28,6 +28,9 @@ double UnitInLastPlace(at::ScalarType dtype, double magnitude);
 // are.
 double RoundingTolerance(at::ScalarType dtype, int roundings, double magnitude);
 
+// How far apart elements of two tensors of one shape are at most.
+double LargestDifference(const at::Tensor& a, const at::Tensor& b);
+
 // Are the two of one shape and dtype, and no element further apart than that,
 // of the greatest magnitude in `expected`? NaNs are not.
 bool IsWithinRoundings(const at::Tensor& actual, const at::Tensor& expected,

@@ -1,13 +1,31 @@
-// mlp, cnn and toy: names and shapes, stated in full.
+// mlp, cnn, toy and U-Net, and models whose layers share something (weights,
+// skip connections, samples).
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/conv2d.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/linspace.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/upsample_nearest2d.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/nn/module.h>
 
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/context/compute_context.h"
+#include "core/model/layer_links.h"
+#include "core/model/layer_list.h"
 #include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "models/cnn.h"
 #include "models/mlp.h"
 #include "models/toy.h"
+#include "models/transformer/gpt.h"
 #include "tests/models/state_shapes.h"
 
 namespace tandem::small_models_test {
@@ -87,6 +105,134 @@ TEST(ToyTest, IsTheTutorials) {
     EXPECT_EQ(ParameterShapes(specs), expected);
   }
   EXPECT_EQ(ToyMpModel()[kToyMpCut].name, "net2");
+}
+
+constexpr uint64_t kSeed = 5;
+
+GptOptions SmallGpt(bool ties_lm_head) {
+  GptOptions options;
+  options.layers = 1;
+  options.width = 12;
+  options.heads = 3;
+  options.context = 7;
+  options.vocabulary = 11;
+  options.ties_lm_head = ties_lm_head;
+  return options;
+}
+
+const char kEmbedding[] = "transformer.wte.weight";
+const char kHead[] = "lm_head.weight";
+
+TEST(TiedGpt, EmbeddingAndHeadAreOneParameter) {
+  const auto state = ParametersByName(MakeLayers(*Gpt(SmallGpt(true)), kSeed));
+  EXPECT_TRUE(state.at(kHead).is_same(state.at(kEmbedding)));
+  const auto untied =
+      ParametersByName(MakeLayers(*Gpt(SmallGpt(false)), kSeed));
+  ASSERT_EQ(state.size(), untied.size());
+  for (const auto& [name, tensor] : untied) {
+    if (name == kHead) continue;
+    EXPECT_TRUE(state.at(name).equal(tensor)) << name;
+  }
+}
+
+TEST(TiedGpt, TheHeadAloneBeginsWithTheEmbeddingsValues) {
+  const LayerSpecs specs = *Gpt(SmallGpt(true));
+  const auto whole = ParametersByName(MakeLayers(specs, kSeed));
+  const auto alone = ParametersByName(MakeLayers({specs.back()}, kSeed));
+  ASSERT_EQ(alone.size(), 1u);
+  EXPECT_TRUE(alone.at(kHead).equal(whole.at(kEmbedding)));
+}
+
+TEST(TiedGpt, ItsGradientIsTheSumOfBoths) {
+  const LayerList tied = MakeLayers(*Gpt(SmallGpt(true)), kSeed);
+  const LayerList untied = MakeLayers(*Gpt(SmallGpt(false)), kSeed);
+  auto expected = ParametersByName(untied);
+  expected.at(kHead).detach().copy_(expected.at(kEmbedding).detach());
+  const at::Tensor tokens = at::arange(14, at::kLong).view({2, 7}) % 11;
+  Forward(tied, tokens).square().sum().backward();
+  Forward(untied, tokens).square().sum().backward();
+  EXPECT_TRUE(ParametersByName(tied).at(kHead).grad().equal(
+      expected.at(kHead).grad() + expected.at(kEmbedding).grad()));
+}
+
+TEST(UnetTiny, ItsSkipsAreNested) {
+  const LayerSpecs specs = UnetTiny({3, 7});
+  const std::vector<LayerLinks> links = LinksByLayer(specs);
+  EXPECT_TRUE(CheckSkips(links).ok());
+  const std::vector<std::string> outer = {"skip1"};
+  const std::vector<std::string> both = {"skip1", "skip2"};
+  EXPECT_EQ(SkipsBefore(links, 1), outer);
+  EXPECT_EQ(SkipsBefore(links, 2), both);
+  EXPECT_EQ(SkipsBefore(links, 4), both);  // before up2
+  EXPECT_EQ(SkipsBefore(links, 5), outer);
+  EXPECT_TRUE(SkipsBefore(links, 6).empty());
+}
+
+// The obvious composition, on a size that does not halve twice.
+TEST(UnetTiny, IsAUnet) {
+  const LayerList layers = MakeLayers(UnetTiny({3, 7}), kSeed);
+  const auto state = ParametersByName(layers);
+  const auto conv = [&state](const std::string& name, const at::Tensor& x) {
+    return at::conv2d(x, state.at(name + ".weight"), state.at(name + ".bias"),
+                      /*stride=*/1, /*padding=*/1)
+        .relu();
+  };
+  const auto enlarged = [](const at::Tensor& x, const at::Tensor& like) {
+    return at::upsample_nearest2d(x, {like.size(2), like.size(3)});
+  };
+  const at::Tensor x = at::randn({2, 3, 11, 6});
+  const at::Tensor skip1 = conv("down1.conv", x);
+  const at::Tensor skip2 = conv("down2.conv", at::max_pool2d(skip1, {2, 2}));
+  at::Tensor y = conv("middle", at::max_pool2d(skip2, {2, 2}));
+  y = conv("up2.conv", at::cat({enlarged(y, skip2), skip2}, 1));
+  y = conv("up1.conv", at::cat({enlarged(y, skip1), skip1}, 1));
+  y = at::linear(y.mean({2, 3}), state.at("fc.weight"), state.at("fc.bias"));
+  EXPECT_TRUE(Forward(layers, x).allclose(y, 1e-5, 1e-6));
+}
+
+class MlpDropoutTest : public testing::Test {
+ protected:
+  MlpDropoutTest() {
+    MlpDropoutOptions options;
+    options.inputs = 6;
+    options.classes = 5;
+    layers_ = MakeLayers(MlpDropout(options), kSeed);
+  }
+  at::Tensor Output(const at::Tensor& x, const Samples& samples) const {
+    const SampleScope scope(samples);
+    return Forward(layers_, x).detach();
+  }
+
+  LayerList layers_;
+  const at::Tensor x_ = at::randn({8, 2, 3});
+};
+
+TEST_F(MlpDropoutTest, MicrobatchesGiveWhatTheBatchGives) {
+  const at::Tensor whole = Output(x_, {kSeed, 4, 16});
+  const at::Tensor parts =
+      at::cat({Output(x_.narrow(0, 0, 3), {kSeed, 4, 16}),
+               Output(x_.narrow(0, 3, 5), {kSeed, 4, 19})});
+  EXPECT_TRUE(parts.allclose(whole, 1e-5, 1e-6));
+  EXPECT_FALSE(Output(x_, {kSeed, 5, 16}).allclose(whole, 1e-2, 1e-2));
+}
+
+TEST_F(MlpDropoutTest, EachBlockDropsForItself) {
+  const LayerSpec a = MlpBlock("a", 4, 0.5);
+  Layer other = MlpBlock("b", 4, 0.5).make(kSeed);
+  const Layer layer = a.make(kSeed);
+  for (size_t i = 0; i < layer.module->parameters().size(); ++i) {
+    other.module->parameters()[i].detach().copy_(
+        layer.module->parameters()[i].detach());
+  }
+  const at::Tensor x = at::randn({9, 4});
+  const SampleScope scope({kSeed, 0, 0});
+  EXPECT_TRUE(layer.forward(x).equal(layer.forward(x)));
+  EXPECT_FALSE(layer.forward(x).equal(other.forward(x)));
+}
+
+TEST_F(MlpDropoutTest, EvaluationDropsNothing) {
+  SetTraining(layers_, false);
+  EXPECT_TRUE(Output(x_, {kSeed, 4, 16}).equal(Forward(layers_, x_).detach()));
 }
 
 }  // namespace

@@ -79,16 +79,16 @@ TensorsByName Joined(const NamedTensors& parameters, const RowParts& parts) {
         [is_part ? part->second.first : 0] = parameter.grad();
   }
   TensorsByName joined;
-  for (const auto& [name, its] : rows) {
+  for (const auto& [name, gradients] : rows) {
     std::vector<at::Tensor> ordered;
-    for (const auto& each : its) ordered.push_back(each.second);
+    for (const auto& each : gradients) ordered.push_back(each.second);
     joined[name] = at::cat(ordered);
   }
   return joined;
 }
 
-Step StepOf(const LayerSpecs& specs, const RowParts& parts,
-            const LossFunction& loss, at::ScalarType dtype) {
+Step TrainingStep(const LayerSpecs& specs, const RowParts& parts,
+                  const LossFunction& loss, at::ScalarType dtype) {
   const LayerList layers = MakeLayers(specs, 3);
   for (const auto& each : NamedParameters(layers)) {
     each.second.set_data(each.second.to(dtype));
@@ -122,17 +122,18 @@ void ExpectNear(const Step& ours, const Step& plain, double tolerance) {
 TEST(VocabParallelTest, IsTheUndividedLoss) {
   for (const auto specs : {SmallGpt, SmallLlama}) {
     for (const bool tied : {false, true}) {
-      const Step plain = StepOf(specs(tied), {}, CrossEntropy, at::kDouble);
+      const Step plain =
+          TrainingStep(specs(tied), {}, CrossEntropy, at::kDouble);
       for (const int64_t parts : {2, 3, 31}) {
         for (const int64_t chunk : {1, 5, 1000}) {
           SCOPED_TRACE(testing::Message() << "tied " << tied << ", parts "
                                           << parts << ", chunk " << chunk);
           const auto model = DivideVocabulary(specs(tied), {parts, chunk});
           ASSERT_TRUE(model.ok()) << model.status();
-          ExpectNear(
-              StepOf(model->specs, model->parts,
-                     VocabParallelCrossEntropy("lm_head", parts), at::kDouble),
-              plain, 1e-13);
+          ExpectNear(TrainingStep(model->specs, model->parts,
+                                  VocabParallelCrossEntropy("lm_head", parts),
+                                  at::kDouble),
+                     plain, 1e-13);
         }
       }
     }
@@ -141,13 +142,13 @@ TEST(VocabParallelTest, IsTheUndividedLoss) {
 
 TEST(VocabParallelTest, LeavesOutIgnoredTargets) {
   const int64_t ignored = Targets()[0][3].item<int64_t>();
-  const Step plain =
-      StepOf(SmallGpt(true), {}, CrossEntropyIgnoring(ignored), at::kDouble);
+  const Step plain = TrainingStep(SmallGpt(true), {},
+                                  CrossEntropyIgnoring(ignored), at::kDouble);
   const auto model = DivideVocabulary(SmallGpt(true), {3, 5});
-  ExpectNear(
-      StepOf(model->specs, model->parts,
-             VocabParallelCrossEntropy("lm_head", 3, ignored), at::kDouble),
-      plain, 1e-13);
+  ExpectNear(TrainingStep(model->specs, model->parts,
+                          VocabParallelCrossEntropy("lm_head", 3, ignored),
+                          at::kDouble),
+             plain, 1e-13);
 }
 
 struct Operands {

@@ -47,8 +47,9 @@ class OutsideGroup : public ShmBackend {
     return *std::move(group);
   }
 
-  // As long as Gloo's, so that they go one after the other, in one thread: a
-  // FileStore whose last ones go at once leaves its file for the next group.
+  // The group keeps it as long as Gloo's does, so that they go one after the
+  // other, in one thread: a FileStore whose last ones go at once leaves its
+  // file for the next group.
   const StorePtr store_;
 };
 

@@ -12,14 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "core/launch/launch.h"
 #include "core/program/command_line.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/trainer/job_check.h"
 
 namespace tandem {
 namespace {
-
-using ::testing::HasSubstr;
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
@@ -341,7 +340,7 @@ TEST(FlagUsesTest, WithoutWhatItNeedsItIsRefusedByName) {
       Set(flag, use.value);
       const absl::Status checked = Check(layout);
       EXPECT_FALSE(checked.ok()) << "--" << flag << " in " << layout.name;
-      EXPECT_THAT(std::string(checked.message()), HasSubstr("--" + flag));
+      EXPECT_THAT(checked, Says("--" + flag));
     }
   }
 }
@@ -351,12 +350,12 @@ TEST(FlagUsesTest, AJobThatHappensToHaveOneReplicaIsNoMistake) {
   const absl::FlagSaver undo;
   Set("comm_hook", "fp16");
   const Layout one = {"single", 1, {}};
-  EXPECT_THAT(std::string(Check(one).message()), HasSubstr("--comm_hook=fp16"));
+  EXPECT_THAT(Check(one), Says("--comm_hook=fp16"));
   Launch others;
   others.launcher = "torchrun";
-  EXPECT_TRUE(CheckJob(others).ok()) << CheckJob(others);
+  ExpectOk(CheckJob(others));
   Set("min_ranks", "1");
-  EXPECT_TRUE(Check(one).ok()) << Check(one);
+  ExpectOk(Check(one));
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // What all programs have in common: what they end with, and that what others
 // have written in a file does nothing to a terminal.
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <fstream>
 #include <string>
@@ -8,17 +11,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "tests/e2e/program.h"
 
 namespace tandem::programs_test {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 using Arguments = std::vector<std::string>;
 
@@ -131,6 +132,44 @@ TEST(ProgramsTest, WhatNoScheduleCanBeIsRefused) {
       RunProgram("tools/schedule", {"--times=0,1", "--columns=10"});
   EXPECT_EQ(fine.exit_code, 0) << fine.err;
   EXPECT_THAT(fine.out, Not(HasSubstr("nan")));
+}
+
+// Inspection, as a user runs it.
+ProgramResult RunInspect(const std::vector<std::string>& arguments,
+                         const ProgramOptions& options = ProgramOptions()) {
+  return RunProgram("tools/inspect", arguments, options);
+}
+
+const char kFile[] = "tests/core/checkpoint/data/python.safetensors";
+
+TEST(Inspect, PrintsAFileOfAnotherTool) {
+  const ProgramResult table = RunInspect({kFile});
+  EXPECT_EQ(table.exit_code, 0);
+  EXPECT_THAT(table.out, HasSubstr("12 tensors, 198 bytes"));
+  const ProgramResult json = RunInspect({"--json", kFile});
+  EXPECT_EQ(json.exit_code, 0);
+  EXPECT_THAT(json.out, StartsWith("{\"file\":"));
+}
+
+TEST(Inspect, PathsAreFromWhereTheUserStands) {
+  ProgramOptions nowhere;
+  nowhere.environment["BUILD_WORKING_DIRECTORY"] = "/nowhere";
+  const ProgramResult result = RunInspect({"here"}, nowhere);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("/nowhere/here"));
+}
+
+TEST(Inspect, WhatWasGivenWronglyIsALineAndExitCodeTwo) {
+  const ProgramResult bad = RunInspect({"tests/tools/BUILD"});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.err, StartsWith("inspect: tests/tools/BUILD"));
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{}, {"--what"}, {"a", "b"}}) {
+    const ProgramResult result = RunInspect(arguments);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.out + result.err, HasSubstr("usage: "));
+  }
+  EXPECT_EQ(RunInspect({"--help"}).exit_code, 0);
 }
 
 }  // namespace

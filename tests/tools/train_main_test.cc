@@ -8,7 +8,7 @@
 namespace tandem::train_main_test {
 namespace {
 
-// The rest is tests/e2e/examples/my_train_test.cc's, and all of
+// The rest is tests/e2e/examples/documented_programs_test.cc's, and all of
 // tests/e2e/train's.
 TEST(TrainMainTest, WhatCouldNotBeRegisteredIsReportedAndNothingIsTrained) {
   std::string name = "my_train";

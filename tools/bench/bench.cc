@@ -17,7 +17,6 @@
 #include "tools/bench/process/program.h"
 #include "tools/bench/replacement/suite.h"
 #include "tools/bench/safety/suite.h"
-#include "tools/bench/suite/flags.h"
 #include "tools/bench/suite/suite.h"
 #include "tools/bench/suite/table.h"
 #include "tools/bench/tokenizer/suite.h"

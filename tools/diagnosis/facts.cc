@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/owned_fd.h"
-#include "core/device/processor.h"
+#include "core/device/host_resources.h"
 #include "core/store/sockets.h"
 
 namespace tandem {

@@ -41,7 +41,7 @@ Finding CheckProducts(const ProcessorFacts& facts) {
 
 }  // namespace
 
-uint64_t DescriptorsOfRank(const PlannedJob& job) {
+uint64_t RankDescriptors(const PlannedJob& job) {
   constexpr uint64_t kCommunicators = 4;
   constexpr uint64_t kFilesAndLibraries = 64;
   const uint64_t ranks = job.ranks, machines = job.machines;
@@ -52,7 +52,7 @@ uint64_t DescriptorsOfRank(const PlannedJob& job) {
 }
 
 Findings CheckFiles(const LimitFacts& limits, const PlannedJob& job) {
-  const uint64_t needed = DescriptorsOfRank(job);
+  const uint64_t needed = RankDescriptors(job);
   std::string what = absl::StrCat(
       "ulimit -n is ",
       limits.files == kNoLimit ? "unlimited" : absl::StrCat(limits.files));

@@ -13,7 +13,7 @@ namespace tandem {
 // each rank of its machine, and between machines one for each rank of the job
 // and each machine (docs/launching.md, "What making a group costs"), for up to
 // four communicators (job, data, pipe, tied weights); and files and libraries.
-uint64_t DescriptorsOfRank(const PlannedJob& job);
+uint64_t RankDescriptors(const PlannedJob& job);
 
 // ulimit -n against what the job needs; programs raise it themselves, up to the
 // hard limit.

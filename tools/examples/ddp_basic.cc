@@ -46,7 +46,7 @@ NamedTensors ModelWeights(const std::shared_ptr<ToyModel>& model) {
 
 absl::Status Demo(const ExampleRank& rank) {
   const c10::Device device = rank.devices.front();
-  const ExampleSamples samples = SamplesOf(rank);
+  const ExampleSamples samples = MakeExampleSamples(rank);
 
   // Each rank begins with weights of its own.
   at::manual_seed(rank.options.seed + rank.rank());

@@ -22,7 +22,6 @@
 #include "core/checkpoint/safetensors.h"
 #include "core/files/user_path.h"
 #include "core/model/layer_list.h"
-#include "core/model/layer_list_traits.h"
 #include "models/toy.h"
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/ddp/model_state.h"
@@ -91,7 +90,7 @@ absl::Status Load(const std::string& path, const NamedTensors& weights) {
 
 absl::Status Demo(const ExampleRank& rank) {
   const std::string path = UserPath(absl::GetFlag(FLAGS_file));
-  const ExampleSamples samples = SamplesOf(rank);
+  const ExampleSamples samples = MakeExampleSamples(rank);
 
   // Something to save.
   TANDEM_ASSIGN_OR_RETURN(const auto first, MakeModel(rank, rank.options.seed));

@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
-#include "core/model/layer_list_traits.h"
 #include "models/toy.h"
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/optim/make_optimizer.h"
@@ -47,7 +46,7 @@ absl::Status Demo(const ExampleRank& rank) {
   TANDEM_RETURN_IF_ERROR(SayEach(rank, Describe(rank, parameters)));
 
   // Outputs come from the second device, and labels must be there too.
-  const ExampleSamples samples = SamplesOf(rank);
+  const ExampleSamples samples = MakeExampleSamples(rank);
 
   // The same as around any model: there are no device_ids to give.
   TANDEM_ASSIGN_OR_RETURN(auto ddp,

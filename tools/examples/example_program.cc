@@ -149,7 +149,7 @@ int RunExample(int argc, char** argv, const Example& example) {
                     [&](Rank& rank) { return RunAsRank(example, rank); });
 }
 
-ExampleSamples SamplesOf(const ExampleRank& rank) {
+ExampleSamples MakeExampleSamples(const ExampleRank& rank) {
   const int64_t mine = rank.options.batch_size;
   const auto share = [&](const char* name, int64_t width, c10::Device device) {
     return at::randn({rank.world.size() * mine, width},

@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/comm/communicator.h"
 
 namespace tandem {
@@ -62,7 +62,7 @@ struct ExampleSamples {
   at::Tensor inputs;
   at::Tensor labels;
 };
-ExampleSamples SamplesOf(const ExampleRank& rank);
+ExampleSamples MakeExampleSamples(const ExampleRank& rank);
 
 // Rank 0 prints the line; the others do nothing.
 void Say(const ExampleRank& rank, const std::string& line);

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/dtype_names.h"
-#include "core/base/named_tensors.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/folder/step_folders.h"
@@ -19,11 +19,9 @@
 #include "core/files/user_path.h"
 #include "core/launch/launch.h"
 #include "core/model/layer_list.h"
-#include "core/model/make_layers.h"
 #include "core/weights/load_plan.h"
 #include "core/weights/stored_weights.h"
 #include "models/hugging_face/model_config.h"
-#include "models/hugging_face/state_names.h"
 #include "parallel/ddp/model_state.h"
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/job/transformer.h"
@@ -68,11 +66,11 @@ struct Language {
 };
 
 // A model of the sizes that train was given.
-absl::StatusOr<Language> OfConfig(const std::string& text) {
+absl::StatusOr<Language> LanguageFromConfig(const std::string& text) {
   TANDEM_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(text));
   TANDEM_ASSIGN_OR_RETURN(LayerSpecs specs, LayersOf(config.model));
   return Language{std::move(specs),
-                  {ContextOf(config.model), VocabularyOf(config.model)},
+                  {ContextLength(config.model), VocabularySize(config.model)},
                   text};
 }
 
@@ -81,12 +79,12 @@ absl::StatusOr<Language> FindLanguage(const TrainedModelOptions& options,
                                       const TrainingProgress& progress) {
   const bool given = !options.name.empty() || options.sizes.any();
   if (!given && !progress.model_config.empty()) {
-    return OfConfig(progress.model_config);
+    return LanguageFromConfig(progress.model_config);
   }
   const std::string& name =
       options.name.empty() ? progress.model : options.name;
   TANDEM_ASSIGN_OR_RETURN(LayerSpecs specs, MakeSpecs(name, options.sizes));
-  return Language{std::move(specs), TokenLimitsOf(name), ""};
+  return Language{std::move(specs), ModelTokenLimits(name), ""};
 }
 
 NamedTensors AllTensors(const LayerList& layers) {
@@ -139,18 +137,18 @@ absl::StatusOr<TrainedModel> LoadFolder(const TrainedModelOptions& options,
                           ReadTransformer(ConfigFile(folder)));
   TANDEM_ASSIGN_OR_RETURN(const StoredWeights weights, OpenWeights(folder));
   TANDEM_ASSIGN_OR_RETURN(const Language language,
-                          OfConfig(transformer.config));
+                          LanguageFromConfig(transformer.config));
   TANDEM_ASSIGN_OR_RETURN(TrainedModel model, MakePlaced(options, language));
   model.generation_config = transformer.generation_config;
   model.texts_vocabulary = ReadTextsVocabulary(transformer.config);
   const NamedTensors state = AllTensors(model.layers);
   std::vector<TensorInfo> infos;
   for (const auto& [name, tensor] : state) {
-    infos.push_back(InfoOf(name, tensor));
+    infos.push_back(MakeTensorInfo(name, tensor));
   }
   TANDEM_ASSIGN_OR_RETURN(
       const LoadPlan plan,
-      PlanLoading(weights.tensors, infos, StateNamesOf(transformer.model),
+      PlanLoading(weights.tensors, infos, StateNameRules(transformer.model),
                   LoadAllowances()));
   TANDEM_RETURN_IF_ERROR(CheckTied(plan));
   TANDEM_RETURN_IF_ERROR(CopyModelState(plan.tensors, state));
@@ -200,7 +198,7 @@ absl::StatusOr<TrainedModel> LoadTrainedModel(
   if (model.ok()) return model;
   return Annotate(
       model.status(),
-      absl::StrCat("--checkpoint=", options.checkpoint, HintOfHubCache(path)));
+      absl::StrCat("--checkpoint=", options.checkpoint, HubCacheHint(path)));
 }
 
 }  // namespace tandem

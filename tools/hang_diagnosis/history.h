@@ -1,4 +1,5 @@
-// History of a job: the flight dumps of its ranks, put together by group.
+// History of a job: the flight dumps of its ranks, read from a folder and put
+// together by group.
 
 #ifndef TANDEM_TOOLS_HANG_DIAGNOSIS_HISTORY_H_
 #define TANDEM_TOOLS_HANG_DIAGNOSIS_HISTORY_H_
@@ -8,9 +9,19 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "core/flight/dump.h"
 
 namespace tandem {
+
+struct FoundDumps {
+  std::vector<FlightDump> dumps;     // by rank
+  std::vector<std::string> ignored;  // files, each with the reason
+};
+
+// The rank_N.json of the job that wrote last; those of other jobs, and files
+// that are no dumps of theirs, are ignored. NotFound where there is none.
+absl::StatusOr<FoundDumps> ReadDumps(const std::string& folder);
 
 // A group of ranks, as far as dumps tell of it.
 struct GroupHistory {

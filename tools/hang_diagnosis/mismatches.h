@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/flight/dump.h"
+#include "tools/hang_diagnosis/diagnose.h"
 #include "tools/hang_diagnosis/history.h"
-#include "tools/hang_diagnosis/verdict.h"
 
 namespace tandem {
 

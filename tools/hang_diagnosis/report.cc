@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 
 namespace tandem {
 namespace {
@@ -118,7 +118,7 @@ std::string RankLine(const JobHistory& history, int rank) {
 
 }  // namespace
 
-const char* NameOf(Verdict::Fault fault) {
+const char* FaultName(Verdict::Fault fault) {
   switch (fault) {
     case Fault::kNone:
       return "none";
@@ -158,7 +158,7 @@ std::string Sentence(const Verdict& verdict) {
           : "";
   return absl::StrCat(Capitalised(AllRanks(verdict.culprits)),
                       verdict.culprits.size() == 1 ? " is" : " are",
-                      " at fault (", NameOf(verdict.fault),
+                      " at fault (", FaultName(verdict.fault),
                       "): ", Clause(verdict, operation, instead), ".",
                       WaitingClause(verdict), InsteadClause(verdict, instead));
 }

@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "tools/hang_diagnosis/diagnose.h"
 #include "tools/hang_diagnosis/history.h"
-#include "tools/hang_diagnosis/verdict.h"
 
 namespace tandem {
 

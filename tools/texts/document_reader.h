@@ -1,17 +1,29 @@
-// Document reader: the texts of a file, part by part.
+// Document reader: the texts of a file, part by part, and where a text can be
+// cut in two.
 
 #ifndef TANDEM_TOOLS_TEXTS_DOCUMENT_READER_H_
 #define TANDEM_TOOLS_TEXTS_DOCUMENT_READER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "tools/texts/text_files.h"
 
 namespace tandem {
+
+// Bytes of `text`, from `least` to `most`, that the second part may begin with:
+// first those behind a line's end (LF, CR LF or CR) that are no white space,
+// then others behind one, then line ends, then other white space, then the
+// beginnings of any characters; of each kind in their order, and `count` of it
+// at most. No part is empty, and none is cut within a character of UTF-8 or
+// between CR and LF.
+std::vector<size_t> CutPlaces(absl::string_view text, size_t least, size_t most,
+                              size_t count);
 
 // A document or a part of one, which may end anywhere, within a character too.
 struct DocumentPiece {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "core/base/status_macros.h"
-#include "tools/texts/cut_places.h"
+#include "tools/texts/document_reader.h"
 
 namespace tandem {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "datasets/tokenizers/save_tokenizer.h"
+#include "datasets/tokenizers/tokenizer_files.h"
 
 namespace tandem {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 #include "core/base/tensors.h"
 #include "core/digest/crc32.h"
@@ -62,7 +62,8 @@ std::string Differing(absl::string_view a, absl::string_view b) {
                       others == 1 ? "" : "s");
 }
 
-// Between the first two groups: with a majority, one of the two may be it.
+// The difference between the first two groups, one of which may be the
+// majority.
 std::string DifferingParameters(const RanksByFingerprint& groups) {
   return Differing(groups.begin()->first, std::next(groups.begin())->first);
 }

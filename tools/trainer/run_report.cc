@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -19,7 +20,7 @@
 #include "core/precision/loss_scale.h"
 #include "core/precision/mixed_precision.h"
 #include "core/program/process.h"
-#include "core/sim/streams/host_waits.h"
+#include "core/sim/streams/streams.h"
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/next_steps.h"
 #include "tools/trainer/report/metrics.h"
@@ -29,15 +30,79 @@
 namespace tandem {
 namespace {
 
-// Steps that HostWaitMeter leaves out.
+double Ratio(double numerator, double denominator) {
+  return denominator > 0 ? numerator / denominator : 0;
+}
+
+}  // namespace
+
+void StepMeter::Add(const Score& score, int64_t samples, Duration time,
+                    const Losses& added, const Losses& sums) {
+  window_score_ += score;
+  for (const auto& [name, mean] : added) {
+    Sum& sum = window_losses_[name];
+    sum.loss += mean * samples;
+    sum.samples += samples;
+  }
+  for (const auto& [name, sum] : sums) window_sums_[name] += sum;
+  ++window_steps_;
+  window_samples_ += samples;
+  window_s_ += time.count();
+  total_samples_ += samples;
+  total_s_ += time.count();
+  step_ms_.push_back(static_cast<float>(time.count() * 1e3));
+}
+
+StepMeter::Losses StepMeter::auxiliary_losses() const {
+  Losses means;
+  for (const auto& [name, sum] : window_losses_) {
+    means[name] = Ratio(sum.loss, sum.samples);
+  }
+  return means;
+}
+
+double StepMeter::samples_per_s() const {
+  return Ratio(window_samples_, window_s_);
+}
+
+double StepMeter::step_ms() const {
+  return Ratio(window_s_ * 1e3, window_steps_);
+}
+
+void StepMeter::Reset() {
+  window_score_ = Score();
+  window_losses_.clear();
+  window_sums_.clear();
+  window_steps_ = 0;
+  window_samples_ = 0;
+  window_s_ = 0;
+}
+
+double StepMeter::total_samples_per_s() const {
+  return Ratio(total_samples_, total_s_);
+}
+
+double StepMeter::median_step_ms() const {
+  if (step_ms_.empty()) return 0;
+  std::vector<float> sorted = step_ms_;
+  std::sort(sorted.begin(), sorted.end());
+  const size_t middle = sorted.size() / 2;
+  if (sorted.size() % 2 == 1) return sorted[middle];
+  return (sorted[middle - 1] + sorted[middle]) / 2.0;
+}
+
+namespace {
+
+// The number of first steps that HostWaitMeter leaves out.
 constexpr int64_t kFirstSteps = 3;
 
-// What the host may be ahead of devices: batches that it keeps.
+// The number of steps by which the host may be ahead of devices: it keeps their
+// batches.
 constexpr size_t kMostPendingSteps = 16;
 
 // What --dtype costs here; empty: it is what the processor is for.
 std::string WhySlow(const Job& job) {
-  const auto dtype = PrecisionOf(job.options).param_dtype;
+  const auto dtype = RequestedPrecision(job.options).param_dtype;
   if (!dtype || !RunsCpuKernels(job.devices.front().type())) return "";
   const std::string why = WhySlowOnThisProcessor(*dtype);
   if (why.empty()) return why;
@@ -80,7 +145,7 @@ absl::Status CheckSomeCounted(const Job& job, const SummaryReport& summary) {
 }  // namespace
 
 absl::StatusOr<Report> OpenReport(const Job& job) {
-  if (!job.speaks()) return Report::Silent();
+  if (!job.is_rank_zero()) return Report::Silent();
   TANDEM_ASSIGN_OR_RETURN(MetricsFile metrics,
                           MetricsFile::Open(job.options.metrics_file));
   return Report::Speaking(std::move(metrics));
@@ -146,7 +211,8 @@ void RunReport::NoteSkipped(const SkippedStepReport& skipped) {
   report_->ShowSkippedStep(skipped);
 }
 
-StepReport RunReport::LineOf(const Step& step, const StepScore& score) const {
+StepReport RunReport::MakeStepReport(const Step& step,
+                                     const StepScore& score) const {
   StepReport line;
   line.epoch = step.epoch + 1;
   line.step = step.done;
@@ -224,7 +290,7 @@ absl::Status RunReport::Note(const Pending& ended, const StepScore& result) {
       step.done - first_,
       absl::StrFormat("loss %.4f", Shown(meter_.score().loss())));
   if (!IsShown(step)) return absl::OkStatus();
-  const StepReport line = LineOf(step, result);
+  const StepReport line = MakeStepReport(step, result);
   summary_.last_steps = line.score;
   report_->ShowStep(line, step.in_all);
   return absl::OkStatus();
@@ -244,7 +310,7 @@ absl::Status RunReport::ShowEvaluation(int64_t epoch,
   if (job_->options.eval_only) return absl::OutOfRangeError(what);
   absl::Status weights = CheckWeights(*job_, what);
   // Workers of servers evaluate whole models, and servers none.
-  if (ServersOf(job_->options) == 0) {
+  if (ParameterServerCount(job_->options) == 0) {
     weights = AgreeOnSuccess(weights, "checked its weights", *job_->world);
   }
   TANDEM_RETURN_IF_ERROR(weights);
@@ -267,7 +333,7 @@ absl::Status RunReport::Summarise(const std::string& checkpoint,
     summary_.measurements = strategy.Measurements();
   }
   // All ranks take part, of which a parameter server's job may have lost some.
-  if (ServersOf(job_->options) == 0) {
+  if (ParameterServerCount(job_->options) == 0) {
     TANDEM_ASSIGN_OR_RETURN(summary_.device_memory,
                             PeakMemory(job_->devices, *job_->world));
   }
@@ -277,7 +343,7 @@ absl::Status RunReport::Summarise(const std::string& checkpoint,
   WeightsHasher hasher;
   JoinedRows whole(job_->row_parts, hasher);
   TANDEM_RETURN_IF_ERROR(strategy.StreamState(StateParts(), whole));
-  if (job_->speaks()) summary_.weights_sha256 = hasher.HexDigest();
+  if (job_->is_rank_zero()) summary_.weights_sha256 = hasher.HexDigest();
   TANDEM_ASSIGN_OR_RETURN(const std::string times, strategy.DescribeTimes());
   if (!times.empty()) report_->Say(times);
   summary_.advice =

@@ -14,15 +14,58 @@
 #include "absl/status/statusor.h"
 #include "core/device/device_moment.h"
 #include "core/model/batch.h"
-#include "core/sim/streams/host_waits.h"
+#include "core/sim/streams/streams.h"
 #include "parallel/step/step_score.h"
 #include "tools/trainer/checkpoints/saver.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/report/report.h"
 #include "tools/trainer/report/reports.h"
-#include "tools/trainer/step_meter.h"
 
 namespace tandem {
+
+// Times the steps of a job, and sums their scores between two reports. Not
+// thread-safe.
+class StepMeter {
+ public:
+  using Duration = std::chrono::duration<double>;
+
+  using Losses = std::map<std::string, double>;
+
+  // One step of `samples` samples, over all replicas, took `time` (from one
+  // step's end to the next: waiting for the batch included). `added` are its
+  // further losses (Strategy::AuxiliaryLosses), `sums` Strategy::NamedSums.
+  void Add(const Score& score, int64_t samples, Duration time,
+           const Losses& added = {}, const Losses& sums = {});
+
+  // What came since the last Reset.
+  const Score& score() const { return window_score_; }
+  // Means over the samples of the steps that had them.
+  Losses auxiliary_losses() const;
+  const Losses& sums() const { return window_sums_; }
+  double samples_per_s() const;
+  double step_ms() const;
+  int64_t steps_since_reset() const { return window_steps_; }
+  void Reset();
+
+  // What came in all. 0 before the first step.
+  double total_samples_per_s() const;
+  double median_step_ms() const;
+
+ private:
+  Score window_score_;
+  struct Sum {
+    double loss = 0;
+    int64_t samples = 0;
+  };
+  std::map<std::string, Sum> window_losses_;
+  Losses window_sums_;
+  int64_t window_steps_ = 0;
+  int64_t window_samples_ = 0;
+  double window_s_ = 0;
+  int64_t total_samples_ = 0;
+  double total_s_ = 0;
+  std::vector<float> step_ms_;
+};
 
 // What the job says: on rank 0 to a person and in --metrics_file, and nothing
 // on the others.
@@ -67,7 +110,7 @@ class RunReport {
   // Times are taken from here on.
   void StartEpoch(int64_t epoch, int64_t steps);
   void EndEpoch() { report_->EndProgress(); }
-  // What came since the last step was none of the next one's time.
+  // The time since the last step does not count for the next one.
   void Pause() { last_step_end_ = Clock::now(); }
 
   struct Step {
@@ -114,7 +157,7 @@ class RunReport {
 
   void NoteSkipped(const SkippedStepReport& skipped);
   absl::Status Note(const Pending& ended, const StepScore& score);
-  StepReport LineOf(const Step& step, const StepScore& score) const;
+  StepReport MakeStepReport(const Step& step, const StepScore& score) const;
 
   const Job* job_;
   Report* report_;

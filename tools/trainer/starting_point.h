@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/job/job.h"
-#include "tools/trainer/replacement/kept_state.h"
 #include "tools/trainer/replacement/replacement.h"
 #include "tools/trainer/run_report.h"
 

@@ -13,11 +13,11 @@
 namespace tandem {
 namespace {
 
-// How long a signal may go unnoticed: little of the seconds that ranks have to
-// end, and thousands of times what it costs to ask.
+// How long a signal may go unnoticed: short beside the seconds that ranks have
+// to end, and thousands of times what it costs to ask.
 constexpr double kSeconds = 0.25;
 
-// Where ranks were sent several, the first of these counts.
+// If ranks were sent different signals, the first of these counts.
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
 constexpr int kCount = static_cast<int>(std::size(kSignals));
 

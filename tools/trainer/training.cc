@@ -1,9 +1,14 @@
 #include "tools/trainer/training.h"
 
 #include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/memory/memory.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
@@ -12,15 +17,89 @@
 #include "core/flight/recorder.h"
 #include "core/instrument/fault_point.h"
 #include "core/instrument/trace.h"
+#include "core/model/batch.h"
 #include "core/program/interrupt.h"
+#include "datasets/distributed_sampler.h"
+#include "datasets/loader.h"
 #include "tools/trainer/checkpoints/resume.h"
 #include "tools/trainer/checkpoints/saver.h"
-#include "tools/trainer/evaluation.h"
+#include "tools/trainer/job/data.h"
+#include "tools/trainer/job/job.h"
 #include "tools/trainer/replica_check.h"
+#include "tools/trainer/report/report.h"
+#include "tools/trainer/report/reports.h"
 #include "tools/trainer/settings/options.h"
+#include "tools/trainer/stop_agreement.h"
 
 namespace tandem {
 namespace {
+
+int64_t BatchSize(const Job& job) {
+  return EvaluationBatchSize(job.options, job.batch_size_per_replica,
+                             *job.data.test);
+}
+
+absl::StatusOr<std::unique_ptr<Loader>> TestLoader(const Job& job) {
+  DistributedSamplerOptions sampling;
+  sampling.num_replicas = job.mesh.data();
+  sampling.rank = job.data_rank();
+  sampling.shuffle = false;
+  sampling.even = false;
+  TANDEM_ASSIGN_OR_RETURN(
+      std::shared_ptr<DistributedSampler> sampler,
+      DistributedSampler::Create(job.data.test->size(), sampling));
+  LoaderOptions loading;
+  loading.batch_size = BatchSize(job);
+  loading.parts = {job.strategy->takes_inputs(), job.strategy->takes_targets()};
+  loading.workers = job.options.workers;
+  return Loader::Create(job.data.test, std::move(sampler), loading);
+}
+
+// The number of batches of the replica that has the most.
+int64_t MostBatches(const Job& job) {
+  const int64_t replicas = job.mesh.data();
+  const int64_t samples = (job.data.test->size() + replicas - 1) / replicas;
+  return (samples + BatchSize(job) - 1) / BatchSize(job);
+}
+
+// After a signal all ranks stop after the same batch: a rank that left alone
+// would break a sum of the others, and what they have yet to write. Workers of
+// servers stop alone.
+absl::Status StopIfAsked(const Job& job, StopAgreement* stop, int64_t done) {
+  int signal = InterruptSignal();
+  if (ParameterServerCount(job.options) == 0) {
+    TANDEM_ASSIGN_OR_RETURN(signal, stop->SignalAfter(done));
+  }
+  return signal == 0 ? absl::OkStatus() : InterruptError();
+}
+
+// Evaluates the test set, which must not be empty: each sample counts exactly
+// once, on any number of ranks. The same on every rank. Collective.
+absl::StatusOr<EvaluationReport> EvaluateTestSet(Job& job, Report& report) {
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Loader> loader, TestLoader(job));
+  loader->StartEpoch();
+  const int64_t batches = MostBatches(job);
+  report.StartProgress("evaluation", batches);
+  StopAgreement stop(job.world.get(), "in an evaluation, after batch ");
+  int64_t begun = 0;
+  const auto next = [&]() -> absl::StatusOr<std::optional<Batch>> {
+    if (begun > 0) report.ShowProgress(begun, "");
+    if (begun == batches) return std::nullopt;
+    TANDEM_RETURN_IF_ERROR(FaultPoint("evaluate", begun));
+    TANDEM_RETURN_IF_ERROR(StopIfAsked(job, &stop, begun));
+    // Another replica may have one more.
+    TANDEM_ASSIGN_OR_RETURN(std::optional<Batch> batch, loader->Next());
+    ++begun;
+    return batch;
+  };
+  TANDEM_ASSIGN_OR_RETURN(const Score mine,
+                          job.strategy->EvaluateBatches(next));
+  report.EndProgress();
+  EvaluationReport all;
+  TANDEM_ASSIGN_OR_RETURN(all.score, job.strategy->Sum(mine));
+  TANDEM_ASSIGN_OR_RETURN(all.sums, job.strategy->TakeEvaluationSums());
+  return all;
+}
 
 // Whether something comes after each `every` steps, and now; 0: never.
 bool IsDue(int64_t every, int64_t step) {
@@ -51,11 +130,13 @@ absl::Status CheckTrace(const Job& job, int64_t done, int64_t in_all,
   return absl::OkStatus();
 }
 
-// One rank asks for all whether there is another to be let in.
+// One rank asks, for all of them, whether another waits to join.
 std::function<bool()> AsksToLetIn(const Job& job, Replacement* replacement) {
-  if (replacement == nullptr || !job.speaks()) return nullptr;
+  if (replacement == nullptr || !job.is_rank_zero()) return nullptr;
   // A store that does not answer: nobody could be let in.
-  return [replacement] { return replacement->SomebodyWaits().value_or(false); };
+  return [replacement] {
+    return replacement->HasWaitingProcess().value_or(false);
+  };
 }
 
 absl::Status Evaluate(Job& job, RunReport& report, int64_t epoch) {
@@ -124,7 +205,7 @@ absl::StatusOr<RunReport::Step> Training::BeginStep(int64_t epoch) {
   step.epoch = epoch;
   step.done = position_.step + 1;
   step.in_all = set_.steps_in_all();
-  step.samples = set_.SamplesOfStep(position_.sampler, epoch);
+  step.samples = set_.StepSampleCount(position_.sampler, epoch);
   step.samples_so_far = set_.SamplesSoFar();
   step.learning_rate = set_.LearningRate(position_.step);
   report_.BeginStep(position_.step);
@@ -185,24 +266,23 @@ absl::Status Training::SaveIfDue() {
                                                         : absl::OkStatus();
 }
 
-// Where a rank waits to be let in: this generation ends, which is no error of
-// anybody's.
-absl::Status Training::LetInIfAsked() {
+// Ends this generation if a rank waits to join: Aborted, which is no failure.
+absl::Status Training::AdmitIfAsked() {
   if (!stop_.asked()) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(report_.ReadScores());
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> lines,
                           saver_.Finish());
   report_.Say(lines);
-  replacement_->EndToLetIn();
+  replacement_->EndForAdmission();
   return absl::AbortedError("a rank waits to be let in");
 }
 
 absl::Status Training::StopIfAsked() {
-  if (ServersOf(job_.options) > 0) {
+  if (ParameterServerCount(job_.options) > 0) {
     return InterruptSignal() == 0 ? absl::OkStatus() : InterruptError();
   }
   TANDEM_ASSIGN_OR_RETURN(const int signal, stop_.SignalAfter(position_.step));
-  if (signal == 0) return LetInIfAsked();
+  if (signal == 0) return AdmitIfAsked();
   unsaved_ = Save();
   return InterruptError();
 }
@@ -214,14 +294,14 @@ bool Training::is_saved_after(int64_t epoch) const {
 absl::Status Training::EndEpoch(int64_t epoch) {
   TANDEM_RETURN_IF_ERROR(report_.ReadScores());
   report_.EndEpoch();
-  if (!owes_evaluation()) return absl::OkStatus();
-  // First of all: nothing that comes now may cost the epoch.
+  if (!evaluation_is_due()) return absl::OkStatus();
+  // Saves before evaluating, so that a failure loses nothing of the epoch.
   const bool is_saved = is_saved_after(epoch);
   if (is_saved) TANDEM_RETURN_IF_ERROR(Save());
   const absl::Status evaluated = Evaluate(job_, report_, epoch);
-  // Ranks break it off together, but for workers of servers.
+  // All ranks stop the evaluation together, except workers of servers.
   if (absl::IsCancelled(evaluated) && !is_saved &&
-      ServersOf(job_.options) == 0) {
+      ParameterServerCount(job_.options) == 0) {
     unsaved_ = Save();
   }
   TANDEM_RETURN_IF_ERROR(evaluated);
@@ -229,7 +309,7 @@ absl::Status Training::EndEpoch(int64_t epoch) {
   return absl::OkStatus();
 }
 
-// What there is of an interrupted job.
+// Says, for a person, where an interrupted job is saved.
 std::string Training::DescribeSaved() const {
   const std::string& last = saver_.path();
   if (job_.options.save_dir.empty()) {
@@ -245,7 +325,7 @@ std::string Training::DescribeSaved() const {
   return last.empty() ? "it is saved already" : absl::StrCat("saved in ", last);
 }
 
-// What is being written is complete in a moment, in an interrupted job, too.
+// Completes a checkpoint that is being written, also of an interrupted job.
 absl::Status Training::FinishSaving(const absl::Status& trained) {
   if (!trained.ok() && !absl::IsCancelled(trained)) return trained;
   const auto lines = saver_.Finish();

@@ -35,7 +35,7 @@ class Training {
   // The epoch in which it stands.
   int64_t epoch() const { return position_.sampler.epoch; }
   // Whether there are steps to do, or those that were done are to be evaluated.
-  bool goes_on() const { return !done() || owes_evaluation(); }
+  bool goes_on() const { return !done() || evaluation_is_due(); }
 
   // Begins `epoch`, or goes on in it. The steps of it that are left.
   int64_t StartEpoch(int64_t epoch);
@@ -76,13 +76,13 @@ class Training {
   // Did a generation, or the job that saved a checkpoint, end before it scored
   // what its steps came to? Of a checkpoint nobody can tell: it is written
   // before.
-  bool owes_evaluation() const { return position_.step > evaluated_; }
+  bool evaluation_is_due() const { return position_.step > evaluated_; }
   bool is_saved_after(int64_t epoch) const;
 
   absl::Status EvaluateIfNothingIsLeft();
   absl::Status CheckReplicas() const;
   absl::Status Save();
-  absl::Status LetInIfAsked();
+  absl::Status AdmitIfAsked();
   absl::Status EndTrace();
   std::string DescribeSaved() const;
   absl::Status FinishSaving(const absl::Status& trained);

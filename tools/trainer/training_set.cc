@@ -162,8 +162,8 @@ absl::StatusOr<Batch> TrainingSet::Next() {
   return absl::InternalError("more steps than the epoch has batches");
 }
 
-int64_t TrainingSet::SamplesOfStep(const SamplerState& before,
-                                   int64_t epoch) const {
+int64_t TrainingSet::StepSampleCount(const SamplerState& before,
+                                     int64_t epoch) const {
   const int64_t taken = before.epoch == epoch ? before.position : 0;
   return std::min(batch_size_, samples_ - taken);
 }

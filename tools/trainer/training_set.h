@@ -47,7 +47,7 @@ class TrainingSet {
   }
   // Samples of the batch behind `before`, on all replicas, in `epoch`; those
   // that padding repeats count once.
-  int64_t SamplesOfStep(const SamplerState& before, int64_t epoch) const;
+  int64_t StepSampleCount(const SamplerState& before, int64_t epoch) const;
   // The samples of the job up to the last batch, counted so; epochs before this
   // one count as if they had been of this training set.
   int64_t SamplesSoFar() const;

@@ -8,7 +8,7 @@
 
 #include "core/base/round_up.h"
 #include "core/base/torch_status.h"
-#include "core/device/pinned_memory.h"
+#include "core/device/host_memory.h"
 
 namespace tandem {
 namespace {
@@ -18,7 +18,7 @@ constexpr int64_t kAlignment = 64;  // as LibTorch's own tensors
 std::vector<TensorInfo> TensorForms(const StatePart& part) {
   std::vector<TensorInfo> forms;
   for (const auto& [name, tensor] : part.tensors) {
-    forms.push_back(InfoOf(name, tensor));
+    forms.push_back(MakeTensorInfo(name, tensor));
   }
   return forms;
 }
@@ -33,7 +33,7 @@ bool AreAlike(const std::vector<TensorInfo>& a,
                     });
 }
 
-int64_t BytesOf(const at::Tensor& tensor) {
+int64_t TensorBytes(const at::Tensor& tensor) {
   return tensor.numel() * tensor.element_size();
 }
 
@@ -55,16 +55,16 @@ void HostCopy::MakeRoom(const StatePart& part) {
   buffers_.clear();  // before there is the new block
   int64_t bytes = 0;
   for (const auto& each : part.tensors) {
-    bytes += RoundUp(BytesOf(each.second), kAlignment);
+    bytes += RoundUp(TensorBytes(each.second), kAlignment);
   }
   const at::Tensor block = NewPinned(bytes, StateGpu(part));
   int64_t at = 0;
   for (const auto& each : part.tensors) {
-    const int64_t its = BytesOf(each.second);
-    buffers_.push_back(block.narrow(0, at, its)
+    const int64_t tensor_bytes = TensorBytes(each.second);
+    buffers_.push_back(block.narrow(0, at, tensor_bytes)
                            .view(each.second.scalar_type())
                            .view(each.second.sizes()));
-    at += RoundUp(its, kAlignment);
+    at += RoundUp(tensor_bytes, kAlignment);
   }
   forms_ = std::move(forms);
 }

@@ -34,7 +34,7 @@ TensorSlice PartSlice(const TensorInfo& info, const PartName& name,
                       const TensorSlice& of_part) {
   CHECK(of_part.strides == RowMajorStrides(info.sizes)) << info.name;
   TensorSlice slice;
-  slice.sizes = WholeOf(info, name).sizes;
+  slice.sizes = WholeTensorInfo(info, name).sizes;
   slice.strides = RowMajorStrides(slice.sizes);
   slice.begin = name.part->first * slice.strides[0] + of_part.begin;
   return slice;
@@ -51,7 +51,7 @@ JoinedState JoinRows(const StatePart& part, const RowParts& parts) {
       joined.part.tensors.emplace_back(name, tensor);
       continue;
     }
-    TensorInfo info = InfoOf(name, tensor);
+    TensorInfo info = MakeTensorInfo(name, tensor);
     if (!IsDivided(info)) {  // the first part has it for all
       if (found->part->first == 0) {
         joined.part.tensors.emplace_back(found->whole, tensor);

@@ -66,7 +66,7 @@ using GatherTexts = std::function<absl::StatusOr<std::vector<std::string>>(
 struct FolderSave {
   std::string path;  // of the checkpoint: "checkpoints/step-000000042"
   int rank = 0;
-  std::string job = {};  // whose it is (AtomicFolder::Create)
+  std::string job = {};  // its owner (AtomicFolder::Create)
   GatherTexts gather;    // null: there is one rank
   // What rank 0 writes into the manifest (core/checkpoint/folder/manifest.h).
   std::map<std::string, int64_t> mesh;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 
 namespace tandem {
 

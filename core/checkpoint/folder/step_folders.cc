@@ -27,7 +27,7 @@ constexpr char kPrefix[] = "step-";
 // there were folders.
 constexpr char kLatestFile[] = "latest.safetensors";
 
-std::string NameOf(int64_t step, int copy) {
+std::string FolderName(int64_t step, int copy) {
   return copy == 0 ? StepFolderName(step)
                    : absl::StrCat(StepFolderName(step), ".", copy);
 }
@@ -45,7 +45,7 @@ std::optional<StepFolder> ParseName(absl::string_view name) {
   if (!parts.second.empty() && !absl::SimpleAtoi(parts.second, &folder.copy)) {
     return std::nullopt;
   }
-  if (whole != NameOf(folder.step, folder.copy)) return std::nullopt;
+  if (whole != FolderName(folder.step, folder.copy)) return std::nullopt;
   return folder;
 }
 

@@ -1,22 +1,26 @@
 #include "core/shm/memory/connect.h"
 
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "core/base/some_of.h"
+#include "absl/synchronization/mutex.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/host_resources.h"
 #include "core/shm/memory/local_socket.h"
-#include "core/shm/memory/peer_descriptors.h"
 #include "core/shm/memory/segment.h"
 #include "core/store/gather.h"
 
@@ -80,7 +84,7 @@ class Connector {
   }
 
  private:
-  int NameOf(int rank) const { return names_.empty() ? rank : names_[rank]; }
+  int RankName(int rank) const { return names_.empty() ? rank : names_[rank]; }
 
   absl::Status ConnectToAll() {
     TANDEM_ASSIGN_OR_RETURN(AuthenticatedListener listener,
@@ -89,13 +93,14 @@ class Connector {
       TANDEM_ASSIGN_OR_RETURN(made_.segment, ShmSegment::NewMemory(size_));
     }
     TANDEM_ASSIGN_OR_RETURN(
-        const GatheredTexts doors,
+        const GatheredTexts sockets,
         GatherAtStore(*store_, "shm", mine_.rank, size_,
                       absl::StrCat(listener.name(), " ", listener.secret()),
                       timeout_));
     for (int r = 0; r < mine_.rank; ++r) {
-      TANDEM_RETURN_IF_ERROR(Annotate(
-          ConnectTo(r, doors[r]), absl::StrCat("connect to rank ", NameOf(r))));
+      TANDEM_RETURN_IF_ERROR(
+          Annotate(ConnectTo(r, sockets[r]),
+                   absl::StrCat("connect to rank ", RankName(r))));
     }
     for (int r = mine_.rank + 1; r < size_; ++r) {
       TANDEM_RETURN_IF_ERROR(AcceptOne(listener));
@@ -156,10 +161,10 @@ class Connector {
   absl::Status NobodyCame() const {
     std::vector<int> missing;
     for (int r = mine_.rank + 1; r < size_; ++r) {
-      if (!made_.peers[r].socket) missing.push_back(NameOf(r));
+      if (!made_.peers[r].socket) missing.push_back(RankName(r));
     }
     return absl::DeadlineExceededError(absl::StrCat(
-        "no connection from rank ", SomeOf(missing), " within the timeout"));
+        "no connection from rank ", ShortList(missing), " within the timeout"));
   }
 
   absl::Status Note(const Hello& theirs, LocalPeer peer, OwnedFd arena) {
@@ -196,6 +201,66 @@ absl::StatusOr<ShmConnections> ConnectShm(const StorePtr& store, int rank,
                                           std::chrono::milliseconds timeout,
                                           const std::vector<int>& names) {
   return Connector(store, rank, size, arena, timeout, names).Run();
+}
+
+namespace {
+
+// The entries that somebody holds.
+template <typename Key>
+class Table {
+ public:
+  SharedFd Find(const Key& key) const {
+    const auto found = held_.find(key);
+    return found == held_.end() ? nullptr : found->second.lock();
+  }
+
+  SharedFd Add(const Key& key, OwnedFd fd) {
+    for (auto it = held_.begin(); it != held_.end();) {
+      it = it->second.expired() ? held_.erase(it) : std::next(it);
+    }
+    auto shared = std::make_shared<const OwnedFd>(std::move(fd));
+    held_[key] = shared;
+    return shared;
+  }
+
+ private:
+  std::map<Key, std::weak_ptr<const OwnedFd>> held_;
+};
+
+absl::Mutex& TableMutex() {
+  static auto* const mutex = new absl::Mutex;
+  return *mutex;
+}
+
+bool HasEnded(int pidfd) {
+  pollfd one{pidfd, POLLIN, 0};
+  return poll(&one, 1, 0) > 0;
+}
+
+}  // namespace
+
+SharedFd ShareFile(OwnedFd fd) {
+  static auto* const files = new Table<std::pair<dev_t, ino_t>>;
+  struct stat status {};
+  if (fstat(fd.get(), &status) != 0) {
+    return std::make_shared<const OwnedFd>(std::move(fd));
+  }
+  const std::pair<dev_t, ino_t> key(status.st_dev, status.st_ino);
+  absl::MutexLock lock(&TableMutex());
+  SharedFd shared = files->Find(key);
+  return shared != nullptr ? shared : files->Add(key, std::move(fd));
+}
+
+SharedFd ShareProcess(pid_t pid) {
+  static auto* const processes = new Table<pid_t>;
+  if (pid <= 0 || pid == getpid()) return nullptr;
+  absl::MutexLock lock(&TableMutex());
+  SharedFd shared = processes->Find(pid);
+  // The number may be another process's by now.
+  if (shared != nullptr && !HasEnded(shared->get())) return shared;
+  constexpr int kPidfdOpen = 434;
+  OwnedFd fd(static_cast<int>(syscall(kPidfdOpen, pid, 0)));
+  return fd ? processes->Add(pid, std::move(fd)) : nullptr;
 }
 
 }  // namespace tandem

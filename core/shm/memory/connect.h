@@ -8,14 +8,26 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/shm/memory/peer_descriptors.h"
 #include "core/shm/memory/shared_memory.h"
 #include "core/store/store.h"
 
 namespace tandem {
+
+// A descriptor of another process that all groups of this one share: a job with
+// many groups needs one for each process, not one for each process and group.
+using SharedFd = std::shared_ptr<const OwnedFd>;
+
+// The descriptor that somebody here holds already of the same file (then `fd`
+// is closed), or else `fd`. Thread-safe.
+SharedFd ShareFile(OwnedFd fd);
+
+// A pidfd, which becomes readable when the process ends. Null for this process
+// itself, for 0, and on a kernel that has none. Thread-safe.
+SharedFd ShareProcess(pid_t pid);
 
 struct ShmPeer {
   OwnedFd socket;  // closed by the kernel when that rank ends

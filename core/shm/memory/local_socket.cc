@@ -16,9 +16,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/random_bytes.h"
 #include "core/base/status_macros.h"
 #include "core/base/system_error.h"
+#include "core/digest/hmac_sha256.h"
 
 namespace tandem {
 namespace {

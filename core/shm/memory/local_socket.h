@@ -72,7 +72,7 @@ class AuthenticatedListener {
  public:
   struct Connection {
     LocalPeer peer;
-    std::vector<OwnedFd> fds;  // that came with the message
+    std::vector<OwnedFd> fds;  // received with the message
   };
 
   static absl::StatusOr<AuthenticatedListener> Open();
@@ -99,8 +99,9 @@ class AuthenticatedListener {
   AuthenticatedListener(LocalListener listener, std::string secret)
       : listener_(std::move(listener)), secret_(std::move(secret)) {}
 
-  // Until somebody knocks or speaks, or `until`. True if somebody knocks; those
-  // that speak are moved to the front of `waiting_`, `*speaking` of them.
+  // Waits until a connection or a message comes, or `until`. True for a
+  // connection; those with a message are moved to the front of `waiting_`,
+  // `*speaking` of them.
   absl::StatusOr<bool> Listen(SocketDeadline until, size_t* speaking);
   absl::Status Admit();
   void DropExpired();

@@ -66,7 +66,7 @@ class ShmInbox {
   void FailAll(const absl::Status& status);
 
  private:
-  struct ReceivedMessage {  // that came
+  struct ReceivedMessage {  // a message that has come
     int64_t tag = 0;
     std::vector<std::byte> body;
   };

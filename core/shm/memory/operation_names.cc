@@ -8,7 +8,7 @@
 namespace tandem {
 namespace {
 
-const char* NameOf(ReduceKind kind) {
+const char* OperationName(ReduceKind kind) {
   switch (kind) {
     case ReduceKind::kSum:
       return "sum";
@@ -23,7 +23,7 @@ const char* NameOf(ReduceKind kind) {
   }
 }
 
-std::string TypeOf(const ShmNote& note) {
+std::string TypeText(const ShmNote& note) {
   if (note.dtype < 0 ||
       note.dtype >= static_cast<int>(c10::ScalarType::NumOptions)) {
     return "";
@@ -34,7 +34,7 @@ std::string TypeOf(const ShmNote& note) {
 
 }  // namespace
 
-const char* NameOf(ShmOp operation) {
+const char* OperationName(ShmOp operation) {
   switch (operation) {
     case ShmOp::kBarrier:
       return "barrier";
@@ -63,15 +63,16 @@ const char* NameOf(ShmOp operation) {
 
 std::string DescribeNote(const ShmNote& note) {
   const auto operation = static_cast<ShmOp>(note.operation);
-  const std::string name = NameOf(operation);
+  const std::string name = OperationName(operation);
   const std::string size =
-      absl::StrCat(name, " of ", note.bytes, " bytes", TypeOf(note));
+      absl::StrCat(name, " of ", note.bytes, " bytes", TypeText(note));
   switch (operation) {
     case ShmOp::kAllReduce:
     case ShmOp::kReduceScatter:
     case ShmOp::kReduce:
       return absl::StrCat(size, " (",
-                          NameOf(static_cast<ReduceKind>(note.variant)), ")");
+                          OperationName(static_cast<ReduceKind>(note.variant)),
+                          ")");
     case ShmOp::kBroadcast:
       return absl::StrCat(
           size, ", root ", note.root,
@@ -82,7 +83,7 @@ std::string DescribeNote(const ShmNote& note) {
     case ShmOp::kAllGather:
       return size;
     case ShmOp::kAllToAll:
-      return absl::StrCat(name, TypeOf(note));
+      return absl::StrCat(name, TypeText(note));
     default:
       return name;
   }

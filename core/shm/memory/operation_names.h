@@ -25,7 +25,7 @@ enum class ShmOp : uint32_t {
 };
 
 // "all-reduce", "broadcast"
-const char* NameOf(ShmOp operation);
+const char* OperationName(ShmOp operation);
 
 // "all-reduce of 40 bytes of Float (sum)", "broadcast of 8 bytes of Float, root
 // 1", "all-to-all of Int"

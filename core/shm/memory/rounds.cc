@@ -10,7 +10,6 @@
 #include "core/base/status_macros.h"
 #include "core/shm/memory/operation_names.h"
 #include "core/shm/memory/segment.h"
-#include "core/shm/memory/states.h"
 
 namespace tandem {
 namespace {
@@ -151,15 +150,15 @@ absl::Status ShmRounds::CheckAlarms() {
 absl::Status ShmRounds::CheckNotes() const {
   const ShmNote& mine = note(rank_);
   for (int r = 0; r < size(); ++r) {
-    const ShmNote& its = note(r);
-    if (its.operation == mine.operation && its.dtype == mine.dtype &&
-        its.bytes == mine.bytes && its.root == mine.root &&
-        its.variant == mine.variant) {
+    const ShmNote& theirs = note(r);
+    if (theirs.operation == mine.operation && theirs.dtype == mine.dtype &&
+        theirs.bytes == mine.bytes && theirs.root == mine.root &&
+        theirs.variant == mine.variant) {
       continue;
     }
     return absl::InvalidArgumentError(
         absl::StrCat("ranks disagree on what they do: rank ", segment_->name(r),
-                     " is in ", DescribeNote(its), ", rank ",
+                     " is in ", DescribeNote(theirs), ", rank ",
                      segment_->name(rank_), " in ", DescribeNote(mine)));
   }
   return absl::OkStatus();

@@ -24,7 +24,7 @@ using ShmDeadline = std::chrono::steady_clock::time_point;
 // writes its slot and a note, arrives, waits until all have arrived, and then
 // reads the others' slots. A slot is written again two rounds later: whoever
 // has passed the wait of round t knows that all have arrived at t, and so are
-// done with t - 1. That is one wait a round, and none at the end.
+// done with t - 1. So there is one wait a round, and none at the end.
 //
 //   write(NextSlot()); Arrive(note); Await(deadline); read(Slot(r), note(r));
 //
@@ -98,7 +98,7 @@ class ShmRounds {
   std::vector<SharedMapping> arenas_;  // of the peers, as far as needed so far
   bool in_background_ = false;
   uint32_t round_ = 0;
-  uint32_t alarms_ = 0;  // that were looked into
+  uint32_t alarms_ = 0;  // alarms looked into
   uint64_t blocks_ = 0;  // of all tensors before this one
 };
 

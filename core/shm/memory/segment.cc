@@ -8,9 +8,12 @@
 #include <climits>
 #include <cstring>
 #include <ctime>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/round_up.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 
 namespace tandem {
@@ -107,17 +110,18 @@ ShmRankState ShmSegment::state(int rank) const {
 
 void ShmSegment::SetState(int rank, ShmRankState state,
                           absl::string_view reason) {
-  ShmRankPage& its = page(rank);
+  ShmRankPage& rank_page = page(rank);
   if (this->state(rank) != ShmRankState::kPresent) return;
   if (state == ShmRankState::kGaveUp) {
     // Whoever reads the state reads the reason: nobody writes it after that.
-    if (its.reasons.fetch_add(1) != 0) return;
+    if (rank_page.reasons.fetch_add(1) != 0) return;
     const size_t n = std::min(reason.size(), ShmRankPage::kReasonBytes - 1);
-    std::memcpy(its.reason, reason.data(), n);
-    its.reason[n] = '\0';
+    std::memcpy(rank_page.reason, reason.data(), n);
+    rank_page.reason[n] = '\0';
   }
   uint32_t present = static_cast<uint32_t>(ShmRankState::kPresent);
-  its.state.compare_exchange_strong(present, static_cast<uint32_t>(state));
+  rank_page.state.compare_exchange_strong(present,
+                                          static_cast<uint32_t>(state));
   RaiseAlarm();
 }
 
@@ -133,6 +137,57 @@ void ShmSegment::RaiseAlarm() const {
     page(r).mail.Add(1);
     page(r).idle_mail.Add(1);
   }
+}
+
+namespace {
+
+std::vector<int> RanksIn(const ShmSegment& segment, ShmRankState state,
+                         absl::FunctionRef<bool(int rank)> matters) {
+  std::vector<int> ranks;
+  for (int r = 0; r < segment.size(); ++r) {
+    if (segment.state(r) == state && matters(r)) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+std::string GaveUp(const ShmSegment& segment, int rank) {
+  const std::string reason = segment.reason(rank);
+  return absl::StrCat(" gave up", reason.empty() ? "" : ": ", reason);
+}
+
+}  // namespace
+
+std::string NamesOfRanks(const ShmSegment& segment,
+                         const std::vector<int>& ranks) {
+  std::vector<std::string> names;
+  for (const int rank : ranks) {
+    names.push_back(absl::StrCat(segment.name(rank), " (pid ",
+                                 segment.page(rank).pid.load(), ")"));
+  }
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", ShortList(names));
+}
+
+absl::Status CheckPresence(const ShmSegment& segment, int me,
+                           absl::FunctionRef<bool(int rank)> matters) {
+  if (segment.state(me) == ShmRankState::kGaveUp) {
+    return absl::UnavailableError(
+        absl::StrCat("this rank", GaveUp(segment, me)));
+  }
+  const std::vector<int> died = RanksIn(segment, ShmRankState::kDied, matters);
+  if (!died.empty()) {
+    return absl::UnavailableError(
+        absl::StrCat(NamesOfRanks(segment, died), " died"));
+  }
+  const std::vector<int> gave_up =
+      RanksIn(segment, ShmRankState::kGaveUp, matters);
+  if (!gave_up.empty()) {
+    return absl::UnavailableError(absl::StrCat(
+        "rank ", segment.name(gave_up[0]), GaveUp(segment, gave_up[0])));
+  }
+  const std::vector<int> left = RanksIn(segment, ShmRankState::kLeft, matters);
+  if (left.empty()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(NamesOfRanks(segment, left), " left the group"));
 }
 
 }  // namespace tandem

@@ -1,4 +1,5 @@
-// Shared-memory segment: the layout of what the ranks of one host share.
+// Shared-memory segment: the layout of what the ranks of one host share, and
+// their states in it.
 
 #ifndef TANDEM_CORE_SHM_MEMORY_SEGMENT_H_
 #define TANDEM_CORE_SHM_MEMORY_SEGMENT_H_
@@ -14,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/shm/memory/shared_memory.h"
@@ -185,6 +188,17 @@ class ShmSegment {
   int size_ = 0;
   std::vector<int> names_;
 };
+
+// Fails with Unavailable when a rank for which `matters` holds is no longer
+// present: "rank 2 (pid 123) died", "rank 1 gave up: REASON", "rank 0 left the
+// group", in this order of importance. `me` is this rank: when it gave up
+// itself, that is told first.
+absl::Status CheckPresence(const ShmSegment& segment, int me,
+                           absl::FunctionRef<bool(int rank)> matters);
+
+// "rank 2 (pid 123)", "ranks 2 (pid 123), 3 (pid 124)"; of many the first.
+std::string NamesOfRanks(const ShmSegment& segment,
+                         const std::vector<int>& ranks);
 
 }  // namespace tandem
 

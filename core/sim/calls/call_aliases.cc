@@ -10,8 +10,7 @@
 #include <memory>
 #include <utility>
 
-#include "core/memory/result_category.h"
-#include "core/sim/memory/allocators.h"
+#include "core/device/memory_category.h"
 #include "core/sim/memory/block.h"
 #include "core/sim/memory/memory.h"
 

@@ -33,7 +33,7 @@ std::optional<Kind> KindOfList(const c10::TypePtr& element) {
   return std::nullopt;
 }
 
-std::optional<Kind> KindOf(const c10::TypePtr& declared) {
+std::optional<Kind> ArgumentKind(const c10::TypePtr& declared) {
   const c10::TypePtr held = Inner(declared, c10::TypeKind::OptionalType);
   const c10::TypePtr& type = held == nullptr ? declared : held;
   switch (type->kind()) {
@@ -52,7 +52,7 @@ std::optional<Kind> KindOf(const c10::TypePtr& declared) {
   }
 }
 
-bool IsAnyOf(const std::string& name,
+bool IsAmong(const std::string& name,
              std::initializer_list<const char*> operators) {
   return std::any_of(operators.begin(), operators.end(),
                      [&](const char* each) { return name == each; });
@@ -68,7 +68,7 @@ const char* Intern(const std::string& name) {
 }
 
 bool MixesDevices(const std::string& name) {
-  return IsAnyOf(
+  return IsAmong(
       name, {"aten::copy_", "aten::_copy_from", "aten::_copy_from_and_resize"});
 }
 
@@ -94,7 +94,7 @@ OperatorTraits::OperatorTraits(const c10::OperatorHandle& op)
   name = Intern(overload.empty() ? base : absl::StrCat(base, ".", overload));
   mixes_devices = MixesDevices(base);
   copies_from_first = mixes_devices && base != "aten::copy_";
-  changes_storage = IsAnyOf(base, {"aten::set_", "aten::resize_"});
+  changes_storage = IsAmong(base, {"aten::set_", "aten::resize_"});
   takes_cpu_tensors = TakesCpuTensors(base);
   const auto& returns = op.schema().returns();
   is_view = std::any_of(returns.begin(), returns.end(), [](const auto& each) {
@@ -110,7 +110,7 @@ OperatorTraits::OperatorTraits(const c10::OperatorHandle& op)
                     op.hasTag(at::Tag::data_dependent_output);
   for (size_t i = 0; i < argument_count; ++i) {
     const c10::Argument& argument = op.schema().arguments()[i];
-    const std::optional<Kind> kind = KindOf(argument.real_type());
+    const std::optional<Kind> kind = ArgumentKind(argument.real_type());
     if (!kind.has_value()) continue;
     arguments.push_back({i, *kind});
   }

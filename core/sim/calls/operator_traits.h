@@ -33,7 +33,7 @@ struct OperatorTraits {
   const char* name;
   size_t argument_count;
   size_t return_count;
-  std::vector<Argument> arguments;  // those that are not plain values
+  std::vector<Argument> arguments;  // arguments that are not plain values
   // May its tensors be on several devices, or on the CPU?
   bool mixes_devices;      // copies
   bool copies_from_first;  // a copy of the first argument, not the second

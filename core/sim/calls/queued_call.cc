@@ -12,7 +12,6 @@
 #include "core/sim/calls/call_signature.h"
 #include "core/sim/calls/operator_call.h"
 #include "core/sim/memory/block.h"
-#include "core/sim/streams/host_waits.h"
 #include "core/sim/streams/streams.h"
 
 namespace tandem {
@@ -23,7 +22,7 @@ using torch::jit::Stack;
 
 // The results' tensors one by one; a list's follow each other. Empty if there
 // are results of other kinds.
-std::optional<std::vector<at::Tensor>> TensorsOf(const Stack& results) {
+std::optional<std::vector<at::Tensor>> ResultTensors(const Stack& results) {
   std::vector<at::Tensor> tensors;
   for (const c10::IValue& each : results) {
     if (!each.isTensor()) return std::nullopt;
@@ -57,7 +56,7 @@ bool SharesMemory(const at::Tensor& result, const Stack& arguments) {
 
 std::optional<Geometries> ResultGeometries(const Stack& arguments,
                                            const Stack& results) {
-  const auto tensors = TensorsOf(results);
+  const auto tensors = ResultTensors(results);
   if (!tensors.has_value()) return std::nullopt;
   Geometries geometries;
   for (const at::Tensor& each : *tensors) {

@@ -46,8 +46,8 @@ bool Stays(const at::Tensor& original, c10::DeviceType type) {
 at::Tensor StandIns::For(const at::Tensor& original, c10::DeviceType type) {
   at::Tensor made;
   if (original.defined()) {
-    for (const auto& [before, its] : made_) {
-      if (before.is_same(original)) made = its;
+    for (const auto& [before, known] : made_) {
+      if (before.is_same(original)) made = known;
     }
     if (!made.defined()) {
       made = Stays(original, type) ? original : Make(original, type);
@@ -104,7 +104,7 @@ namespace {
 
 using torch::jit::Stack;
 
-double BytesOf(const at::Tensor& tensor) {
+double TensorBytes(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<double>(tensor.nbytes()) : 0;
 }
 
@@ -128,8 +128,8 @@ int BlockNumber(const at::Tensor& tensor,
   return recording.Find(tensor.storage().data_ptr().get_context()).value_or(-1);
 }
 
-OutcomeTensor OutcomeOf(const at::Tensor& tensor, const StandIns& call,
-                        const AllocationRecording& recording) {
+OutcomeTensor ImaginedOutcome(const at::Tensor& tensor, const StandIns& call,
+                              const AllocationRecording& recording) {
   OutcomeTensor outcome;
   outcome.defined = tensor.defined();
   if (!outcome.defined) return outcome;
@@ -143,15 +143,15 @@ OutcomeTensor OutcomeOf(const at::Tensor& tensor, const StandIns& call,
   return outcome;
 }
 
-OutcomeResult OutcomeOf(const c10::IValue& result, const StandIns& call,
-                        const AllocationRecording& recording) {
+OutcomeResult ImaginedOutcome(const c10::IValue& result, const StandIns& call,
+                              const AllocationRecording& recording) {
   OutcomeResult outcome;
   if (result.isTensor()) {
-    outcome.tensors = {OutcomeOf(result.toTensor(), call, recording)};
+    outcome.tensors = {ImaginedOutcome(result.toTensor(), call, recording)};
   } else if (result.isTensorList()) {
     outcome.is_list = true;
     for (const at::Tensor& each : result.toTensorVector()) {
-      outcome.tensors.push_back(OutcomeOf(each, call, recording));
+      outcome.tensors.push_back(ImaginedOutcome(each, call, recording));
     }
   } else {
     outcome.value = result;
@@ -168,7 +168,7 @@ std::vector<OutcomeTensor> ArgumentChanges(
     if (!each.defined() || each.sizes() == at::IntArrayRef(call.sizes[i])) {
       continue;
     }
-    changed.push_back(OutcomeOf(each, call, recording));
+    changed.push_back(ImaginedOutcome(each, call, recording));
     changed.back().argument = static_cast<int>(i);
   }
   return changed;
@@ -189,7 +189,7 @@ CallOutcome Run(const c10::OperatorHandle& op, const OperatorTraits& traits,
     outcome.blocks += each.taken ? 1 : 0;
   }
   for (const c10::IValue& each : stack) {
-    outcome.results.push_back(OutcomeOf(each, call, recording));
+    outcome.results.push_back(ImaginedOutcome(each, call, recording));
   }
   outcome.changed = ArgumentChanges(call, recording);
   return outcome;
@@ -215,7 +215,7 @@ std::optional<CallOutcome> WritesAlone(const c10::OperatorHandle& op,
         outcome.results.back().tensors[0].argument = tensor;
         break;
       }
-      tensor += static_cast<int>(TensorsOf({arguments[i]}).size());
+      tensor += static_cast<int>(ArgumentTensors({arguments[i]}).size());
     }
   }
   if (outcome.results.size() != op.schema().returns().size()) {
@@ -247,7 +247,7 @@ CallOutcome Find(const c10::OperatorHandle& op, const OperatorTraits& traits,
       traits.has_cpu_kernel, "simulated devices run CPU kernels, and ",
       traits.name, " has none; move its inputs to the CPU");
   size_t bytes = 0;
-  for (const at::Tensor& each : TensorsOf(arguments)) {
+  for (const at::Tensor& each : ArgumentTensors(arguments)) {
     if (each.defined()) bytes += each.nbytes();
   }
   CallOutcome outcome = bytes <= kRunAnyway
@@ -258,8 +258,8 @@ CallOutcome Find(const c10::OperatorHandle& op, const OperatorTraits& traits,
   for (size_t i = 0; i < arguments.size(); ++i) {
     const c10::AliasInfo* const alias = op.schema().arguments()[i].alias_info();
     if (alias == nullptr || !alias->isWrite()) continue;
-    for (const at::Tensor& each : TensorsOf({arguments[i]})) {
-      outcome.bytes += BytesOf(each);
+    for (const at::Tensor& each : ArgumentTensors({arguments[i]})) {
+      outcome.bytes += TensorBytes(each);
     }
   }
   for (const OutcomeResult& result : outcome.results) {
@@ -290,21 +290,23 @@ Known& AllKnown() {
 
 }  // namespace
 
-std::vector<at::Tensor> TensorsOf(const Stack& arguments) {
+std::vector<at::Tensor> ArgumentTensors(const Stack& arguments) {
   std::vector<at::Tensor> tensors;
   for (const c10::IValue& each : arguments) {
     if (each.isTensor()) tensors.push_back(each.toTensor());
     if (!each.isList() || each.isIntList() || each.isDoubleList()) continue;
     const c10::ArrayRef<c10::IValue> list = each.toListRef();
-    for (const at::Tensor& one : TensorsOf(Stack(list.begin(), list.end()))) {
+    for (const at::Tensor& one :
+         ArgumentTensors(Stack(list.begin(), list.end()))) {
       tensors.push_back(one);
     }
   }
   return tensors;
 }
 
-OutcomePtr OutcomeOf(const c10::OperatorHandle& op,
-                     const OperatorTraits& traits, const Stack& arguments) {
+OutcomePtr ImaginedOutcome(const c10::OperatorHandle& op,
+                           const OperatorTraits& traits,
+                           const Stack& arguments) {
   const std::optional<std::string> signature = CallSignature(traits, arguments);
   if (!signature.has_value()) {
     return std::make_shared<CallOutcome>(Find(op, traits, arguments));

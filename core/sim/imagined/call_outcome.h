@@ -48,8 +48,8 @@ struct StandIns {
 // A tensor that the call gives, or an argument as it is afterwards.
 struct OutcomeTensor {
   bool defined = false;
-  // Numbers among the call's tensors (TensorsOf): of the one that it is, and of
-  // the one that it is a view of; -1: none.
+  // Numbers among the call's tensors (ArgumentTensors): of the one that it is,
+  // and of the one that it is a view of; -1: none.
   int argument = -1;
   int viewed = -1;
   int block = -1;  // of the events; -1: it lies elsewhere, or has no elements
@@ -72,21 +72,21 @@ struct CallOutcome {
   std::vector<OutcomeResult> results;
   std::vector<OutcomeTensor> changed;  // arguments that have another shape now
   double flops = 0;
-  double bytes = 0;  // that it reads and writes
+  double bytes = 0;  // read and written
 };
 
 // The tensors among arguments in order, those of lists included.
-std::vector<at::Tensor> TensorsOf(const torch::jit::Stack& arguments);
+std::vector<at::Tensor> ArgumentTensors(const torch::jit::Stack& arguments);
 
 // What a call of the CPU's kernel comes to. One with little to do (kRunAnyway)
 // is run, on zeros in the host's memory; so its allocations are exactly that
-// kernel's. Of any other its kernel for the meta device tells, whose
+// kernel's. Any other is told by its kernel for the meta device, whose
 // temporaries may differ; where there is none, one that only writes to
 // arguments takes no memory, and the rest is run after all, up to kMostRun
 // bytes of arguments. The same outcome for all calls with the same signature
 // (core/sim/calls). c10::Error as the kernel's, or NotImplementedError.
 // Thread-safe.
-std::shared_ptr<const CallOutcome> OutcomeOf(
+std::shared_ptr<const CallOutcome> ImaginedOutcome(
     const c10::OperatorHandle& op, const OperatorTraits& traits,
     const torch::jit::Stack& arguments);
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/memory/result_category.h"
+#include "core/device/memory_category.h"
 #include "core/sim/calls/call_aliases.h"
 #include "core/sim/calls/operator_call.h"
 #include "core/sim/calls/queued_call.h"
@@ -37,7 +37,7 @@ class Replay {
   Replay(const CallOutcome& outcome, const Stack& arguments, int8_t device,
          const char* made_by)
       : outcome_(outcome),
-        tensors_(TensorsOf(arguments)),
+        tensors_(ArgumentTensors(arguments)),
         device_(device),
         made_by_(made_by) {}
 
@@ -94,14 +94,14 @@ class Replay {
       if (made != storages_.end()) return made->second;
     }
     c10::Storage storage(c10::Storage::use_byte_size_t(), result.storage_bytes,
-                         MemoryOf(result),
+                         ResultMemory(result),
                          c10::GetAllocator(c10::DeviceType::PrivateUse1),
                          /*resizable=*/true);
     if (result.block >= 0) storages_[result.block] = storage;
     return storage;
   }
 
-  c10::DataPtr MemoryOf(const OutcomeTensor& result) {
+  c10::DataPtr ResultMemory(const OutcomeTensor& result) {
     if (result.block < 0) {
       return c10::DataPtr(nullptr,
                           c10::Device(c10::DeviceType::PrivateUse1, device_));
@@ -151,7 +151,7 @@ void CallImagined(const c10::OperatorHandle& op, const OperatorTraits& traits,
   OperatorCall call(op, traits);
   call.FindDevice(*stack);
   const std::shared_ptr<const CallOutcome> outcome =
-      OutcomeOf(op, traits, arguments);
+      ImaginedOutcome(op, traits, arguments);
   Replay replay(*outcome, arguments, call.device(), traits.name);
   replay.TakeMemory();
   CountWork(call.device(), {outcome->flops, outcome->bytes});

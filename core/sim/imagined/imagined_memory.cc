@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "core/memory/result_category.h"
+#include "core/device/memory_category.h"
 #include "core/sim/memory/block.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/streams/device_guard.h"
@@ -128,8 +128,8 @@ bool MemoryIsImagined() { return host != nullptr; }
 
 c10::DataPtr ImagineMemory(size_t bytes, int8_t device, MemoryCategory category,
                            const char* made_by) {
-  const c10::Device its(c10::DeviceType::PrivateUse1, device);
-  if (bytes == 0) return c10::DataPtr(nullptr, its);
+  const c10::Device sim_device(c10::DeviceType::PrivateUse1, device);
+  if (bytes == 0) return c10::DataPtr(nullptr, sim_device);
   auto block = std::make_unique<Block>();
   block->device = device;
   block->category = category;
@@ -137,7 +137,7 @@ c10::DataPtr ImagineMemory(size_t bytes, int8_t device, MemoryCategory category,
   block->made_by = made_by;
   Charge(*block);
   void* const address = ToDevicePointer(block->data());
-  return c10::DataPtr(address, block.release(), &GiveBackImagined, its);
+  return c10::DataPtr(address, block.release(), &GiveBackImagined, sim_device);
 }
 
 void RecategoriseImagined(const c10::DataPtr& memory, MemoryCategory category) {

@@ -54,7 +54,7 @@ class AllocationRecording {
 
 // Makes imagined memory that of all simulated devices, and has the host's and
 // the meta device's allocations recorded. Instead of
-// InstallAllocators (core/sim/memory/allocators.h); once.
+// InstallAllocators (core/sim/memory/memory.h); once.
 void InstallImaginedAllocators();
 // Was it called?
 bool MemoryIsImagined();

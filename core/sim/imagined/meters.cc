@@ -56,7 +56,7 @@ void CountWork(int device, const OperatorWork& work) {
   ++part.calls;
 }
 
-DeviceWork WorkOf(int device) {
+DeviceWork TotalWork(int device) {
   const std::lock_guard<std::mutex> lock(TheWorkMeter().mutex);
   return TheWorkMeter().work[static_cast<size_t>(device)];
 }
@@ -94,7 +94,7 @@ void Add(double bytes, double bytes_per_s, CountedTraffic* traffic) {
 
 // Under the meter's lock.
 double DeviceTime(int device) {
-  const DeviceWork work = WorkOf(device);
+  const DeviceWork work = TotalWork(device);
   return work.forward.seconds + work.backward.seconds + work.rest.seconds +
          TheLinkMeter().Of(device).traffic.waited;
 }
@@ -136,7 +136,7 @@ void AwaitCollective(int device, double end) {
   meter.Of(device).traffic.waited += std::max(0.0, end - DeviceTime(device));
 }
 
-DeviceTraffic TrafficOf(int device) {
+DeviceTraffic ReadTraffic(int device) {
   LinkMeter& meter = TheLinkMeter();
   const std::lock_guard<std::mutex> lock(meter.mutex);
   return meter.Of(device).traffic;

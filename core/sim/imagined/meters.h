@@ -48,7 +48,7 @@ void SetDeviceSpeed(const DeviceSpeed& speed);
 // Counts work that the calling thread gives the device. Thread-safe, as what
 // follows.
 void CountWork(int device, const OperatorWork& work);
-DeviceWork WorkOf(int device);
+DeviceWork TotalWork(int device);
 void ResetWork(int device);
 
 // Link meter of imagined devices: what they would send each other, and how long
@@ -90,7 +90,7 @@ double StartCollective(int device, double bytes);
 // What the device does next comes after that.
 void AwaitCollective(int device, double end);
 
-DeviceTraffic TrafficOf(int device);
+DeviceTraffic ReadTraffic(int device);
 // Its clock begins anew; to be called with ResetWork, when nothing runs.
 void ResetTraffic(int device);
 

@@ -14,7 +14,7 @@ namespace {
 
 using c10d::OpType;
 
-double BytesOf(const std::vector<at::Tensor>& tensors) {
+double TotalBytes(const std::vector<at::Tensor>& tensors) {
   double bytes = 0;
   for (const at::Tensor& each : tensors) {
     bytes += static_cast<double>(each.nbytes());
@@ -66,7 +66,7 @@ LinksBackend::WorkPtr LinksBackend::Collective(OpType type,
                                                const Tensors& tensors,
                                                double share) {
   const int device = tensors.at(0).device().index();
-  const double end = StartCollective(device, share * BytesOf(tensors));
+  const double end = StartCollective(device, share * TotalBytes(tensors));
   return c10::make_intrusive<LinksWork>(
       type, [device, end] { AwaitCollective(device, end); });
 }
@@ -112,7 +112,7 @@ LinksBackend::WorkPtr LinksBackend::send(Tensors& /*tensors*/, int /*to*/,
 // The side that receives counts a message.
 LinksBackend::WorkPtr LinksBackend::recv(Tensors& tensors, int /*from*/,
                                          int /*tag*/) {
-  CountMessage(tensors.at(0).device().index(), BytesOf(tensors));
+  CountMessage(tensors.at(0).device().index(), TotalBytes(tensors));
   return MessageWork(OpType::RECV);
 }
 

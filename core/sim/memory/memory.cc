@@ -1,9 +1,11 @@
 #include "core/sim/memory/memory.h"
 
+#include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -12,6 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/byte_size.h"
+#include "core/device/memory_category.h"
+#include "core/sim/memory/block.h"
+#include "core/sim/streams/device_guard.h"
 #include "core/sim/streams/streams.h"
 
 namespace tandem {
@@ -28,7 +33,7 @@ struct DeviceMemory {
 };
 
 // Never destroyed: tensors of static duration are released late.
-DeviceMemory& MemoryOf(int device) {
+DeviceMemory& MemoryAt(int device) {
   static auto* devices = new std::array<DeviceMemory, kMostDevices>;
   return (*devices)[device];
 }
@@ -77,26 +82,26 @@ void CheckFitsLocked(const DeviceMemory& memory, int device, size_t bytes) {
 
 }  // namespace
 
-MemoryStatistics BooksOf(int device) {
-  DeviceMemory& memory = MemoryOf(device);
+MemoryStatistics DeviceMemoryStatistics(int device) {
+  DeviceMemory& memory = MemoryAt(device);
   std::lock_guard<std::mutex> lock(memory.mutex);
   return memory.statistics;
 }
 
 void ResetPeak(int device) {
-  DeviceMemory& memory = MemoryOf(device);
+  DeviceMemory& memory = MemoryAt(device);
   std::lock_guard<std::mutex> lock(memory.mutex);
   memory.statistics.peak = memory.statistics.now;
 }
 
 void SetCap(int device, int64_t bytes) {
-  DeviceMemory& memory = MemoryOf(device);
+  DeviceMemory& memory = MemoryAt(device);
   std::lock_guard<std::mutex> lock(memory.mutex);
   memory.cap = bytes;
 }
 
 void CheckFits(int8_t device, size_t bytes) {
-  DeviceMemory& memory = MemoryOf(device);
+  DeviceMemory& memory = MemoryAt(device);
   std::lock_guard<std::mutex> lock(memory.mutex);
   CheckFitsLocked(memory, device, bytes);
 }
@@ -104,7 +109,7 @@ void CheckFits(int8_t device, size_t bytes) {
 int DeviceHolding(const void* address) {
   const auto at = reinterpret_cast<uintptr_t>(address);
   for (int device = 0; device < kMostDevices; ++device) {
-    DeviceMemory& memory = MemoryOf(device);
+    DeviceMemory& memory = MemoryAt(device);
     std::lock_guard<std::mutex> lock(memory.mutex);
     for (Block* each = memory.first; each != nullptr; each = each->next) {
       const auto first = reinterpret_cast<uintptr_t>(each->data());
@@ -115,7 +120,7 @@ int DeviceHolding(const void* address) {
 }
 
 void Charge(Block& block) {
-  DeviceMemory& memory = MemoryOf(block.device);
+  DeviceMemory& memory = MemoryAt(block.device);
   std::lock_guard<std::mutex> lock(memory.mutex);
   CheckFitsLocked(memory, block.device, block.bytes);
   memory.statistics.now.Add(block.category, static_cast<int64_t>(block.bytes));
@@ -126,7 +131,7 @@ void Charge(Block& block) {
 }
 
 void Discharge(Block& block) {
-  DeviceMemory& memory = MemoryOf(block.device);
+  DeviceMemory& memory = MemoryAt(block.device);
   std::lock_guard<std::mutex> lock(memory.mutex);
   memory.statistics.now.Add(block.category, -static_cast<int64_t>(block.bytes));
   (block.previous == nullptr ? memory.first : block.previous->next) =
@@ -135,11 +140,96 @@ void Discharge(Block& block) {
 }
 
 void Recategorise(Block& block, MemoryCategory category) {
-  DeviceMemory& memory = MemoryOf(block.device);
+  DeviceMemory& memory = MemoryAt(block.device);
   std::lock_guard<std::mutex> lock(memory.mutex);
   memory.statistics.now.Add(block.category, -static_cast<int64_t>(block.bytes));
   block.category = category;
   memory.statistics.now.Add(block.category, static_cast<int64_t>(block.bytes));
+}
+
+namespace {
+
+class HostAllocator : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override { return AllocateOnHost(bytes); }
+  c10::DeleterFnPtr raw_deleter() const override { return &ReleaseBlock; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+};
+
+class SimAllocator : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    return AllocateOnDevice(bytes, CurrentDevice(), CategoryOfResults());
+  }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    std::memcpy(ToHostPointer(to), ToHostPointer(from), bytes);
+  }
+};
+
+// Where pinned memory lies: [first, first + bytes).
+struct PinnedRanges {
+  std::mutex mutex;
+  std::map<uintptr_t, size_t> ranges;
+};
+
+PinnedRanges& Pinned() {
+  static auto* pinned = new PinnedRanges;  // tensors outlive static objects
+  return *pinned;
+}
+
+void ReleasePinned(void* data) {
+  {
+    std::lock_guard<std::mutex> lock(Pinned().mutex);
+    Pinned().ranges.erase(reinterpret_cast<uintptr_t>(data));
+  }
+  ReleaseBlock(data);
+}
+
+class PinnedHostAllocator : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    c10::DataPtr memory = AllocateOnHost(bytes);
+    void* data = memory.release_context();
+    if (data == nullptr) return memory;
+    std::lock_guard<std::mutex> lock(Pinned().mutex);
+    Pinned().ranges[reinterpret_cast<uintptr_t>(data)] = bytes;
+    return c10::DataPtr(data, data, &ReleasePinned, c10::DeviceType::CPU);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &ReleasePinned; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+};
+
+// Allocators are never destroyed: tensors may outlive static objects.
+template <typename T>
+c10::Allocator* Forever() {
+  static auto* allocator = new T;
+  return allocator;
+}
+
+}  // namespace
+
+void InstallAllocators() {
+  TakeBlocksFrom(c10::GetCPUAllocator());
+  // A priority above that of the allocator that was there.
+  c10::SetCPUAllocator(Forever<HostAllocator>(), /*priority=*/255);
+  c10::SetAllocator(c10::DeviceType::PrivateUse1, DeviceAllocator());
+}
+
+c10::Allocator* DeviceAllocator() { return Forever<SimAllocator>(); }
+
+c10::Allocator* PinnedAllocator() { return Forever<PinnedHostAllocator>(); }
+
+bool IsPinned(const void* pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  std::lock_guard<std::mutex> lock(Pinned().mutex);
+  auto after = Pinned().ranges.upper_bound(address);
+  if (after == Pinned().ranges.begin()) return false;
+  --after;
+  return address < after->first + after->second;
 }
 
 }  // namespace sim

@@ -1,7 +1,10 @@
-// Memory statistics of the simulated devices.
+// Memory of simulated devices: statistics, caps, and the allocators that
+// LibTorch has while devices are simulated.
 
 #ifndef TANDEM_CORE_SIM_MEMORY_MEMORY_H_
 #define TANDEM_CORE_SIM_MEMORY_MEMORY_H_
+
+#include <c10/core/Allocator.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +19,8 @@ namespace sim {
 // Exact: every tensor's bytes, once, from its making to its end, and the
 // temporaries of operators, but not what a kernel's own worker threads use.
 // What an operator has just made counts among its temporaries until it returns.
-// All of these are thread-safe.
-MemoryStatistics BooksOf(int device);
+// All of these functions are thread-safe.
+MemoryStatistics DeviceMemoryStatistics(int device);
 
 // From now on the peak counts anew, from what is in use.
 void ResetPeak(int device);
@@ -38,6 +41,18 @@ int DeviceHolding(const void* address);
 void Charge(Block& block);
 void Discharge(Block& block);
 void Recategorise(Block& block, MemoryCategory category);
+
+// Puts the process's CPU tensors into blocks (block.h) from now on, on top of
+// the CPU allocator that it has, and registers the simulated devices'. Once.
+void InstallAllocators();
+
+// Memory of the calling thread's current device, charged to its
+// MemoryCategoryScope.
+c10::Allocator* DeviceAllocator();
+
+// Host memory that IsPinned() knows.
+c10::Allocator* PinnedAllocator();
+bool IsPinned(const void* pointer);
 
 }  // namespace sim
 }  // namespace tandem

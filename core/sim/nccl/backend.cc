@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/rounded_number.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/sim/calls/call_aliases.h"
 #include "core/sim/nccl/deadlock_watch.h"
 #include "core/sim/streams/streams.h"
@@ -64,7 +64,7 @@ void CheckNoGroupIsOpen() {
       "begin what it starts on any communicator");
 }
 
-std::string NameOf(const c10d::ReduceOp& op) {
+std::string ReductionName(const c10d::ReduceOp& op) {
   return absl::StrCat("operator ", static_cast<int>(op.op_));
 }
 
@@ -167,7 +167,7 @@ NcclBackend::WorkPtr NcclBackend::Launch(OpType type, NcclPart part,
 NcclBackend::WorkPtr NcclBackend::allreduce(
     Tensors& tensors, const c10d::AllreduceOptions& options) {
   auto part = Collective(
-      Text("all-reduce", tensors.at(0), NameOf(options.reduceOp)),
+      Text("all-reduce", tensors.at(0), ReductionName(options.reduceOp)),
       [on = HostAliases(tensors),
        options = WithFactorIn(tensors.at(0).scalar_type(), options)](
           c10d::Backend& wire) mutable { return wire.allreduce(on, options); });
@@ -189,7 +189,7 @@ NcclBackend::WorkPtr NcclBackend::reduce(Tensors& tensors,
                                          const c10d::ReduceOptions& options) {
   auto part = Collective(
       Text("reduce", tensors.at(0),
-           absl::StrCat(NameOf(options.reduceOp), " to rank ",
+           absl::StrCat(ReductionName(options.reduceOp), " to rank ",
                         options.rootRank)),
       [on = HostAliases(tensors),
        options = WithFactorIn(tensors.at(0).scalar_type(), options)](
@@ -227,7 +227,7 @@ NcclBackend::WorkPtr NcclBackend::reduce_scatter_single(
     at::Tensor& output, at::Tensor& input,
     const c10d::ReduceScatterOptions& options) {
   auto part =
-      Collective(Text("reduce-scatter", input, NameOf(options.reduceOp)),
+      Collective(Text("reduce-scatter", input, ReductionName(options.reduceOp)),
                  [out = HostAlias(output), in = HostAlias(input),
                   options = WithFactorIn(input.scalar_type(), options)](
                      c10d::Backend& wire) mutable {

@@ -36,7 +36,7 @@ struct NcclOptions {
   StorePtr job;
   // Devices whose communicators are made at once, in this order, as with
   // init_process_group's device_id; those of others are made with the first
-  // tensor, and whoever brings it waits for the others. As many on each rank.
+  // tensor, and whoever brings it waits for the others. Each rank has as many.
   std::vector<c10::Device> devices;
 };
 

@@ -179,7 +179,7 @@ c10::intrusive_ptr<NcclWork> NcclCommunicator::Launch(
   unit->tensors = std::move(tensors);
   Event inputs;
   RecordEvent(inputs, CurrentStream(options_.device.index()));
-  const std::string text = TextOf(unit->parts);
+  const std::string text = PartText(unit->parts);
   Push(stream_, [this, text] { Enter(State::kInputs, text); });
   HoldStream(inputs, stream_);
   Push(stream_, [this, unit] { Run(unit); });
@@ -228,7 +228,7 @@ void NcclCommunicator::Enter(State state, const std::string& operation) {
 }
 
 void NcclCommunicator::Run(const std::shared_ptr<Unit>& unit) {
-  const std::string text = TextOf(unit->parts);
+  const std::string text = PartText(unit->parts);
   Enter(State::kPeers, text);
   bool has_run = false;
   std::exception_ptr failure;
@@ -277,7 +277,7 @@ bool NcclCommunicator::Meet(Unit* unit) {
     wire_.AwaitLeaving();
     return false;
   }
-  Enter(State::kMoves, TextOf(unit->parts));
+  Enter(State::kMoves, PartText(unit->parts));
   return true;
 }
 
@@ -326,16 +326,17 @@ std::vector<int> NcclCommunicator::PartPeers(const NcclPart& part) const {
   return peers;
 }
 
-std::string NcclCommunicator::TextOf(const NcclPart& part) const {
+std::string NcclCommunicator::PartText(const NcclPart& part) const {
   if (!part.collective.empty()) return part.collective;
   return absl::StrCat(
       part.sends ? "send of " : "receive of ", part.bytes.numel(), " bytes ",
       part.sends ? "to rank " : "from rank ", NameOf(part.peer));
 }
 
-std::string NcclCommunicator::TextOf(const std::vector<NcclPart>& parts) const {
+std::string NcclCommunicator::PartText(
+    const std::vector<NcclPart>& parts) const {
   return absl::StrJoin(parts, " and ", [this](auto* out, const auto& part) {
-    absl::StrAppend(out, TextOf(part));
+    absl::StrAppend(out, PartText(part));
   });
 }
 

@@ -168,8 +168,8 @@ class NcclCommunicator {
   bool Move(Unit* unit);
   void CheckAnnouncement(const NcclPart& part, int peer,
                          const std::string& theirs);
-  std::string TextOf(const NcclPart& part) const;
-  std::string TextOf(const std::vector<NcclPart>& parts) const;
+  std::string PartText(const NcclPart& part) const;
+  std::string PartText(const std::vector<NcclPart>& parts) const;
   std::vector<int> PartPeers(const NcclPart& part) const;
   std::exception_ptr error() const;
 

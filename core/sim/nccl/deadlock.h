@@ -59,8 +59,8 @@ struct Deadlock {
 };
 
 // `ranks`: what each says, by rank; those that say nothing may be missing.
-// Waits shorter than `patience` seconds count as none. Of several circles one
-// that is certain.
+// Waits shorter than `patience` seconds count as none. A certain circle goes
+// before others.
 std::optional<Deadlock> FindDeadlock(const std::map<int, RankWaits>& ranks,
                                      double patience);
 

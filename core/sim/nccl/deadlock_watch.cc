@@ -23,7 +23,7 @@ constexpr double kPatience = 1;  // seconds
 // The key at which the first rank to find a deadlock leaves it for all.
 constexpr char kVerdict[] = "sim_nccl/deadlock";
 
-std::string KeyOf(int rank) { return absl::StrCat("sim_nccl/waits/", rank); }
+std::string WaitsKey(int rank) { return absl::StrCat("sim_nccl/waits/", rank); }
 
 // What moves, too: the others may have been aborted in the middle of it.
 bool WaitsLong(const CommunicatorWait& wait) {
@@ -113,13 +113,14 @@ void DeadlockWatch::Look(int rank, const RankWaits& mine, const StorePtr& job) {
     has_noted = std::exchange(found->second.has_noted, waits);
     if (!waits) found->second.found.clear();
   }
-  if (waits || has_noted) Write(KeyOf(rank), waits ? mine.Encode() : "", *job);
+  if (waits || has_noted)
+    Write(WaitsKey(rank), waits ? mine.Encode() : "", *job);
   if (!waits) return;
   // A rank that ends first waits no longer, and no circle is left to be found.
   const std::string verdict = Read(kVerdict, *job);
   if (!verdict.empty()) return Abort(rank, verdict);
   const auto found = FindDeadlock(Gather(mine, *job), kPatience);
-  if (!found.has_value() || !IsTheSecondTime(rank, found->text)) return;
+  if (!found.has_value() || !IsFoundAgain(rank, found->text)) return;
   if (found->is_certain) {
     Write(kVerdict, found->text, *job);
     Abort(rank, found->text);
@@ -141,18 +142,18 @@ std::map<int, RankWaits> DeadlockWatch::Gather(const RankWaits& mine,
     }
     for (const int peer : peers) {
       if (all.count(peer) > 0) continue;
-      all[peer] = DecodeRankWaits(Read(KeyOf(peer), job));
+      all[peer] = DecodeRankWaits(Read(WaitsKey(peer), job));
       next.push_back(peer);
     }
   }
   return all;
 }
 
-bool DeadlockWatch::IsTheSecondTime(int rank, const std::string& found) {
+bool DeadlockWatch::IsFoundAgain(int rank, const std::string& found) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto its = ranks_.find(rank);
-  return its != ranks_.end() &&
-         std::exchange(its->second.found, found) == found;
+  const auto entry = ranks_.find(rank);
+  return entry != ranks_.end() &&
+         std::exchange(entry->second.found, found) == found;
 }
 
 void DeadlockWatch::Abort(int rank, const std::string& found) {
@@ -161,16 +162,17 @@ void DeadlockWatch::Abort(int rank, const std::string& found) {
       "; members of a communicator must start the same operations in the same "
       "order");
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto its = ranks_.find(rank);
-  if (its == ranks_.end()) return;
-  for (NcclCommunicator* each : its->second.communicators) each->Abort(reason);
+  const auto entry = ranks_.find(rank);
+  if (entry == ranks_.end()) return;
+  for (NcclCommunicator* each : entry->second.communicators)
+    each->Abort(reason);
 }
 
 void DeadlockWatch::Warn(int rank, const std::string& found) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto its = ranks_.find(rank);
-  if (its == ranks_.end()) return;
-  if (std::exchange(its->second.warned, found) == found) return;
+  const auto entry = ranks_.find(rank);
+  if (entry == ranks_.end()) return;
+  if (std::exchange(entry->second.warned, found) == found) return;
   LOG(WARNING) << "simulated NCCL: nothing moves, and this looks like a "
                   "deadlock: "
                << found;

@@ -19,10 +19,10 @@ namespace sim {
 
 // A thread that costs nothing while communicators move. When one has waited for
 // a second its rank notes on the job's store what all of its communicators are
-// at, reads what those say for whom it waits, and so on. Of a deadlock that is
+// at, reads what those say for whom it waits, and so on. When a deadlock is
 // certain, twice in a row the same, all communicators of all ranks that wait
-// are aborted, with the circle as their reason; of one that is not, a warning
-// is logged, once.
+// are aborted, with the circle as their reason; otherwise a warning is logged,
+// once.
 //
 // Thread-safe.
 class DeadlockWatch {
@@ -48,7 +48,7 @@ class DeadlockWatch {
   void Loop();
   // A round of one rank, which says `mine`.
   void Look(int rank, const RankWaits& mine, const StorePtr& job);
-  bool IsTheSecondTime(int rank, const std::string& found);
+  bool IsFoundAgain(int rank, const std::string& found);
   void Abort(int rank, const std::string& found);
   void Warn(int rank, const std::string& found);
   std::map<int, RankWaits> Gather(const RankWaits& mine, c10d::Store& job);

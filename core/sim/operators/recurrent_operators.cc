@@ -53,7 +53,7 @@ class GeneratorScope : public DefaultGeneratorScope {
 };
 
 // The tensors of a call's arguments in order; a list's follow each other.
-variable_list TensorsOf(const torch::jit::Stack& arguments) {
+variable_list ArgumentTensors(const torch::jit::Stack& arguments) {
   variable_list tensors;
   for (const c10::IValue& each : arguments) {
     if (each.isTensor()) tensors.push_back(each.toTensor());
@@ -201,7 +201,7 @@ class RecurrentKernel final : public c10::OperatorKernel {
     call->arguments.assign(stack->end() - static_cast<std::ptrdiff_t>(count),
                            stack->end());
     stack->resize(stack->size() - count);
-    const variable_list inputs = TensorsOf(call->arguments);
+    const variable_list inputs = ArgumentTensors(call->arguments);
     call->device = FirstDevice(inputs);
     for (at::Tensor& each :
          RecurrentFunction::apply(at::TensorList(inputs), call)) {

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <memory>
 
-#include "core/sim/streams/host_waits.h"
 #include "core/sim/streams/stream_queue.h"
 #include "core/sim/streams/streams.h"
 
@@ -23,7 +22,7 @@ c10::Device SimDeviceAt(int8_t index) {
   return c10::Device(c10::DeviceType::PrivateUse1, index);
 }
 
-int8_t IndexOf(c10::Device device) {
+int8_t DeviceIndex(c10::Device device) {
   return device.has_index() ? device.index() : CurrentDevice();
 }
 
@@ -39,7 +38,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return SimDeviceAt(CurrentDevice());
   }
   void setDevice(c10::Device device) const override {
-    SetCurrentDevice(IndexOf(device));
+    SetCurrentDevice(DeviceIndex(device));
   }
   void uncheckedSetDevice(c10::Device device) const noexcept override {
     current_device = device.index();
@@ -49,18 +48,18 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
 
   c10::Stream getStream(c10::Device device) const override {
-    return CurrentStream(IndexOf(device));
+    return CurrentStream(DeviceIndex(device));
   }
   c10::Stream getDefaultStream(c10::Device device) const override {
-    return DefaultStream(IndexOf(device));
+    return DefaultStream(DeviceIndex(device));
   }
   c10::Stream getStreamFromGlobalPool(c10::Device device,
                                       bool high_priority) const override {
-    return PooledStream(IndexOf(device), high_priority);
+    return PooledStream(DeviceIndex(device), high_priority);
   }
   c10::Stream getNewStream(c10::Device device,
                            int /*priority*/) const override {
-    return PooledStream(IndexOf(device));
+    return PooledStream(DeviceIndex(device));
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     return ExchangeStream(stream);

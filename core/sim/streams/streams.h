@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 
 #include "core/sim/streams/stream_queue.h"
 
@@ -61,8 +63,29 @@ void SynchroniseAll();
 // How many threads are in one of these for the device.
 int HostThreadsWaiting(int8_t device);
 
-}  // namespace sim
+// Host waits: where the host stopped for a simulated device, which on a GPU
+// leaves the device without work until the host has issued more.
 
+// What they were for ("copy to the host", "aten::nonzero", "event", ...), and
+// how many there were.
+using HostWaits = std::map<std::string, int64_t>;
+
+// Waits are counted in asynchronous mode, where CUDA has them, too: waits for
+// events, streams and devices, copies to the host and from memory that is not
+// pinned, operators whose results' shapes or values the host needs. Waits that
+// only the simulation needs (a kernel that it does not know) are not.
+// Thread-safe.
+void CountHostWait(const std::string& what);
+// Is it asynchronous mode?
+bool CountsHostWaits();
+
+// Waits of all threads and devices so far.
+HostWaits CountedHostWaits();
+
+// What has come since `before`.
+HostWaits HostWaitsSince(const HostWaits& before);
+
+}  // namespace sim
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_SIM_STREAMS_STREAMS_H_

@@ -11,8 +11,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/random_bytes.h"
 #include "core/base/status_macros.h"
+#include "core/digest/hmac_sha256.h"
 #include "core/store/guard/key_values.h"
 
 namespace tandem {

@@ -15,8 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/owned_fd.h"
-#include "core/store/guard/frames.h"
-#include "core/store/guard/handshake.h"
+#include "core/store/guard/protocol.h"
 
 namespace tandem {
 

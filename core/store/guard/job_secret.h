@@ -4,13 +4,23 @@
 #ifndef TANDEM_CORE_STORE_GUARD_JOB_SECRET_H_
 #define TANDEM_CORE_STORE_GUARD_JOB_SECRET_H_
 
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/owned_fd.h"
 
 namespace tandem {
+
+// Checks that a file is private: this user's, and open to nobody else.
+// FailedPrecondition, with a message that begins with `name`, where it is
+// another user's, or where its group or others may do anything with it; `mend`
+// is what to do then.
+absl::Status CheckPrivate(const struct stat& file, const std::string& name,
+                          const std::string& mend);
 
 // A process is of one job, so it has one secret: from here on it serves
 // TCPStores to those alone that prove that they know it, and connects to none

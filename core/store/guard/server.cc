@@ -18,11 +18,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/random_bytes.h"
 #include "core/base/status_macros.h"
 #include "core/base/system_error.h"
-#include "core/store/guard/handshake.h"
+#include "core/digest/hmac_sha256.h"
 #include "core/store/guard/key_values.h"
+#include "core/store/guard/protocol.h"
 #include "core/store/guard/session.h"
 
 namespace tandem {

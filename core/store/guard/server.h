@@ -18,11 +18,11 @@ namespace tandem {
 // where the last one came from, in words; not there while there were none.
 constexpr char kStrangersKey[] = "tandem/strangers";
 
-// Serves on a thread of its own until it is destroyed. Who says nothing, too
-// little, too much or something else holds up nobody: it has 10 seconds to show
-// the secret, 64 connections wait for that at most (beyond them the oldest
-// goes), and where the process may open no more files the oldest goes as well.
-// Strangers are logged, every 10 s at most.
+// Serves on a thread of its own until it is destroyed. A client that says
+// nothing, too little, too much or something else holds up nobody: it has 10
+// seconds to show the secret, 64 connections wait for that at most (beyond them
+// the oldest goes), and where the process may open no more files the oldest
+// goes as well. Strangers are logged, every 10 s at most.
 class GuardServer {
  public:
   // `listener`: a socket that listens, over TCP. Requires a secret that is not

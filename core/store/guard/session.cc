@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "core/store/guard/handshake.h"
+#include "core/store/guard/protocol.h"
 
 namespace tandem {
 

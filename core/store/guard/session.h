@@ -14,8 +14,8 @@
 
 #include "absl/strings/string_view.h"
 #include "core/base/owned_fd.h"
-#include "core/store/guard/frames.h"
 #include "core/store/guard/key_values.h"
+#include "core/store/guard/protocol.h"
 
 namespace tandem {
 
@@ -30,10 +30,10 @@ class Session {
   // Whether anything has come.
   bool has_spoken() const { return has_spoken_; }
 
-  // What has come. False when it goes no further: the secret was not shown, or
-  // a message is not the member's; what is to be sent is then the last.
-  // Requests are done on `table`. Of one who is no member, no more is kept than
-  // a proof.
+  // Takes what has come. False when it goes no further: the secret was not
+  // shown, or a message is not the member's; what is to be sent is then the
+  // last. Requests are done on `table`. No more than a proof is kept of a
+  // client that is no member.
   bool Take(absl::string_view bytes, KeyValues* table);
 
   // Whether requests may stand in line whose answers would be too much at once

@@ -16,7 +16,7 @@ CODES = [code for code in range(0x110000) if code not in SURROGATES]
 HEAD = """\
 // Made by make_nfc_data.py from Unicode %s.
 
-#include "datasets/tokenizers/byte_pair/nfc_data.h"
+#include "datasets/tokenizers/byte_pair/unicode.h"
 
 namespace tandem {
 """
@@ -33,7 +33,7 @@ def numbers(values):
 
 
 def decompositions():
-    """Of each character: how far behind the one before, then what it becomes, and whether the two become it again."""
+    """For each character: how far behind the one before, then what it becomes, and whether the two become it again."""
     row, before = [], 0
     for code in CODES:
         fields = unicodedata.decomposition(chr(code))
@@ -47,17 +47,17 @@ def decompositions():
 
 
 def classes():
-    """Of neighbours of one class: how far behind those before, how many there are besides, their class."""
+    """For neighbours of one class: how far behind those before, how many there are besides, their class."""
     ranges = []
     for code in CODES:
-        its = unicodedata.combining(chr(code))
-        if its and ranges and ranges[-1][1:] == [code - 1, its]:
+        combining_class = unicodedata.combining(chr(code))
+        if combining_class and ranges and ranges[-1][1:] == [code - 1, combining_class]:
             ranges[-1][1] = code
-        elif its:
-            ranges.append([code, code, its])
+        elif combining_class:
+            ranges.append([code, code, combining_class])
     row, before = [], 0
-    for first, last, its in ranges:
-        row += [first - before, last - first, its]
+    for first, last, combining_class in ranges:
+        row += [first - before, last - first, combining_class]
         before = last
     return numbers(row)
 

@@ -26,7 +26,7 @@
 #include "datasets/synthetic.h"
 #include "models/classification_loss.h"
 #include "models/mlp.h"
-#include "parallel/replicated.h"
+#include "parallel/strategy/replicated.h"
 
 namespace {
 

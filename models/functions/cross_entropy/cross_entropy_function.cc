@@ -19,7 +19,7 @@
 #include <tuple>
 
 #include "core/fused/cross_entropy.h"
-#include "models/functions/fused_operands.h"
+#include "models/functions/split_backward.h"
 
 namespace tandem {
 namespace {

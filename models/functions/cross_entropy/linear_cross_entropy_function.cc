@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
@@ -13,17 +14,85 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/fused/cross_entropy.h"
-#include "models/functions/cross_entropy/chunked_logits.h"
-#include "models/functions/fused_operands.h"
+#include "core/model/gradient_place.h"
+#include "core/precision/low_precision_copy.h"
 #include "models/functions/linear_function.h"
+#include "models/functions/matrix_product.h"
+#include "models/functions/split_backward.h"
 
 namespace tandem {
+namespace {
+
+// Float or wider, unless the fused kernels take them as they are.
+at::Tensor ComputeLogits(const at::Tensor& x, const at::Tensor& weight) {
+  const at::Tensor logits = MatrixProduct(x, weight.t());
+  const bool stays =
+      IsForFusedKernels(logits) || logits.scalar_type() == at::kDouble;
+  return stays ? logits : logits.to(at::kFloat);
+}
+
+// Adds a^T b.
+void AddProduct(const at::Tensor& a, const at::Tensor& b, at::Tensor& sum) {
+  if (a.scalar_type() == sum.scalar_type()) {
+    sum.addmm_(a.t(), b);
+  } else {
+    sum.add_(MatrixProductIn(sum.scalar_type(), a.t(), b));
+  }
+}
+
+using Visitor = absl::FunctionRef<void(const RowChunk&, const at::Tensor&)>;
+
+// `factor`: the weight, of x's dtype.
+void Visit(const at::Tensor& x, const at::Tensor& factor, int64_t chunk,
+           Visitor visit) {
+  for (int64_t first = 0; first == 0 || first < x.size(0); first += chunk) {
+    const RowChunk rows = {first, std::min(chunk, x.size(0) - first)};
+    visit(rows, ComputeLogits(rows.Of(x), factor));
+  }
+}
+
+}  // namespace
+
+void ForEachLogits(const at::Tensor& x, const at::Tensor& weight, int64_t chunk,
+                   Visitor visit) {
+  const at::NoGradGuard no_grad;  // MatrixProduct asks
+  Visit(x, LowPrecisionCopy(weight, x.scalar_type()), chunk, visit);
+}
+
+LinearGradients LogitGradients(
+    const at::Tensor& x, const at::Tensor& weight, int64_t chunk, bool wants_x,
+    bool wants_weight,
+    absl::FunctionRef<at::Tensor(const RowChunk&, const at::Tensor&)>
+        gradient) {
+  const at::NoGradGuard no_grad;  // LowPrecisionCopy asks
+  LinearGradients gradients;
+  if (wants_x) gradients.x = at::empty_like(x);
+  const at::Tensor factor = LowPrecisionCopy(weight, x.scalar_type());
+  // `sum`: zeros, to which the weight's is added.
+  const auto visit = [&](at::Tensor sum) {
+    Visit(
+        x, factor, chunk, [&](const RowChunk& rows, const at::Tensor& logits) {
+          const at::Tensor dlogits = gradient(rows, logits).to(x.scalar_type());
+          if (wants_x) {
+            rows.Of(gradients.x).copy_(MatrixProduct(dlogits, factor));
+          }
+          if (wants_weight) AddProduct(dlogits, rows.Of(x), sum);
+        });
+  };
+  const auto put = [&](const at::Tensor& place) { visit(place.zero_()); };
+  if (wants_weight && GradientPlace::Put(weight, put)) return gradients;
+  if (wants_weight) gradients.weight = at::zeros_like(weight);
+  visit(gradients.weight);
+  return gradients;
+}
+
 namespace {
 
 using torch::autograd::SavedVariable;
@@ -100,7 +169,7 @@ class LinearCrossEntropyBackward : public torch::autograd::Node {
  private:
   variable_list InChunks(const at::Tensor& dlosses, const at::Tensor& x,
                          const at::Tensor& weight) const {
-    const LinearGradients gradients = GradientsOfLogits(
+    const LinearGradients gradients = LogitGradients(
         x, weight, chunk_, task_should_compute_output(0),
         task_should_compute_output(1),
         [&](const RowChunk& chunk, const at::Tensor& logits) {

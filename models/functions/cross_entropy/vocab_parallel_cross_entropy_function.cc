@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "models/functions/cross_entropy/chunked_logits.h"
+#include "models/functions/cross_entropy/linear_cross_entropy_function.h"
 #include "models/functions/linear_function.h"
 
 namespace tandem {
@@ -87,7 +87,7 @@ class VocabPartBackward : public torch::autograd::Node {
     const at::Tensor x = x_.unpack(getptr());
     const at::Tensor weight = weight_.unpack(getptr());
     if (at::GradMode::is_enabled()) return Differentiable(dnumbers, x, weight);
-    const LinearGradients found = GradientsOfLogits(
+    const LinearGradients found = LogitGradients(
         x, weight, chunk_, task_should_compute_output(0),
         task_should_compute_output(1),
         [&](const RowChunk& chunk, const at::Tensor& logits) {

@@ -1,8 +1,11 @@
 #include "parallel/pipeline/stage/stage.h"
 
+#include <ATen/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones_like.h>
 #include <c10/core/DeviceGuard.h>
 #include <glog/logging.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -27,13 +30,13 @@ namespace {
 
 StageMessage Leaves(const StageMessage& message) {
   StageMessage leaves;
-  for (const at::Tensor& each : message) leaves.push_back(LeafOf(each));
+  for (const at::Tensor& each : message) leaves.push_back(DetachedLeaf(each));
   return leaves;
 }
 
 // Does a skip go through the layers without one that takes or leaves it?
-bool PassesBy(const std::string& skip, const LayerList& layers,
-              const StageOptions& options) {
+bool IsPassedThrough(const std::string& skip, const LayerList& layers,
+                     const StageOptions& options) {
   return !options.loss && absl::c_linear_search(options.incoming, skip) &&
          absl::c_none_of(layers, [&](const Layer& each) {
            return absl::c_linear_search(each.links.pop, skip) ||
@@ -116,7 +119,7 @@ StageMessage OutgoingMessage(const LayerFlow& flow,
   return message;
 }
 
-// Whoever asks which layer runs is told of this one while it lives.
+// While it lives, running_layer() is this one.
 class RunningLayer {
  public:
   RunningLayer(const Layer* layer, std::atomic<const Layer*>* running)
@@ -140,10 +143,28 @@ uint64_t SeedOfDraws(const Samples& samples, const std::string& layer) {
 
 }  // namespace
 
+BackwardRoot RootOfOutput(const at::Tensor& tensor, size_t output) {
+  return {torch::autograd::impl::gradient_edge(tensor), output, {}};
+}
+
+BackwardRoot RootOfLoss(const at::Tensor& loss) {
+  TORCH_CHECK(loss.numel() == 1, "a loss must be one number, not ",
+              loss.sizes());
+  return {torch::autograd::impl::gradient_edge(loss), std::nullopt,
+          at::ones_like(loss.detach())};
+}
+
+void ScaleLosses(std::vector<BackwardRoot>& roots, const at::Tensor& scale) {
+  if (!scale.defined()) return;
+  for (BackwardRoot& each : roots) {
+    if (each.one.defined()) each.one.mul_(scale);
+  }
+}
+
 PipelineStage::PipelineStage(LayerList layers, StageOptions options)
     : layers_(std::move(layers)),
       options_(std::move(options)),
-      last_pops_(LastPops(LinksOf(layers_), options_.outgoing)),
+      last_pops_(LastPops(LinksByLayer(layers_), options_.outgoing)),
       running_(std::make_unique<std::atomic<const Layer*>>(nullptr)) {
   CHECK_GE(options_.weight_gradient_batch, 1);
   if (options_.records_statistics) {
@@ -158,7 +179,7 @@ PipelineStage::PipelineStage(LayerList layers, StageOptions options)
   parts_.push_back({{done, static_cast<int64_t>(layers_.size())}});
   for (size_t out = 0; out < options_.outgoing.size(); ++out) {
     const std::string& skip = options_.outgoing[out];
-    if (!PassesBy(skip, layers_, options_)) continue;
+    if (!IsPassedThrough(skip, layers_, options_)) continue;
     const auto in = absl::c_find(options_.incoming, skip);
     passing_[out + 1] = static_cast<size_t>(in - options_.incoming.begin()) + 1;
   }
@@ -183,7 +204,7 @@ absl::StatusOr<StageOutput> PipelineStage::Forward(
     TANDEM_ASSIGN_OR_RETURN(output, Compute(kept, pass.keeps));
   }
   if (pass.keeps == StageKeeps::kNothing) return output;
-  output.message = HandedOver(output.message, kept);
+  output.message = OutputLeaves(output.message, kept);
   kept_[index] = std::move(kept);
   return output;
 }
@@ -283,8 +304,8 @@ absl::StatusOr<LossResult> PipelineStage::Loss(const StageMessage& outputs,
   }
   return CatchTorchOr(
       [&] {
-        LossResult result =
-            options_.loss(ArgumentsOf(outputs[0], further, *kept.targets));
+        LossResult result = options_.loss(
+            MakeLossArguments(outputs[0], further, *kept.targets));
         result.loss =
             WeighLoss(result.loss, kept.pass.loss_weight, outputs[0], further);
         return result;

@@ -13,7 +13,7 @@
 #include "core/base/torch_status.h"
 #include "core/model/layer_flow.h"
 #include "core/model/layer_list.h"
-#include "parallel/activation_checkpointing/kept_buffers.h"
+#include "parallel/activation_checkpointing/recompute_context.h"
 #include "parallel/pipeline/stage/stage.h"
 #include "parallel/split_backward/graph_split.h"
 
@@ -36,7 +36,7 @@ bool MayTakeGradients(const LayerList& layers, const StageMessage& inputs) {
                         [&](const auto& each) { return takes(each.second); });
 }
 
-std::vector<at::Tensor> BuffersOf(const LayerList& layers) {
+std::vector<at::Tensor> LayerBuffers(const LayerList& layers) {
   std::vector<at::Tensor> buffers;
   for (const auto& each : NamedBuffers(layers)) buffers.push_back(each.second);
   return buffers;
@@ -65,11 +65,11 @@ absl::Status PipelineStage::KeepRoots(const StageMessage& outputs,
   });
 }
 
-StageMessage PipelineStage::HandedOver(const StageMessage& outputs,
-                                       const Kept& kept) const {
+StageMessage PipelineStage::OutputLeaves(const StageMessage& outputs,
+                                         const Kept& kept) const {
   StageMessage leaves;
   if (kept.targets.has_value()) return leaves;
-  for (const at::Tensor& each : outputs) leaves.push_back(LeafOf(each));
+  for (const at::Tensor& each : outputs) leaves.push_back(DetachedLeaf(each));
   if (kept.pass.all_keep_activations) return leaves;
   const bool may = MayTakeGradients(layers_, kept.inputs);
   for (size_t i = 0; i < leaves.size(); ++i) {
@@ -86,7 +86,7 @@ absl::Status PipelineStage::Recompute(int microbatch) {
   Kept& kept = found->second;
   if (kept.roots.has_value()) return absl::OkStatus();
   kept.pass.microbatch.is_recomputed = true;
-  const KeptBuffers kept_buffers(BuffersOf(layers_));
+  const KeptBuffers kept_buffers(LayerBuffers(layers_));
   const KeptStatistics::Replay statistics(&kept.statistics);
   return Annotate(Compute(kept, StageKeeps::kActivations).status(),
                   "computing activations again");
@@ -99,8 +99,8 @@ absl::StatusOr<StageMessage> PipelineStage::BackwardInput(
   const Kept& kept = found.mapped();
   CHECK_EQ(gradients.size(),
            kept.targets.has_value() ? 0 : 1 + options_.outgoing.size());
-  LeftToSecond& left = left_[microbatch];
-  left.sink = kept.sink;
+  PendingWeightGradients& deferred = deferred_[microbatch];
+  deferred.sink = kept.sink;
   const c10::OptionalDeviceGuard guard(device());
   torch::autograd::edge_list roots;
   torch::autograd::variable_list root_gradients;
@@ -114,7 +114,7 @@ absl::StatusOr<StageMessage> PipelineStage::BackwardInput(
   return CatchTorchOr(
       [&] {
         if (options_.splits_backward && options_.checkpointed.empty()) {
-          left.rest =
+          deferred.rest =
               GraphSplit::BackwardInputs(roots, root_gradients, kept.inputs);
         } else if (!roots.empty()) {
           torch::autograd::Engine::get_default_engine().execute(
@@ -132,27 +132,27 @@ absl::StatusOr<StageMessage> PipelineStage::BackwardInput(
 }
 
 std::vector<at::Tensor> PipelineStage::WeightsLeft(int microbatch) const {
-  const auto found = left_.find(microbatch);
-  if (found == left_.end()) return {};
-  const LeftToSecond& left = found->second;
-  std::vector<at::Tensor> weights = left.rest.weights();
-  if (left.sink == nullptr) return weights;
-  const std::vector<at::Tensor> others = left.sink->weights();
+  const auto found = deferred_.find(microbatch);
+  if (found == deferred_.end()) return {};
+  const PendingWeightGradients& deferred = found->second;
+  std::vector<at::Tensor> weights = deferred.rest.weights();
+  if (deferred.sink == nullptr) return weights;
+  const std::vector<at::Tensor> others = deferred.sink->weights();
   weights.insert(weights.end(), others.begin(), others.end());
   return weights;
 }
 
 absl::Status PipelineStage::BackwardWeight(int microbatch) {
-  auto found = left_.extract(microbatch);
+  auto found = deferred_.extract(microbatch);
   CHECK(!found.empty()) << name() << " has done no first part of microbatch "
                         << microbatch;
-  LeftToSecond& left = found.mapped();
+  PendingWeightGradients& deferred = found.mapped();
   const c10::OptionalDeviceGuard guard(device());
   // Each microbatch's for itself: nothing is won by computing several at once.
-  TANDEM_RETURN_IF_ERROR(
-      CatchTorch([&] { left.rest.BackwardWeights(); }, "gradients of weights"));
-  if (left.sink == nullptr) return absl::OkStatus();
-  waiting_.push_back(std::move(left.sink));
+  TANDEM_RETURN_IF_ERROR(CatchTorch([&] { deferred.rest.BackwardWeights(); },
+                                    "gradients of weights"));
+  if (deferred.sink == nullptr) return absl::OkStatus();
+  waiting_.push_back(std::move(deferred.sink));
   const auto enough = static_cast<size_t>(options_.weight_gradient_batch);
   return waiting_.size() < enough ? absl::OkStatus() : FlushWeights();
 }
@@ -167,7 +167,7 @@ absl::Status PipelineStage::FlushWeights() {
 
 void PipelineStage::Clear() {
   kept_.clear();
-  left_.clear();
+  deferred_.clear();
   waiting_.clear();
   terms_.clear();
 }

@@ -16,12 +16,10 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
-#include "parallel/ddp/outer_optimizer.h"
 #include "parallel/ddp/parameter_averaging.h"
 #include "parallel/optim/flat_buffer_list.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
-#include "parallel/step/step_part_row.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {

@@ -6,7 +6,6 @@
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/ordered_sums.h"
 #include "parallel/step/parts/rows.h"
-#include "parallel/step/step_part_row.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {

@@ -28,7 +28,6 @@
 #include "parallel/optim/update_options.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
-#include "parallel/step/step_part_row.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {
@@ -59,7 +58,7 @@ void AddSquares(const TrainedStage& stage, int64_t first,
                 PendingStep::Norm* norm) {
   for (const FlatBuffer* buffer : stage.parameters().own()) {
     if (!IsAveraged(*buffer)) continue;
-    const GradientSquares squares = SquaresOf(*buffer);
+    const GradientSquares squares = SumSquares(*buffer);
     if (!squares.sums.defined()) continue;
     for (const int64_t position : squares.positions) {
       norm->places.push_back(first + position);

@@ -18,7 +18,6 @@
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
-#include "parallel/step/step_part_row.h"
 
 namespace tandem {
 namespace {
@@ -84,7 +83,8 @@ absl::Status LossScalePart::AfterBackward(StepContext& step) {
   };
   const auto sum = [&](const at::Tensor& found) -> absl::Status {
     if (ranks_ == nullptr) return absl::OkStatus();
-    if (ranks_->HasStreams(found.device().type()) || found.is_cpu()) {
+    if (ranks_->backend_names().HasStreams(found.device().type()) ||
+        found.is_cpu()) {
       return ranks_->AllReduceSum(found, purpose);
     }
     const at::Tensor host = found.cpu();
@@ -132,7 +132,7 @@ absl::StatusOr<std::unique_ptr<StepPart>> MakeLossScale(MeshModel& model) {
                           LossScale::Create(*options.grad_scaler));
   Communicator* ranks = model.groups.world();
   const c10::Device device = options.devices.front();
-  if (ranks != nullptr && ranks->HasStreams(device.type())) {
+  if (ranks != nullptr && ranks->backend_names().HasStreams(device.type())) {
     TANDEM_ASSIGN_OR_RETURN(ranks, model.groups.MakeDevices(device));
   }
   return std::make_unique<LossScalePart>(model, scale, ranks);

@@ -13,7 +13,6 @@
 #include "parallel/step/loss_sums.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
-#include "parallel/step/step_part_row.h"
 
 namespace tandem {
 namespace {

@@ -1,6 +1,6 @@
 // Rows without a part: options of what the driver, stages and the engine do by
 // themselves. The driver asks BatchShares for shares of a global batch, stages
-// average gradients over replicas (parallel/strategy/stage/stage_reducer.h),
+// average gradients over replicas (parallel/strategy/stage/trained_stage.h),
 // and the engine runs the stages of a schedule.
 
 #include <optional>
@@ -13,9 +13,8 @@
 #include "core/precision/mixed_precision.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/ddp/options.h"
-#include "parallel/schedule/values.h"
+#include "parallel/schedule/choice.h"
 #include "parallel/step/parts/rows.h"
-#include "parallel/step/step_part_row.h"
 
 namespace tandem {
 namespace {

@@ -6,7 +6,6 @@
 #include "parallel/reproducible/ordered_gradients.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/parts/rows.h"
-#include "parallel/step/step_part_row.h"
 
 namespace tandem {
 namespace {

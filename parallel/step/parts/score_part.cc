@@ -9,13 +9,12 @@
 #include "core/comm/communicator.h"
 #include "core/comm/pending_collective.h"
 #include "core/flight/recorder.h"
-#include "core/loss/deferred_score.h"
+#include "core/loss/loss.h"
 #include "core/model/batch.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/ordered_sums.h"
 #include "parallel/step/parts/rows.h"
-#include "parallel/step/score_numbers.h"
-#include "parallel/step/step_part_row.h"
+#include "parallel/step/step_score.h"
 
 namespace tandem {
 namespace {

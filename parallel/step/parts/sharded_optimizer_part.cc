@@ -6,7 +6,6 @@
 #include <string>
 
 #include "parallel/sharding/optimizer_sharding.h"
-#include "parallel/sharding/share_exchange.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
 #include "parallel/step/parts/step_parts.h"

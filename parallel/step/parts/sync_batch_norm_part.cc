@@ -16,15 +16,14 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
+#include "core/context/compute_context.h"
 #include "core/model/layer.h"
-#include "core/model/microbatch_scope.h"
 #include "core/model/shared_statistics.h"
 #include "parallel/pipeline/stage/stage.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
-#include "parallel/step/step_part_row.h"
-#include "parallel/sync_batch_norm/convert.h"
+#include "parallel/sync_batch_norm/sync_batch_norm.h"
 #include "parallel/sync_batch_norm/synchronised_statistics.h"
 
 // SyncBatchNorm: layers of a stage normalise together with those of its other
@@ -43,9 +42,9 @@ namespace {
 // layer's forward, names what does not. For the stage's thread alone.
 class StageStatistics {
  public:
-  // Converts the layers (convert.h); null where there is none to convert.
-  // `group` is the stage's replicas' and used for nothing else; it must outlive
-  // the layers. InvalidArgument as ConvertSyncBatchNorm.
+  // Converts the layers (ConvertSyncBatchNorm); null where there is none to
+  // convert. `group` is the stage's replicas' and used for nothing else; it
+  // must outlive the layers. InvalidArgument as ConvertSyncBatchNorm.
   static absl::StatusOr<std::unique_ptr<StageStatistics>> Create(
       const LayerList& layers, Communicator& group);
   ~StageStatistics();
@@ -156,7 +155,7 @@ class SyncBatchNormPart : public StepPart {
 
  private:
   // This replica's part in an action on a microbatch that it has not.
-  absl::Status ActAbsent(const Action& action, int microbatches);
+  absl::Status RunMissing(const Action& action, int microbatches);
 
   MeshModel& model_;
   // By stage; null: no layer shares statistics, or elsewhere.
@@ -196,8 +195,8 @@ absl::Status SyncBatchNormPart::Begin(StepContext& step) {
   step.reduces_at_end = model_.shares->SomeHaveFewer();
   const int most = static_cast<int>(model_.shares->MostMicrobatches());
   step.gradients.microbatches = most;
-  step.gradients.absent = [this, most](const Action& action) {
-    return ActAbsent(action, most);
+  step.gradients.on_missing = [this, most](const Action& action) {
+    return RunMissing(action, most);
   };
   for (const auto& stage : statistics_) {
     if (stage != nullptr) stage->Begin();
@@ -205,8 +204,8 @@ absl::Status SyncBatchNormPart::Begin(StepContext& step) {
   return absl::OkStatus();
 }
 
-absl::Status SyncBatchNormPart::ActAbsent(const Action& action,
-                                          int microbatches) {
+absl::Status SyncBatchNormPart::RunMissing(const Action& action,
+                                           int microbatches) {
   StageStatistics* const statistics =
       statistics_[static_cast<size_t>(action.stage)].get();
   if (statistics == nullptr) return absl::OkStatus();

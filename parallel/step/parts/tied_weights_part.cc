@@ -7,10 +7,9 @@
 
 #include "core/base/status_macros.h"
 #include "parallel/optim/flat_buffer_list.h"
-#include "parallel/pipeline/layout.h"
+#include "parallel/pipeline/channels.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
-#include "parallel/step/step_part_row.h"
 #include "parallel/strategy/stage/tied_gradients.h"
 #include "parallel/strategy/stage/trained_stage.h"
 

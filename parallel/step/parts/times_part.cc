@@ -23,7 +23,6 @@
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
-#include "parallel/step/step_part_row.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {
@@ -79,7 +78,7 @@ void TimesPart::NoteTimes(bool waits) {
 }
 
 void TimesPart::Measure(const PendingStep::Times& step, bool is_last) {
-  const PipelineTimeline timeline = TimesOf(step.moments);
+  const PipelineTimeline timeline = AwaitTimes(step.moments);
   if (step.is_whole) {
     times_.Add(timeline);
     batch_size_ = step.samples;

@@ -7,7 +7,6 @@
 #include "parallel/sharding/optimizer_sharding.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
-#include "parallel/step/step_part_row.h"
 
 namespace tandem {
 namespace {

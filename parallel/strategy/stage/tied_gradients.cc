@@ -20,17 +20,17 @@
 namespace tandem {
 namespace {
 
-std::vector<int> RanksOf(const TiedGroup& group, const Schedule& schedule,
-                         const PipelineLayout& layout) {
+std::vector<int> GroupRanks(const TiedGroup& group, const Schedule& schedule,
+                            const PipelineLayout& layout) {
   std::set<int> ranks;
   for (const StageParameter& each : group) {
-    ranks.insert(layout.RankOf(DeviceOfStage(schedule, each.stage)));
+    ranks.insert(layout.RankFor(DeviceOfStage(schedule, each.stage)));
   }
   return {ranks.begin(), ranks.end()};
 }
 
 // Where the gradient of a slot lies, whether there is one or not.
-at::Tensor GradientOf(const FlatBuffer* buffer, size_t slot) {
+at::Tensor SlotGradient(const FlatBuffer* buffer, size_t slot) {
   return buffer->View(buffer->grads(), buffer->slots()[slot]);
 }
 
@@ -39,7 +39,7 @@ bool HasAny(const std::vector<at::Tensor>& terms) {
                         [](const at::Tensor& each) { return each.defined(); });
 }
 
-at::Tensor ValueOf(const FlatBuffer* buffer, size_t slot) {
+at::Tensor SlotValue(const FlatBuffer* buffer, size_t slot) {
   return buffer->View(buffer->values(), buffer->slots()[slot]);
 }
 
@@ -51,7 +51,8 @@ absl::StatusOr<Communicator*> TiedGradients::CommunicatorFor(
   if (ranks.size() == 1) return nullptr;
   SubgroupOptions own;
   own.device = group.copies.front().buffer->grads().device();
-  const bool is_shared = !layout.group->HasStreams(own.device->type());
+  const bool is_shared =
+      !layout.group->backend_names().HasStreams(own.device->type());
   std::unique_ptr<Communicator>& made =
       communicators_[{ranks, is_shared ? "" : group.name}];
   if (made == nullptr) {
@@ -79,13 +80,13 @@ absl::StatusOr<std::unique_ptr<TiedGradients>> TiedGradients::Create(
   for (const TiedGroup& each : groups) {
     Group group;
     group.name = each.front().name;
-    const std::vector<int> ranks = RanksOf(each, schedule, layout);
+    const std::vector<int> ranks = GroupRanks(each, schedule, layout);
     std::vector<int64_t> rows(ranks.size(), 0);
     for (auto member = each.rbegin(); member != each.rend(); ++member) {
       if (member->is_shared) continue;
       const auto found = copies.find(member->name);
       if (found != copies.end()) group.copies.push_back(found->second);
-      const int rank = layout.RankOf(DeviceOfStage(schedule, member->stage));
+      const int rank = layout.RankFor(DeviceOfStage(schedule, member->stage));
       const auto place =
           static_cast<size_t>(absl::c_find(ranks, rank) - ranks.begin());
       group.places.push_back({place, rows[place]++});
@@ -106,7 +107,7 @@ TiedGradients::Terms TiedGradients::OwnTerms(const Group& group) {
     const size_t i = copy.buffer->index_of(copy.id);
     terms.emplace_back();
     if (!copy.buffer->has_gradient(i)) continue;
-    terms.back() = GradientOf(copy.buffer, i).to(device);
+    terms.back() = SlotGradient(copy.buffer, i).to(device);
   }
   return terms;
 }
@@ -118,7 +119,7 @@ absl::StatusOr<TiedGradients::Terms> TiedGradients::Gather(const Group& group,
                                                            const Terms& own) {
   const Copy& first = group.copies.front();
   const at::Tensor like =
-      GradientOf(first.buffer, first.buffer->index_of(first.id));
+      SlotGradient(first.buffer, first.buffer->index_of(first.id));
   const int64_t numel = like.numel();
   const at::Tensor mine =
       at::full({group.rows, numel + 1}, -0.0, like.options());
@@ -147,7 +148,7 @@ absl::StatusOr<at::Tensor> TiedGradients::AllReduce(const Group& group,
                                                     const at::Tensor& own) {
   const Copy& first = group.copies.front();
   const at::Tensor like =
-      GradientOf(first.buffer, first.buffer->index_of(first.id));
+      SlotGradient(first.buffer, first.buffer->index_of(first.id));
   const int64_t numel = like.numel();
   // The last number counts the ranks that have a gradient: to be read, which
   // waits for the device, where this one has none.
@@ -181,7 +182,7 @@ absl::Status TiedGradients::Sum(const Group& group) const {
   if (!sum.defined()) return absl::OkStatus();
   for (const Copy& copy : group.copies) {
     const size_t i = copy.buffer->index_of(copy.id);
-    GradientOf(copy.buffer, i).copy_(sum);
+    SlotGradient(copy.buffer, i).copy_(sum);
     copy.buffer->set_has_gradient(i, true);
   }
   return absl::OkStatus();
@@ -192,7 +193,7 @@ absl::Status TiedGradients::ShareValue(const Group& group) const {
   // The first member is the last one both here and over ranks.
   const Copy& first = group.copies.back();
   const at::Tensor value =
-      ValueOf(first.buffer, first.buffer->index_of(first.id))
+      SlotValue(first.buffer, first.buffer->index_of(first.id))
           .contiguous()
           .clone();
   if (group.ranks != nullptr) {
@@ -202,13 +203,13 @@ absl::Status TiedGradients::ShareValue(const Group& group) const {
   }
   for (const Copy& copy : group.copies) {
     const size_t i = copy.buffer->index_of(copy.id);
-    const at::Tensor its = ValueOf(copy.buffer, i);
-    if (its.sizes() != value.sizes()) {
+    const at::Tensor own = SlotValue(copy.buffer, i);
+    if (own.sizes() != value.sizes()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          copy.buffer->slots()[i].name, " is ", DescribeTensor(its),
+          copy.buffer->slots()[i].name, " is ", DescribeTensor(own),
           ", but the weight that it is tied to is ", DescribeTensor(value)));
     }
-    its.copy_(value);
+    own.copy_(value);
     copy.buffer->CountWrite(i);
   }
   return absl::OkStatus();

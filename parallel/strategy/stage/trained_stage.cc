@@ -10,16 +10,15 @@
 #include "core/comm/group_buffer.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/optim/flat_buffer.h"
-#include "parallel/optim/group_of_names.h"
 #include "parallel/optim/optimizer_rule.h"
-#include "parallel/optim/optimizer_share.h"
-#include "parallel/sharding/share_exchange.h"
+#include "parallel/optim/update_options.h"
+#include "parallel/sharding/optimizer_sharding.h"
 
 namespace tandem {
 namespace {
 
-OptimizerWork WorkOf(const UpdateOptions& update,
-                     const NamedTensors& parameters) {
+OptimizerWork StageWork(const UpdateOptions& update,
+                        const NamedTensors& parameters) {
   OptimizerWork work;
   for (const auto& each : UnderFirstNames(parameters)) {
     if (each.second.requires_grad()) work.parameters += each.second.numel();
@@ -62,13 +61,49 @@ ReplicaParameterOptions ParameterOptions(
 
 }  // namespace
 
+absl::Status StageReducer::Prepare() {
+  has_acted_ = false;
+  reducer_->set_synchronise(false);
+  return reducer_->PrepareForForward();
+}
+
+absl::Status StageReducer::Begin() {
+  TANDEM_RETURN_IF_ERROR(reducer_->Finish());  // of those that only gathered
+  reducer_->set_synchronise(true);
+  reducer_->Begin();
+  return absl::OkStatus();
+}
+
+absl::Status StageReducer::Before(const Action& /*action*/, bool last) {
+  has_acted_ = true;
+  return last && !defers_ && !at_end_ && averages_ ? Begin() : absl::OkStatus();
+}
+
+absl::Status StageReducer::BeforeWeights(const Action& /*action*/) {
+  return defers_ && !at_end_ && averages_ ? Begin() : absl::OkStatus();
+}
+
+absl::Status StageReducer::After(const Action& /*action*/, bool last) {
+  if (last && !at_end_) reducer_->MarkGathered();
+  return absl::OkStatus();
+}
+
+absl::Status StageReducer::Finish() {
+  if (!has_acted_ && averages_) return reducer_->AddNothing();
+  if (averages_ && at_end_) {
+    TANDEM_RETURN_IF_ERROR(Begin());
+    reducer_->MarkGathered();
+  }
+  return reducer_->Finish();
+}
+
 absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
     const NamedTensors& parameters, const NamedTensors& buffers,
     const std::map<std::string, std::string>& first_of_copy,
     const TrainedStageOptions& options, Communicator* replicas) {
   auto stage = absl::WrapUnique(new TrainedStage(options));
   stage->sharding_ =
-      ChooseSharding(options.sharding, WorkOf(options.update, parameters),
+      ChooseSharding(options.sharding, StageWork(options.update, parameters),
                      replicas, options.sharding_excluded_by);
   const bool shards = stage->sharding_.shards;
   TANDEM_ASSIGN_OR_RETURN(
@@ -135,7 +170,7 @@ void TrainedStage::NoteForward(std::chrono::nanoseconds time) {
   if (reducer.steps() == logging_.iteration) return;  // nothing was averaged
   if (!HaveCome(reducer.moments())) return;
   logging_.iteration = reducer.steps();
-  AddStepTimes(time, TimesOf(reducer.moments()), &logging_);
+  AddStepTimes(time, AwaitTimes(reducer.moments()), &logging_);
 }
 
 std::optional<DdpLoggingData> TrainedStage::logging_data() const {

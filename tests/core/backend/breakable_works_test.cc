@@ -13,13 +13,11 @@
 
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <set>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -27,16 +25,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
-#include "core/backend/issue_mutex.h"
+#include "core/backend/host_works.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/store/store.h"
 #include "tests/core/testing/forked_rank.h"
+#include "tests/core/testing/listening_sockets.h"
 #include "tests/core/testing/process_testing.h"
 
 namespace tandem {
@@ -113,17 +111,7 @@ struct Queues {
 };
 
 Queues QueuesOf(pid_t pid) {
-  namespace fs = std::filesystem;
-  std::set<std::string> own;
-  std::error_code ended, closed;  // the process, a descriptor, meanwhile
-  for (fs::directory_iterator each(absl::StrCat("/proc/", pid, "/fd"), ended);
-       each != fs::directory_iterator(); each.increment(ended)) {
-    // "socket:[4711]"
-    const std::string to = fs::read_symlink(each->path(), closed).string();
-    if (absl::StartsWith(to, "socket:[")) {
-      own.insert(to.substr(8, to.size() - 9));
-    }
-  }
+  const std::set<std::string> own = SocketsOf(std::to_string(pid));
   Queues queues;
   std::ifstream table("/proc/net/tcp");
   for (std::string line; std::getline(table, line);) {

@@ -14,20 +14,20 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/backend/issue_mutex.h"
+#include "core/backend/host_works.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/comm/group_buffer.h"
 #include "core/store/store.h"
 #include "core/testing/thread_ranks.h"
 #include "tests/core/testing/log_lines.h"
+#include "tests/core/testing/on_threads.h"
 
 namespace tandem::hierarchical_backend_test {
 namespace {
@@ -51,21 +51,16 @@ void OnRanks(const Hosts& hosts, const std::function<void(Communicator&)>& fn,
              int timeout_ms = 30000, int straggler_warning_ms = 0) {
   const StorePtr store = NewHashStore(std::chrono::milliseconds(timeout_ms));
   const int n = static_cast<int>(hosts.size());
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < n; ++rank) {
-    threads.emplace_back([&, rank] {
-      CommunicatorOptions options;
-      options.host = hosts[rank];
-      options.timeout = std::chrono::milliseconds(timeout_ms);
-      options.straggler_warning =
-          std::chrono::milliseconds(straggler_warning_ms);
-      auto world = Communicator::Create(store, rank, n, "world", options);
-      ASSERT_TRUE(world.ok()) << world.status();
-      const absl::Status thrown = CatchTorch([&] { fn(**world); });
-      EXPECT_TRUE(thrown.ok()) << thrown;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  OnThreads(n, [&](int rank) {
+    CommunicatorOptions options;
+    options.host = hosts[rank];
+    options.timeout = std::chrono::milliseconds(timeout_ms);
+    options.straggler_warning = std::chrono::milliseconds(straggler_warning_ms);
+    auto world = Communicator::Create(store, rank, n, "world", options);
+    ASSERT_TRUE(world.ok()) << world.status();
+    const absl::Status thrown = CatchTorch([&] { fn(**world); });
+    EXPECT_TRUE(thrown.ok()) << thrown;
+  });
 }
 
 void Everywhere(const std::function<void(Communicator&)>& fn) {
@@ -252,28 +247,24 @@ TEST(HierarchicalBackendTest, ALateRankIsNamedBetweenHosts) {
 TEST(HierarchicalBackendTest, AloneOnAHostThereIsNothingToDoInside) {
   const StorePtr store = NewHashStore(std::chrono::seconds(30));
   const HostLayout layout({"a", "b"});
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      const auto shm = [&](const std::string& key, int its, int size) {
-        return ShmBackend::Create(
-                   c10::make_intrusive<c10d::PrefixStore>(key, store), its,
-                   size, std::chrono::seconds(30), {})
-            .value();
-      };
-      const auto local = shm(absl::StrCat("host ", rank), 0, 1);
-      const auto leaders = shm("leaders", rank, 2);
-      HierarchicalBackend backend(rank, layout, local, leaders, leaders);
-      Tensors tensors = {Mine(rank, 997)};
-      backend.allreduce(tensors)->wait();
-      ExpectEqual(tensors[0], Mine(0, 997).mul(2).add(1));
-      backend.broadcast(tensors)->wait();
-      backend.barrier()->wait();
-      EXPECT_EQ(local->getSequenceNumberForGroup(), 0);
-      EXPECT_EQ(leaders->getSequenceNumberForGroup(), 3);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  OnThreads(2, [&](int rank) {
+    const auto shm = [&](const std::string& key, int group_rank, int size) {
+      return ShmBackend::Create(
+                 c10::make_intrusive<c10d::PrefixStore>(key, store), group_rank,
+                 size, std::chrono::seconds(30), {})
+          .value();
+    };
+    const auto local = shm(absl::StrCat("host ", rank), 0, 1);
+    const auto leaders = shm("leaders", rank, 2);
+    HierarchicalBackend backend(rank, layout, local, leaders, leaders);
+    Tensors tensors = {Mine(rank, 997)};
+    backend.allreduce(tensors)->wait();
+    ExpectEqual(tensors[0], Mine(0, 997).mul(2).add(1));
+    backend.broadcast(tensors)->wait();
+    backend.barrier()->wait();
+    EXPECT_EQ(local->getSequenceNumberForGroup(), 0);
+    EXPECT_EQ(leaders->getSequenceNumberForGroup(), 3);
+  });
 }
 
 // Ranks by host.

@@ -9,7 +9,6 @@
 
 #include <functional>
 #include <string>
-#include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "core/backend/hierarchical_backend.h"
 #include "core/comm/communicator.h"
 #include "tests/core/shm/ranks.h"
+#include "tests/core/testing/on_threads.h"
 
 namespace tandem::hierarchical_chunks_test {
 namespace {
@@ -43,25 +43,21 @@ void OnHosts(const Hosts& hosts, const std::function<void(c10d::Backend&)>& fn,
   const StorePtr store = NewHashStore(kTimeout);
   const HostLayout layout(hosts);
   const int n = static_cast<int>(hosts.size());
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < n; ++rank) {
-    threads.emplace_back([&, rank] {
-      auto backend = HierarchicalBackend::Create(
-          store, rank, layout, kTimeout, {},
-          [&](const StorePtr& its, int its_rank,
-              int its_size) -> absl::StatusOr<BackendPtr> {
-            TANDEM_ASSIGN_OR_RETURN(
-                BackendPtr made,
-                ShmBackend::Create(its, its_rank, its_size, kTimeout));
-            return wrap && its_size < n ? wrap(its_rank, made) : made;
-          },
-          kChunkBytes);
-      ASSERT_TRUE(backend.ok()) << backend.status();
-      const absl::Status thrown = CatchTorch([&] { fn(**backend); });
-      EXPECT_TRUE(thrown.ok()) << thrown;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  OnThreads(n, [&](int rank) {
+    auto backend = HierarchicalBackend::Create(
+        store, rank, layout, kTimeout, {},
+        [&](const StorePtr& group_store, int group_rank,
+            int group_size) -> absl::StatusOr<BackendPtr> {
+          TANDEM_ASSIGN_OR_RETURN(BackendPtr made,
+                                  ShmBackend::Create(group_store, group_rank,
+                                                     group_size, kTimeout));
+          return wrap && group_size < n ? wrap(group_rank, made) : made;
+        },
+        kChunkBytes);
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    const absl::Status thrown = CatchTorch([&] { fn(**backend); });
+    EXPECT_TRUE(thrown.ok()) << thrown;
+  });
 }
 
 TEST(HierarchicalChunksTest, SumsOfEveryDtypeAndSize) {
@@ -193,20 +189,16 @@ at::Tensor SumOverGloo(const Hosts& hosts) {
   const StorePtr store = NewHashStore(kTimeout);
   const int n = static_cast<int>(hosts.size());
   std::vector<at::Tensor> sums(n);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < n; ++rank) {
-    threads.emplace_back([&, rank] {
-      CommunicatorOptions options;
-      options.host = hosts[rank];
-      options.timeout = kTimeout;
-      auto world = Communicator::Create(store, rank, n, "world", options);
-      ASSERT_TRUE(world.ok()) << world.status();
-      sums[rank] = at::arange(kSize, at::kFloat).add(rank).mul(0.37).sin();
-      const absl::Status status = (*world)->AllReduceSum(sums[rank]);
-      EXPECT_TRUE(status.ok()) << status;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  OnThreads(n, [&](int rank) {
+    CommunicatorOptions options;
+    options.host = hosts[rank];
+    options.timeout = kTimeout;
+    auto world = Communicator::Create(store, rank, n, "world", options);
+    ASSERT_TRUE(world.ok()) << world.status();
+    sums[rank] = at::arange(kSize, at::kFloat).add(rank).mul(0.37).sin();
+    const absl::Status status = (*world)->AllReduceSum(sums[rank]);
+    EXPECT_TRUE(status.ok()) << status;
+  });
   for (const at::Tensor& sum : sums) ExpectEqual(sum, sums[0]);
   return sums[0];
 }

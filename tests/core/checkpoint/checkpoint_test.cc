@@ -6,9 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <random>
 #include <string>
@@ -21,13 +19,10 @@
 #include "core/checkpoint/fingerprint.h"
 #include "core/checkpoint/safetensors.h"
 #include "gtest/gtest.h"
+#include "tests/core/testing/test_files.h"
 
 namespace tandem::checkpoint_test {
 namespace {
-
-std::string Path(const std::string& name) {
-  return std::filesystem::path(testing::TempDir()) / name;
-}
 
 NamedTensors Model() {
   return {{"fc.weight", at::arange(6.).view({2, 3})},
@@ -72,8 +67,8 @@ NamedTensors ReadAll(const StoredTensors& stored) {
 }
 
 TEST(Checkpoint, ComesBackAsItWasSaved) {
-  ASSERT_TRUE(Save(Path("c")).ok());
-  const auto loaded = OpenCheckpoint(Path("c"));
+  ASSERT_TRUE(Save(TestPath("c")).ok());
+  const auto loaded = OpenCheckpoint(TestPath("c"));
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(WeightsSha256(ReadAll(loaded->model)), WeightsSha256(Model()));
   EXPECT_EQ(WeightsSha256(ReadAll(loaded->optimizer)),
@@ -92,8 +87,8 @@ TEST(Checkpoint, ComesBackAsItWasSaved) {
 }
 
 TEST(Checkpoint, OtherToolsFindTheWeightsUnderTheirNames) {
-  ASSERT_TRUE(Save(Path("c")).ok());
-  auto reader = SafetensorsReader::Open(Path("c"));
+  ASSERT_TRUE(Save(TestPath("c")).ok());
+  auto reader = SafetensorsReader::Open(TestPath("c"));
   ASSERT_TRUE(reader.ok());
   EXPECT_NE((*reader)->Find("fc.weight"), nullptr);
   EXPECT_NE((*reader)->Find("optimizer.fc.weight.momentum_buffer"), nullptr);
@@ -114,12 +109,11 @@ class DamagedCheckpoint : public testing::Test {
                           {"w.step", at::scalar_tensor(30.)}};
     TrainingProgress progress = Progress();
     progress.step = 30;
-    ASSERT_TRUE(WriteSafetensors(Path("whole"),
+    ASSERT_TRUE(WriteSafetensors(TestPath("whole"),
                                  *CheckpointTensors(model, state),
                                  CheckpointMetadata(progress))
                     .ok());
-    std::ifstream in(Path("whole"), std::ios::binary);
-    whole_.assign(std::istreambuf_iterator<char>(in), {});
+    whole_ = ReadBytes(TestPath("whole"));
     uint64_t length = 0;
     std::memcpy(&length, whole_.data(), 8);
     data_ = 8 + length;
@@ -127,8 +121,8 @@ class DamagedCheckpoint : public testing::Test {
 
   // What a job that resumes from `bytes` is told, before it takes anything.
   static absl::Status ErrorOf(const std::string& bytes) {
-    std::ofstream(Path("damaged"), std::ios::binary) << bytes;
-    const auto stored = OpenCheckpoint(Path("damaged"));
+    WriteBytes(TestPath("damaged"), bytes);
+    const auto stored = OpenCheckpoint(TestPath("damaged"));
     if (!stored.ok()) return stored.status();
     for (const StoredTensors* part : {&stored->model, &stored->optimizer}) {
       for (const StoredTensor& each : *part) {
@@ -144,7 +138,7 @@ class DamagedCheckpoint : public testing::Test {
     if (bytes == whole_) return;
     const absl::Status status = ErrorOf(bytes);
     EXPECT_FALSE(status.ok()) << what;
-    EXPECT_TRUE(absl::StrContains(status.message(), Path("damaged")))
+    EXPECT_TRUE(absl::StrContains(status.message(), TestPath("damaged")))
         << what << ": " << status;
   }
 
@@ -225,10 +219,10 @@ TEST(Checkpoint, OneWithoutChecksumsIsTaken) {
   std::string json =
       FormatSafetensorsHeader({entries, CheckpointMetadata(Progress())});
   const uint64_t length = json.size();
-  std::ofstream(Path("foreign"), std::ios::binary)
+  std::ofstream(TestPath("foreign"), std::ios::binary)
       << std::string(reinterpret_cast<const char*>(&length), 8) << json
       << std::string(4, '\0');
-  const auto loaded = OpenCheckpoint(Path("foreign"));
+  const auto loaded = OpenCheckpoint(TestPath("foreign"));
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_TRUE(ReadAll(loaded->model)[0].second.equal(at::zeros({1})));
 }
@@ -241,7 +235,7 @@ TEST(Checkpoint, NamesKeptForTheOptimizerAreRefused) {
 }
 
 TEST(Checkpoint, WrongFilesAreNamed) {
-  EXPECT_EQ(OpenCheckpoint(Path("absent")).status().code(),
+  EXPECT_EQ(OpenCheckpoint(TestPath("absent")).status().code(),
             absl::StatusCode::kNotFound);
   const SafetensorsMetadata good = {
       {"tandem.checkpoint", "1"}, {"tandem.step", "1"},
@@ -266,12 +260,12 @@ TEST(Checkpoint, WrongFilesAreNamed) {
   };
   for (const auto& [metadata, message] : cases) {
     ASSERT_TRUE(
-        WriteSafetensors(Path("foreign"), {{"w", at::ones({1})}}, metadata)
+        WriteSafetensors(TestPath("foreign"), {{"w", at::ones({1})}}, metadata)
             .ok());
-    const absl::Status status = OpenCheckpoint(Path("foreign")).status();
+    const absl::Status status = OpenCheckpoint(TestPath("foreign")).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
     EXPECT_TRUE(absl::StrContains(status.message(), message)) << status;
-    EXPECT_TRUE(absl::StrContains(status.message(), Path("foreign")));
+    EXPECT_TRUE(absl::StrContains(status.message(), TestPath("foreign")));
   }
 }
 

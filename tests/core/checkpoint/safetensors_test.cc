@@ -10,7 +10,6 @@
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -19,6 +18,7 @@
 #include "core/checkpoint/fingerprint.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/testing/test_files.h"
 
 namespace tandem::safetensors_test {
 namespace {
@@ -27,19 +27,6 @@ namespace fs = std::filesystem;
 
 using ::testing::AnyOf;
 using Damage = SafetensorsReader::Damage;
-
-std::string Path(const std::string& name) {
-  return fs::path(testing::TempDir()) / name;
-}
-
-std::string FileBytes(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void WriteBytes(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 at::Tensor Get(SafetensorsReader& reader, const std::string& name) {
   const SafetensorsEntry* entry = reader.Find(name);
@@ -82,7 +69,7 @@ TEST(Safetensors, ReadsWhatThePythonPackageWrote) {
 }
 
 TEST(Safetensors, ReadsBackWhatItWrote) {
-  const std::string path = Path("roundtrip");
+  const std::string path = TestPath("roundtrip");
   NamedTensors tensors = {
       {"z", at::arange(6, at::kLong).view({2, 3}).t()},
       {"scalar", at::scalar_tensor(2.5, at::kDouble)},
@@ -119,8 +106,8 @@ TEST(Safetensors, WritesAndHashesTheValuesOfLazyViews) {
   ASSERT_TRUE(lazy[0].second.is_conj());
   ASSERT_TRUE(lazy[1].second.is_neg());
   EXPECT_EQ(WeightsSha256(lazy), WeightsSha256(formed));
-  ASSERT_TRUE(WriteSafetensors(Path("lazy"), lazy).ok());
-  const auto reader = SafetensorsReader::Open(Path("lazy"));
+  ASSERT_TRUE(WriteSafetensors(TestPath("lazy"), lazy).ok());
+  const auto reader = SafetensorsReader::Open(TestPath("lazy"));
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ(WeightsSha256(*(*reader)->ReadAll()), WeightsSha256(formed));
 }
@@ -134,8 +121,8 @@ std::string WriteForeign(const std::string& name, const std::string& dtype,
   const uint64_t length = header.size();
   std::string bytes(sizeof(length), '\0');
   std::memcpy(bytes.data(), &length, sizeof(length));
-  WriteBytes(Path(name), bytes + header + data);
-  return Path(name);
+  WriteBytes(TestPath(name), bytes + header + data);
+  return TestPath(name);
 }
 
 // In C++ a bool of another byte means nothing.
@@ -167,14 +154,14 @@ TEST(Safetensors, ATensorOfADtypeThatIsNotReadIsRefusedByName) {
 TEST(Safetensors, FileDoesNotDependOnTheOrderGiven) {
   const at::Tensor a = at::arange(3.);
   const at::Tensor b = at::arange(5, at::kByte);
-  ASSERT_TRUE(WriteSafetensors(Path("ab"), {{"a", a}, {"b", b}}).ok());
-  ASSERT_TRUE(WriteSafetensors(Path("ba"), {{"b", b}, {"a", a}}).ok());
-  EXPECT_EQ(FileBytes(Path("ab")), FileBytes(Path("ba")));
+  ASSERT_TRUE(WriteSafetensors(TestPath("ab"), {{"a", a}, {"b", b}}).ok());
+  ASSERT_TRUE(WriteSafetensors(TestPath("ba"), {{"b", b}, {"a", a}}).ok());
+  EXPECT_EQ(ReadBytes(TestPath("ab")), ReadBytes(TestPath("ba")));
 }
 
 TEST(Safetensors, NoTensorsMakeAFile) {
-  ASSERT_TRUE(WriteSafetensors(Path("none"), {}).ok());
-  auto reader = SafetensorsReader::Open(Path("none"));
+  ASSERT_TRUE(WriteSafetensors(TestPath("none"), {}).ok());
+  auto reader = SafetensorsReader::Open(TestPath("none"));
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_TRUE((*reader)->entries().empty());
 }
@@ -189,18 +176,18 @@ TEST(Safetensors, RefusesToWriteWhatHasNoPlaceInAFile) {
       {{"complex", one.to(at::kComplexDouble)}},
   };
   for (const NamedTensors& tensors : bad) {
-    const absl::Status status = WriteSafetensors(Path("bad"), tensors);
+    const absl::Status status = WriteSafetensors(TestPath("bad"), tensors);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_TRUE(absl::StrContains(status.message(), tensors[0].first))
         << status;
-    EXPECT_FALSE(fs::exists(Path("bad")));
+    EXPECT_FALSE(fs::exists(TestPath("bad")));
   }
 }
 
 // With another byte in its place two names could become one.
 TEST(Safetensors, RefusesNamesThatAreNoUtf8) {
   const absl::Status status =
-      WriteSafetensors(Path("bad"), {{"w\xff", at::ones({1})}});
+      WriteSafetensors(TestPath("bad"), {{"w\xff", at::ones({1})}});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(absl::StrContains(status.message(),
                                 "tensor w\\xff cannot be stored: its name is "
@@ -213,7 +200,7 @@ absl::Status OpenError(const std::string& path) {
 }
 
 TEST(Safetensors, MissingFileAndDirectoryAreNamed) {
-  EXPECT_EQ(OpenError(Path("absent")).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(OpenError(TestPath("absent")).code(), absl::StatusCode::kNotFound);
   const absl::Status status = OpenError(testing::TempDir());
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(absl::StrContains(status.message(), "not a regular file"));
@@ -221,28 +208,30 @@ TEST(Safetensors, MissingFileAndDirectoryAreNamed) {
 }
 
 TEST(Safetensors, EveryTruncationIsAnError) {
-  ASSERT_TRUE(WriteSafetensors(Path("whole"), {{"a", at::arange(3.)}}).ok());
-  const std::string whole = FileBytes(Path("whole"));
+  ASSERT_TRUE(
+      WriteSafetensors(TestPath("whole"), {{"a", at::arange(3.)}}).ok());
+  const std::string whole = ReadBytes(TestPath("whole"));
   for (size_t n = 0; n < whole.size(); ++n) {
-    WriteBytes(Path("cut"), whole.substr(0, n));
-    const absl::Status status = OpenError(Path("cut"));
+    WriteBytes(TestPath("cut"), whole.substr(0, n));
+    const absl::Status status = OpenError(TestPath("cut"));
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << n;
-    EXPECT_TRUE(absl::StrContains(status.message(), Path("cut"))) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), TestPath("cut"))) << status;
   }
-  WriteBytes(Path("cut"), whole + "x");
-  EXPECT_FALSE(OpenError(Path("cut")).ok());
+  WriteBytes(TestPath("cut"), whole + "x");
+  EXPECT_FALSE(OpenError(TestPath("cut")).ok());
 }
 
 TEST(Safetensors, ChangedBytesAreAnErrorOrAnotherFileButNeverACrash) {
-  ASSERT_TRUE(WriteSafetensors(Path("whole"), {{"a", at::arange(3.)}}).ok());
-  const std::string whole = FileBytes(Path("whole"));
+  ASSERT_TRUE(
+      WriteSafetensors(TestPath("whole"), {{"a", at::arange(3.)}}).ok());
+  const std::string whole = ReadBytes(TestPath("whole"));
   for (size_t at = 0; at < whole.size(); ++at) {
     for (const char byte : {'\0', '0', '9', '"', '{', '}', '[', ',', '\xff'}) {
       std::string changed = whole;
       changed[at] = byte;
-      WriteBytes(Path("changed"), changed);
+      WriteBytes(TestPath("changed"), changed);
       for (const Damage damage : {Damage::kRefused, Damage::kTold}) {
-        auto reader = SafetensorsReader::Open(Path("changed"), damage);
+        auto reader = SafetensorsReader::Open(TestPath("changed"), damage);
         if (!reader.ok()) {
           EXPECT_THAT(reader.status().code(),
                       AnyOf(absl::StatusCode::kInvalidArgument,
@@ -259,21 +248,21 @@ TEST(Safetensors, ChangedBytesAreAnErrorOrAnotherFileButNeverACrash) {
 }
 
 TEST(Safetensors, DamageIsRefusedOrTold) {
-  ASSERT_TRUE(WriteSafetensors(Path("d"), {{"a", at::arange(3.)}}).ok());
-  std::string bytes = FileBytes(Path("d"));
+  ASSERT_TRUE(WriteSafetensors(TestPath("d"), {{"a", at::arange(3.)}}).ok());
+  std::string bytes = ReadBytes(TestPath("d"));
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  WriteBytes(Path("d"), bytes);
-  auto refuses = SafetensorsReader::Open(Path("d"));
+  WriteBytes(TestPath("d"), bytes);
+  auto refuses = SafetensorsReader::Open(TestPath("d"));
   ASSERT_TRUE(refuses.ok()) << refuses.status();
   const SafetensorsEntry& a = (*refuses)->entries()[0];
   for (const absl::Status& status :
        {(*refuses)->Verify(a), (*refuses)->Read(a).status()}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-    EXPECT_TRUE(absl::StrContains(status.message(),
-                                  Path("d") + " is damaged: the values of a"))
+    EXPECT_TRUE(absl::StrContains(
+        status.message(), TestPath("d") + " is damaged: the values of a"))
         << status;
   }
-  auto tells = SafetensorsReader::Open(Path("d"), Damage::kTold);
+  auto tells = SafetensorsReader::Open(TestPath("d"), Damage::kTold);
   ASSERT_TRUE(tells.ok()) << tells.status();
   EXPECT_TRUE((*tells)->has_checksums());
   EXPECT_TRUE((*tells)->VerifyHeader().ok());
@@ -285,26 +274,28 @@ TEST(Safetensors, DamageIsRefusedOrTold) {
 // words.
 TEST(Safetensors, HowTheHeaderIsWrittenDoesNotMatter) {
   ASSERT_TRUE(
-      WriteSafetensors(Path("d"), {{"a", at::arange(3.)}}, {{"k", "v"}}).ok());
-  std::string bytes = FileBytes(Path("d"));
+      WriteSafetensors(TestPath("d"), {{"a", at::arange(3.)}}, {{"k", "v"}})
+          .ok());
+  std::string bytes = ReadBytes(TestPath("d"));
   const size_t data = bytes.size() - 12;
   std::string json = bytes.substr(8, data - 8);
   json = absl::StrReplaceAll(json, {{",", " , "}});
   const uint64_t length = json.size();
-  WriteBytes(Path("d"), std::string(reinterpret_cast<const char*>(&length), 8) +
-                            json + bytes.substr(data));
-  auto reader = SafetensorsReader::Open(Path("d"));
+  WriteBytes(TestPath("d"),
+             std::string(reinterpret_cast<const char*>(&length), 8) + json +
+                 bytes.substr(data));
+  auto reader = SafetensorsReader::Open(TestPath("d"));
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_TRUE((*reader)->has_checksums());
   EXPECT_TRUE((*reader)->ReadAll().ok());
 }
 
 TEST(Safetensors, HugeHeaderIsRefusedBeforeItIsRead) {
-  WriteBytes(Path("huge"), std::string(8, '\xff') + "{}");
-  EXPECT_TRUE(absl::StrContains(OpenError(Path("huge")).message(),
+  WriteBytes(TestPath("huge"), std::string(8, '\xff') + "{}");
+  EXPECT_TRUE(absl::StrContains(OpenError(TestPath("huge")).message(),
                                 "the format allows 100000000"));
-  WriteBytes(Path("huge"), std::string("\x64\0\0\0\0\0\0\0{}", 10));
-  EXPECT_TRUE(absl::StrContains(OpenError(Path("huge")).message(),
+  WriteBytes(TestPath("huge"), std::string("\x64\0\0\0\0\0\0\0{}", 10));
+  EXPECT_TRUE(absl::StrContains(OpenError(TestPath("huge")).message(),
                                 "a header of 100 bytes, it has 2"));
 }
 

@@ -18,6 +18,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "core/base/status_macros.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "tests/core/comm/communicator_fixture.h"
 
@@ -152,80 +153,69 @@ TEST_P(CommunicatorTest, AllGatherStringTakesAnyLength) {
 }
 
 TEST_P(CommunicatorTest, ScalarsAndParametersTakePartToo) {
-  const absl::Status status =
-      RunRanks(2, [](Communicator& world) -> absl::Status {
-        at::Tensor scalar = at::full({}, 3.0);
-        TANDEM_RETURN_IF_ERROR(world.AllReduceSum(scalar));
-        TANDEM_RETURN_IF_ERROR(Expect(scalar.item<double>() == 6, "scalar"));
-        at::Tensor parameter =
-            at::full({2}, float(world.rank())).set_requires_grad(true);
-        TANDEM_RETURN_IF_ERROR(world.Broadcast(parameter, 1));
-        return Expect(parameter.detach().equal(at::ones({2})), "parameter");
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunRanks(2, [](Communicator& world) -> absl::Status {
+    at::Tensor scalar = at::full({}, 3.0);
+    TANDEM_RETURN_IF_ERROR(world.AllReduceSum(scalar));
+    TANDEM_RETURN_IF_ERROR(Expect(scalar.item<double>() == 6, "scalar"));
+    at::Tensor parameter =
+        at::full({2}, float(world.rank())).set_requires_grad(true);
+    TANDEM_RETURN_IF_ERROR(world.Broadcast(parameter, 1));
+    return Expect(parameter.detach().equal(at::ones({2})), "parameter");
+  }));
 }
 
 TEST_P(CommunicatorTest, AllReduceGivesTheSameBitsOnEveryRank) {
-  const absl::Status status =
-      RunRanks(7, [](Communicator& world) -> absl::Status {
-        at::Tensor tensor =
-            at::arange(997, at::kFloat).add(world.rank()).mul(0.1).sin();
-        TANDEM_RETURN_IF_ERROR(world.AllReduceSum(tensor));
-        TANDEM_ASSIGN_OR_RETURN(std::vector<at::Tensor> all,
-                                world.AllGather(tensor));
-        for (const at::Tensor& one : all) {
-          TANDEM_RETURN_IF_ERROR(Expect(at::equal(one, tensor), "other bits"));
-        }
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunRanks(7, [](Communicator& world) -> absl::Status {
+    at::Tensor tensor =
+        at::arange(997, at::kFloat).add(world.rank()).mul(0.1).sin();
+    TANDEM_RETURN_IF_ERROR(world.AllReduceSum(tensor));
+    TANDEM_ASSIGN_OR_RETURN(std::vector<at::Tensor> all,
+                            world.AllGather(tensor));
+    for (const at::Tensor& one : all) {
+      TANDEM_RETURN_IF_ERROR(Expect(at::equal(one, tensor), "other bits"));
+    }
+    return absl::OkStatus();
+  }));
 }
 
 TEST_P(CommunicatorTest, ABarrierLetsNobodyPassBeforeTheLastHasCome) {
   absl::Mutex mutex;
   int came = 0;
-  const absl::Status status =
-      RunRanks(3, [&](Communicator& world) -> absl::Status {
-        std::this_thread::sleep_for(
-            std::chrono::milliseconds(50 * world.rank()));
-        {
-          absl::MutexLock lock(&mutex);
-          ++came;
-        }
-        TANDEM_RETURN_IF_ERROR(world.Barrier());
-        absl::MutexLock lock(&mutex);
-        return Expect(came == 3, "somebody passed early");
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunRanks(3, [&](Communicator& world) -> absl::Status {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50 * world.rank()));
+    {
+      absl::MutexLock lock(&mutex);
+      ++came;
+    }
+    TANDEM_RETURN_IF_ERROR(world.Barrier());
+    absl::MutexLock lock(&mutex);
+    return Expect(came == 3, "somebody passed early");
+  }));
 }
 
 TEST_P(CommunicatorTest, TensorsThatItDoesNotTakeAreRefusedOnTheSpot) {
-  const absl::Status status =
-      RunRanks(2, [](Communicator& world) -> absl::Status {
-        const auto refused = [](const absl::Status& status) {
-          return Expect(absl::IsInvalidArgument(status), status.ToString());
-        };
-        const at::Tensor turned = at::ones({2, 3}).t();
-        TANDEM_RETURN_IF_ERROR(refused(world.AllReduceSum(turned)));
-        TANDEM_RETURN_IF_ERROR(refused(world.Broadcast(at::Tensor(), 0)));
-        TANDEM_RETURN_IF_ERROR(refused(world.AllGather(turned).status()));
-        TANDEM_RETURN_IF_ERROR(
-            refused(world.AllReduceSum(at::ones({2}, at::kBool))));
-        TANDEM_RETURN_IF_ERROR(refused(world.Broadcast(at::ones({2}), 2)));
-        TANDEM_RETURN_IF_ERROR(
-            refused(world.StartReduceSum(at::ones({2}), 2).status()));
-        TANDEM_RETURN_IF_ERROR(
-            refused(world.StartReduceSum(turned, 0).status()));
-        TANDEM_RETURN_IF_ERROR(refused(world.Broadcast(at::ones({2}), -1)));
-        TANDEM_RETURN_IF_ERROR(refused(world.Subgroup({0, 0}, "x").status()));
-        TANDEM_RETURN_IF_ERROR(
-            refused(world.Subgroup({0, 1, 2}, "x").status()));
-        TANDEM_RETURN_IF_ERROR(
-            refused(world.Subgroup({1 - world.rank()}, "x").status()));
-        TANDEM_RETURN_IF_ERROR(refused(world.Subgroup({}, "x").status()));
-        return world.Barrier();  // and nothing is broken
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunRanks(2, [](Communicator& world) -> absl::Status {
+    const auto refused = [](const absl::Status& status) {
+      return Expect(absl::IsInvalidArgument(status), status.ToString());
+    };
+    const at::Tensor turned = at::ones({2, 3}).t();
+    TANDEM_RETURN_IF_ERROR(refused(world.AllReduceSum(turned)));
+    TANDEM_RETURN_IF_ERROR(refused(world.Broadcast(at::Tensor(), 0)));
+    TANDEM_RETURN_IF_ERROR(refused(world.AllGather(turned).status()));
+    TANDEM_RETURN_IF_ERROR(
+        refused(world.AllReduceSum(at::ones({2}, at::kBool))));
+    TANDEM_RETURN_IF_ERROR(refused(world.Broadcast(at::ones({2}), 2)));
+    TANDEM_RETURN_IF_ERROR(
+        refused(world.StartReduceSum(at::ones({2}), 2).status()));
+    TANDEM_RETURN_IF_ERROR(refused(world.StartReduceSum(turned, 0).status()));
+    TANDEM_RETURN_IF_ERROR(refused(world.Broadcast(at::ones({2}), -1)));
+    TANDEM_RETURN_IF_ERROR(refused(world.Subgroup({0, 0}, "x").status()));
+    TANDEM_RETURN_IF_ERROR(refused(world.Subgroup({0, 1, 2}, "x").status()));
+    TANDEM_RETURN_IF_ERROR(
+        refused(world.Subgroup({1 - world.rank()}, "x").status()));
+    TANDEM_RETURN_IF_ERROR(refused(world.Subgroup({}, "x").status()));
+    return world.Barrier();  // and nothing is broken
+  }));
 }
 
 TEST_P(CommunicatorTest, ARankThatStaysAwayFromACollectiveIsNamed) {

@@ -23,7 +23,7 @@
 #include "core/instrument/fault_point.h"
 #include "core/launch/launch.h"
 #include "core/store/store.h"
-#include "core/testing/counting_store.h"
+#include "core/testing/thread_ranks.h"
 #include "tests/core/testing/forked_rank.h"
 #include "tests/core/testing/process_testing.h"
 
@@ -117,9 +117,9 @@ TEST_P(GroupCreationTest, OneThatDiesIsNamedByItsLauncher) {
   EXPECT_EQ(ranks_[kCulprit]->Result(), "");  // it has ended
   Launch dead = launch_;
   dead.rank = dead.node_rank = kCulprit;
-  const absl::Status told = TellJobOfFailure(dead, FailureNote::Kind::kDied,
-                                             "killed by signal 9 (SIGKILL)",
-                                             std::chrono::seconds(20));
+  const absl::Status told = ReportFailureToJob(dead, FailureNote::Kind::kDied,
+                                               "killed by signal 9 (SIGKILL)",
+                                               std::chrono::seconds(20));
   EXPECT_TRUE(told.ok()) << told;
   ExpectOthersSay("rank 1 died: killed by signal 9 (SIGKILL)");
 }

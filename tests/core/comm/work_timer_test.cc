@@ -1,8 +1,6 @@
 // When works of simulated devices' streams end: of those that say it to streams
 // alone, as NCCL's do.
 
-#include "core/comm/work_timer.h"
-
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/comm/collective_runner.h"
 #include "core/sim/streams/streams.h"
 #include "tests/core/sim/asynchronous.h"
 
@@ -36,11 +35,8 @@ class FailedWork : public c10d::Work {
   void synchronize() override { TORCH_CHECK(false, "it was aborted"); }
 };
 
-class WorkTimerTest : public testing::Test {
+class WorkTimerTest : public AsynchronousSimTest {
  protected:
-  void SetUp() override { EnableAsynchronousSim(); }
-  void TearDown() override { sim::SynchroniseAll(); }
-
   WorkTimer timer_;
 };
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -33,9 +34,8 @@ TEST(ParseDeviceTypeTest, KnowsCpuAndCuda) {
   EXPECT_EQ(ParseDeviceType("cpu").value(), c10::DeviceType::CPU);
   EXPECT_EQ(ParseDeviceType("cuda").value(), c10::DeviceType::CUDA);
   for (const char* other : {"", "gpu", "CPU", "cuda:0"}) {
-    const absl::Status status = ParseDeviceType(other).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(status.message(), HasSubstr("known are: cpu, cuda"));
+    EXPECT_THAT(ParseDeviceType(other).status(),
+                InvalidArgument("known are: cpu, cuda"));
   }
 }
 
@@ -109,11 +109,10 @@ TEST(RegisterDeviceTypeTest, MayBeRepeatedAndReplaced) {
 TEST(DevicesOfTest, LibTorchCountsRegisteredDevices) {
   EXPECT_THAT(DevicesOf(Asked(0, 1, 1), kMeta).value(),
               ElementsAre(c10::Device(kMeta, 0)));
-  const absl::Status status = DevicesOf(Asked(1, 2, 2), kMeta).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(status.message(),
-              HasSubstr("2 ranks need 4 devices, 2 each, and 1 was found "
-                        "(meta); start fewer ranks"));
+  EXPECT_THAT(DevicesOf(Asked(1, 2, 2), kMeta).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "2 ranks need 4 devices, 2 each, and 1 was found "
+                       "(meta); start fewer ranks"));
 }
 
 TEST(DevicesOfTest, PlacesMayShareADevice) {
@@ -163,11 +162,10 @@ TEST(PlaceTest, OpenMpKnowsTheProcesssNumberOfThreads) {
     EXPECT_EQ(found, threads);
     // A program's own, which the strategy of a rank with one device works on.
     std::thread([&] {
-      const absl::Status done = RunOnDevice(kCpu, [&] {
+      ExpectOk(RunOnDevice(kCpu, [&] {
         found = -omp_threads();
         return absl::OkStatus();
-      });
-      EXPECT_TRUE(done.ok()) << done;
+      }));
     }).join();
     EXPECT_EQ(found, -threads);
   }

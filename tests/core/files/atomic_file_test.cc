@@ -9,7 +9,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -17,6 +16,7 @@
 #include "core/files/temporary_file.h"
 #include "core/instrument/fault_point.h"
 #include "gtest/gtest.h"
+#include "tests/core/testing/test_files.h"
 
 namespace tandem {
 namespace {
@@ -40,13 +40,6 @@ class AtomicFileTest : public testing::Test {
       ++count;
     }
     return count;
-  }
-
-  static std::string Read(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    std::stringstream all;
-    all << in.rdbuf();
-    return all.str();
   }
 
   fs::path directory_ = fs::path(testing::TempDir()) / "atomic_file_test";
@@ -83,16 +76,16 @@ TEST_F(AtomicFileTest, AppearsWholeOnCommit) {
   EXPECT_EQ((*file)->size(), 7u);
   ASSERT_TRUE((*file)->Commit().ok());
   file->reset();
-  EXPECT_EQ(Read(path), "one two");
+  EXPECT_EQ(ReadBytes(path), "one two");
   EXPECT_EQ(CountFiles(), 1);
 }
 
 TEST_F(AtomicFileTest, ReplacesWhatWasThere) {
   ASSERT_TRUE(WriteFileAtomically(Path("a"), "old and longer").ok());
   ASSERT_TRUE(WriteFileAtomically(Path("a"), "new").ok());
-  EXPECT_EQ(Read(Path("a")), "new");
+  EXPECT_EQ(ReadBytes(Path("a")), "new");
   ASSERT_TRUE(WriteFileAtomically(Path("a"), "").ok());
-  EXPECT_EQ(Read(Path("a")), "");
+  EXPECT_EQ(ReadBytes(Path("a")), "");
 }
 
 TEST_F(AtomicFileTest, HasTheModeOfAnOrdinaryFile) {
@@ -112,7 +105,7 @@ TEST_F(AtomicFileTest, LeavesNothingWithoutCommit) {
     ASSERT_TRUE((*file)->Append("new").ok());
     EXPECT_EQ(CountFiles(), 2);
   }
-  EXPECT_EQ(Read(Path("a")), "old");
+  EXPECT_EQ(ReadBytes(Path("a")), "old");
   EXPECT_EQ(CountFiles(), 1);
 }
 
@@ -128,7 +121,7 @@ TEST_F(AtomicFileTest, WriteThatDoesNotFitKeepsTheOldFile) {
   EXPECT_TRUE(absl::StrContains(status.message(), "after 1000 bytes"))
       << status;
   EXPECT_TRUE(absl::StrContains(status.message(), "File too large")) << status;
-  EXPECT_EQ(Read(Path("a")), "old");
+  EXPECT_EQ(ReadBytes(Path("a")), "old");
   EXPECT_EQ(CountFiles(), 1);
 }
 
@@ -165,7 +158,7 @@ TEST_F(AtomicFileTest, WhatWasWrittenCanBeOverwritten) {
   ASSERT_TRUE((*file)->Append(".").ok());
   EXPECT_EQ((*file)->size(), large.size() + 8);
   ASSERT_TRUE((*file)->Commit().ok());
-  EXPECT_EQ(Read(Path("a")), "0120" + large + "end.");
+  EXPECT_EQ(ReadBytes(Path("a")), "0120" + large + "end.");
 }
 
 TEST_F(AtomicFileTest, ALinkStaysAndItsFileIsReplaced) {
@@ -173,7 +166,7 @@ TEST_F(AtomicFileTest, ALinkStaysAndItsFileIsReplaced) {
   fs::create_symlink("folder/file", Path("link"));
   for (const char* contents : {"one", "two"}) {
     ASSERT_TRUE(WriteFileAtomically(Path("link"), contents).ok());
-    EXPECT_EQ(Read(Path("folder/file")), contents);
+    EXPECT_EQ(ReadBytes(Path("folder/file")), contents);
     EXPECT_TRUE(fs::is_symlink(Path("link")));
   }
   EXPECT_EQ(CountFiles(), 2);
@@ -204,7 +197,7 @@ TEST_F(AtomicFileTest, ADeviceIsWrittenToInPlace) {
   const absl::Status full = WriteOutputFile(Path("full"), "x");
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted) << full;
   EXPECT_TRUE(WriteOutputFile(Path("file"), "x").ok());
-  EXPECT_EQ(Read(Path("file")), "x");
+  EXPECT_EQ(ReadBytes(Path("file")), "x");
   EXPECT_EQ(CountFiles(), 3);
 }
 
@@ -229,14 +222,14 @@ TEST_F(AtomicFileTest, AnOpenFileIsWrittenToWhereItStands) {
   ASSERT_TRUE(WriteOutputFile(link, "two ").ok());
   ASSERT_EQ(write(out, "three", 5), 5);
   close(out);
-  EXPECT_EQ(Read(Path("out")), "one two three");
+  EXPECT_EQ(ReadBytes(Path("out")), "one two three");
 }
 
 TEST_F(AtomicFileTest, AnErrorBehindTheRenameIsNone) {
   ArmFaults(*ParseFaults("point=sync_new_name,action=fail"));
   EXPECT_TRUE(WriteFileAtomically(Path("a"), "new").ok());
   ArmFaults({});
-  EXPECT_EQ(Read(Path("a")), "new");
+  EXPECT_EQ(ReadBytes(Path("a")), "new");
   EXPECT_EQ(CountFiles(), 1);
 }
 
@@ -264,7 +257,7 @@ TEST_F(AtomicFileTest, WhatALivingProcessWritesStays) {
       0);
   EXPECT_EQ(CountFiles(), 2);
   ASSERT_TRUE((*first)->Commit().ok());
-  EXPECT_EQ(Read(Path("a")), "first");
+  EXPECT_EQ(ReadBytes(Path("a")), "first");
   EXPECT_EQ(CountFiles(), 1);
 }
 
@@ -282,7 +275,7 @@ TEST_F(AtomicFileTest, AKilledWritersFileIsRemoved) {
   EXPECT_EQ(CountFiles(), 1);
   ASSERT_TRUE(WriteFileAtomically(Path("a"), "x").ok());
   EXPECT_EQ(CountFiles(), 1);
-  EXPECT_EQ(Read(Path("a")), "x");
+  EXPECT_EQ(ReadBytes(Path("a")), "x");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "core/files/atomic_folder.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,26 +13,29 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "core/files/regular_file.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/testing/test_files.h"
 
 namespace tandem::atomic_folder_test {
 namespace {
 
-namespace fs = std::filesystem;
-
+using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
+namespace fs = std::filesystem;
+
 std::string NewPath(const std::string& name) {
-  const std::string folder = testing::TempDir() + "/" + name;
-  fs::remove_all(folder);
-  fs::create_directories(folder);
-  return folder + "/it";
+  return NewTestFolder(name) + "/it";
 }
 
 void Fill(const std::string& folder, const std::string& text) {
@@ -233,6 +237,64 @@ TEST(RemoveFolderTest, LeavesNothing) {
   EXPECT_THAT(NamesBeside(path), IsEmpty());
   EXPECT_EQ(RemoveFolder(path).code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(NamesBeside(path), IsEmpty());
+}
+
+TEST(FolderLockTest, OneHasItAtATimeAndNothingIsLeft) {
+  const std::string folder = ::testing::TempDir() + "/locked";
+  std::filesystem::create_directories(folder);
+  absl::StatusOr<OwnedFd> first = LockFolder(folder, milliseconds(0));
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE(static_cast<bool>(*first)) << "the file system has no locks";
+  EXPECT_THAT(LockFolder(folder, milliseconds(60)).status(),
+              StatusIs(absl::StatusCode::kAlreadyExists, folder));
+  *first = OwnedFd();
+  EXPECT_TRUE(LockFolder(folder, milliseconds(0)).ok());
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+}
+
+TEST(FolderLockTest, WhereNoneCanBeHadThereIsNone) {
+  const absl::StatusOr<OwnedFd> none =
+      LockFolder(::testing::TempDir() + "/no/such", milliseconds(0));
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_FALSE(static_cast<bool>(*none));
+}
+
+std::string Written(const std::string& name, const std::string& text) {
+  std::ofstream(TestPath(name), std::ios::binary) << text;
+  return TestPath(name);
+}
+
+TEST(RegularFileTest, PiecesFromAnywhere) {
+  const auto file = RegularFile::Open(Written("pieces", "0123456789"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->size(), 10u);
+  std::string piece(4, ' ');
+  ASSERT_TRUE(file->ReadAt(6, piece.data(), 4).ok());
+  EXPECT_EQ(piece, "6789");
+  EXPECT_THAT(file->ReadAt(7, piece.data(), 4),
+              InvalidArgument(TestPath("pieces") + ": it became shorter"));
+}
+
+TEST(RegularFileTest, WhatIsNoFileIsNamed) {
+  EXPECT_EQ(RegularFile::Open(TestPath("absent")).status().code(),
+            absl::StatusCode::kNotFound);
+  const std::string pipe = TestPath("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& path : {pipe, testing::TempDir()}) {
+    const absl::Status status = RegularFile::Open(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), path + ": not a regular file");
+  }
+}
+
+TEST(RegularFileTest, AShortFileIsReadWhole) {
+  const std::string text("a\0b", 3);
+  EXPECT_EQ(*ReadShortFile(Written("short", text), 3), text);
+  EXPECT_EQ(*ReadShortFile(Written("empty", ""), 3), "");
+  const absl::Status status = ReadShortFile(TestPath("short"), 2).status();
+  EXPECT_EQ(status.message(),
+            TestPath("short") +
+                " has 3 bytes, more than the 2 that such a file can have");
 }
 
 }  // namespace

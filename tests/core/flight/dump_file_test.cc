@@ -8,14 +8,14 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <sstream>
 #include <string>
 #include <thread>
 
 #include "core/flight/recorder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/testing/forked_rank.h"
+#include "tests/core/testing/test_files.h"
 
 namespace tandem {
 namespace {
@@ -45,10 +45,7 @@ FlightJob Job(const std::string& folder) {
 }
 
 absl::StatusOr<FlightDump> ReadBack(const std::string& folder) {
-  std::ifstream file(FlightDumpPath(folder, 2));
-  std::stringstream text;
-  text << file.rdbuf();
-  return DecodeFlightDump(text.str());
+  return DecodeFlightDump(ReadBytes(FlightDumpPath(folder, 2)));
 }
 
 void NoteSomething() {
@@ -56,18 +53,6 @@ void NoteSomething() {
   operation.kind = FlightKind::kAction;
   operation.name = "forward";
   FlightRecorder::OfProcess().Schedule(nullptr, operation);
-}
-
-// `body` in a child; its wait status.
-int StatusOfChild(const std::function<void()>& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    body();
-    _exit(0);
-  }
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  return status;
 }
 
 TEST(DumpFileTest, NobodyIsToldWhere) {

@@ -23,6 +23,7 @@
 #include "core/comm/communicator.h"
 #include "core/launch/launch.h"
 #include "core/store/store.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 
 namespace tandem {
@@ -49,25 +50,6 @@ absl::Status AllReduce(Communicator& group, const at::Tensor& tensor) {
   return group.AllReduceSum(tensor, For("bucket 0 of step 2"));
 }
 
-// Runs rank r's `ranks[r]` after a barrier, and expects every one to be told
-// `message`, long before the timeout.
-void ExpectAllTold(const std::vector<Rank>& ranks, const std::string& message) {
-  const absl::Status status = RunThreadRanks(
-      static_cast<int>(ranks.size()),
-      [&](Communicator& world) -> absl::Status {
-        TANDEM_RETURN_IF_ERROR(world.Barrier());
-        const absl::Status told = ranks[world.rank()](world);
-        EXPECT_TRUE(absl::IsInvalidArgument(told)) << told;
-        EXPECT_THAT(told.message(),
-                    AllOf(HasSubstr("collective #2 of group \"world\""),
-                          HasSubstr(message)));
-        EXPECT_EQ(world.Barrier(), told) << "the group is of no more use";
-        return absl::OkStatus();
-      },
-      Checked(std::chrono::minutes(10)));
-  EXPECT_TRUE(status.ok()) << status;
-}
-
 TEST(CollectiveCheckTest, TheLevelIsReadAsPyTorchReadsIt) {
   for (const char* level : {"", "OFF", "INFO", "info"}) {
     EXPECT_FALSE(AsksForCollectiveChecks(level).value()) << level;
@@ -85,69 +67,82 @@ TEST(CollectiveCheckTest, TheLevelIsReadAsPyTorchReadsIt) {
   }
 }
 
-TEST(CollectiveCheckTest, AnotherOperationIsNamedWithItsPurpose) {
-  ExpectAllTold(
-      {[](Communicator& g) { return g.Broadcast(at::ones({4}), 0); },
-       [](Communicator& g) { return AllReduce(g, at::ones({5})); }},
-      "rank 1 started all-reduce of Float [5] on cpu (bucket 0 of step 2) "
-      "where rank 0 started broadcast from rank 0 of Float [4] on cpu");
+// What ranks start, and the part of the message that tells it.
+struct Disagreement {
+  const char* name;
+  std::vector<Rank> ranks;
+  const char* message;
+};
+
+Rank Reduces(std::vector<int64_t> sizes) {
+  return [sizes](Communicator& g) { return AllReduce(g, at::ones(sizes)); };
 }
 
-TEST(CollectiveCheckTest, AnotherShapeIsNamedEvenOfAsManyElements) {
-  ExpectAllTold(
-      {[](Communicator& g) {
-         return AllReduce(g, at::ones({2, 3}));
-       },
-       [](Communicator& g) {
-         return AllReduce(g, at::ones({2, 3}));
-       },
-       [](Communicator& g) {
-         return AllReduce(g, at::ones({3, 2}));
-       }},
-      "rank 2 started all-reduce of Float [3, 2] on cpu (bucket 0 of step 2) "
-      "where rank 0 started all-reduce of Float [2, 3]");
+Rank Gathers(at::ScalarType dtype) {
+  return [dtype](Communicator& g) {
+    return g.AllGather(at::ones({5}, dtype)).status();
+  };
 }
 
-TEST(CollectiveCheckTest, AnEmptyTensorDisagreesWithAFullOne) {
-  ExpectAllTold({[](Communicator& g) { return AllReduce(g, at::ones({5})); },
-                 [](Communicator& g) { return AllReduce(g, at::ones({0})); }},
-                "rank 1 started all-reduce of Float [0] on cpu");
+Rank Broadcasts(int64_t size, int root) {
+  return [=](Communicator& g) { return g.Broadcast(at::ones({size}), root); };
 }
 
-TEST(CollectiveCheckTest, AnotherDtypeIsNamed) {
-  ExpectAllTold(
-      {[](Communicator& g) { return g.AllGather(at::ones({5})).status(); },
-       [](Communicator& g) {
-         return g.AllGather(at::ones({5}, at::kInt)).status();
-       }},
-      "rank 1 started all-gather of Int [5] on cpu where rank 0 started "
-      "all-gather of Float [5] on cpu");
+Rank MeetsOthers() {
+  return [](Communicator& g) { return g.Barrier(); };
 }
 
-TEST(CollectiveCheckTest, AnotherRootIsNamed) {
-  ExpectAllTold(
-      {[](Communicator& g) { return g.Broadcast(at::ones({5}), 0); },
-       [](Communicator& g) { return g.Broadcast(at::ones({5}), 1); }},
-      "rank 1 started broadcast from rank 1 of Float [5] on cpu where rank 0 "
-      "started broadcast from rank 0 of Float [5] on cpu");
+class DisagreementTest : public testing::TestWithParam<Disagreement> {};
+
+// After a barrier, and long before the timeout.
+TEST_P(DisagreementTest, IsToldToAllRanks) {
+  const std::vector<Rank>& ranks = GetParam().ranks;
+  ExpectOk(RunThreadRanks(
+      static_cast<int>(ranks.size()),
+      [&](Communicator& world) -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(world.Barrier());
+        const absl::Status told = ranks[world.rank()](world);
+        EXPECT_THAT(told, InvalidArgument("collective #2 of group \"world\"",
+                                          GetParam().message));
+        EXPECT_EQ(world.Barrier(), told) << "the group is of no more use";
+        return absl::OkStatus();
+      },
+      Checked(std::chrono::minutes(10))));
 }
 
-TEST(CollectiveCheckTest, ABarrierDisagreesWithATensor) {
-  ExpectAllTold({[](Communicator& g) { return AllReduce(g, at::ones({5})); },
-                 [](Communicator& g) { return g.Barrier(); }},
-                "rank 1 started barrier where rank 0 started all-reduce");
-}
-
-TEST(CollectiveCheckTest, TheFirstRankThatDiffersIsNamed) {
-  ExpectAllTold({[](Communicator& g) { return AllReduce(g, at::ones({5})); },
-                 [](Communicator& g) { return AllReduce(g, at::ones({5})); },
-                 [](Communicator& g) { return AllReduce(g, at::ones({6})); },
-                 [](Communicator& g) { return g.Barrier(); }},
-                "rank 2 started all-reduce of Float [6]");
-}
+INSTANTIATE_TEST_SUITE_P(
+    All, DisagreementTest,
+    testing::ValuesIn(std::vector<Disagreement>{
+        {"AnotherOperationIsNamedWithItsPurpose",
+         {Broadcasts(4, 0), Reduces({5})},
+         "rank 1 started all-reduce of Float [5] on cpu (bucket 0 of step 2) "
+         "where rank 0 started broadcast from rank 0 of Float [4] on cpu"},
+        {"AnotherShapeIsNamedEvenOfAsManyElements",
+         {Reduces({2, 3}), Reduces({2, 3}), Reduces({3, 2})},
+         "rank 2 started all-reduce of Float [3, 2] on cpu (bucket 0 of step "
+         "2) where rank 0 started all-reduce of Float [2, 3]"},
+        {"AnEmptyTensorDisagreesWithAFullOne",
+         {Reduces({5}), Reduces({0})},
+         "rank 1 started all-reduce of Float [0] on cpu"},
+        {"AnotherDtypeIsNamed",
+         {Gathers(at::kFloat), Gathers(at::kInt)},
+         "rank 1 started all-gather of Int [5] on cpu where rank 0 started "
+         "all-gather of Float [5] on cpu"},
+        {"AnotherRootIsNamed",
+         {Broadcasts(5, 0), Broadcasts(5, 1)},
+         "rank 1 started broadcast from rank 1 of Float [5] on cpu where rank "
+         "0 started broadcast from rank 0 of Float [5] on cpu"},
+        {"ABarrierDisagreesWithATensor",
+         {Reduces({5}), MeetsOthers()},
+         "rank 1 started barrier where rank 0 started all-reduce"},
+        {"TheFirstRankThatDiffersIsNamed",
+         {Reduces({5}), Reduces({5}), Reduces({6}), MeetsOthers()},
+         "rank 2 started all-reduce of Float [6]"},
+    }),
+    [](const auto& info) { return info.param.name; });
 
 TEST(CollectiveCheckTest, WhatAgreesGoesOnAndPurposesMayDiffer) {
-  const absl::Status status = RunThreadRanks(
+  ExpectOk(RunThreadRanks(
       3,
       [](Communicator& world) -> absl::Status {
         TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> reversed,
@@ -169,27 +164,23 @@ TEST(CollectiveCheckTest, WhatAgreesGoesOnAndPurposesMayDiffer) {
         }
         return absl::OkStatus();
       },
-      Checked(std::chrono::minutes(10)));
-  EXPECT_TRUE(status.ok()) << status;
+      Checked(std::chrono::minutes(10))));
 }
 
 TEST(CollectiveCheckTest, SubgroupsAreCheckedByTheirOwnRanks) {
-  const absl::Status status = RunThreadRanks(
+  ExpectOk(RunThreadRanks(
       3,
       [](Communicator& world) -> absl::Status {
         if (world.rank() == 0) return absl::OkStatus();
         TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> pair,
                                 world.Subgroup({2, 1}, "pair"));
-        const absl::Status told = AllReduce(*pair, at::ones({world.rank()}));
-        EXPECT_TRUE(absl::IsInvalidArgument(told)) << told;
-        EXPECT_THAT(told.message(),
-                    AllOf(HasSubstr("of group \"pair\""),
-                          HasSubstr("rank 1 started all-reduce of Float [1]"),
-                          HasSubstr("where rank 2 started all-reduce of")));
+        EXPECT_THAT(AllReduce(*pair, at::ones({world.rank()})),
+                    InvalidArgument("of group \"pair\"",
+                                    "rank 1 started all-reduce of Float [1]",
+                                    "where rank 2 started all-reduce of"));
         return absl::OkStatus();
       },
-      Checked(std::chrono::minutes(10)));
-  EXPECT_TRUE(status.ok()) << status;
+      Checked(std::chrono::minutes(10))));
 }
 
 // The first to give up says why; the other has waited in vain as long, or hears
@@ -236,7 +227,7 @@ TEST(CollectiveCheckTest, ARankThatStartsNothingIsNamedWithItsLast) {
 }
 
 TEST(CollectiveCheckTest, AnAbortEndsTheWaitForTheOthers) {
-  const absl::Status status = RunThreadRanks(
+  ExpectOk(RunThreadRanks(
       3,
       [&](Communicator& world) -> absl::Status {
         TANDEM_RETURN_IF_ERROR(world.Barrier());
@@ -244,13 +235,12 @@ TEST(CollectiveCheckTest, AnAbortEndsTheWaitForTheOthers) {
           world.Abort(absl::InternalError("disk full"));
           return absl::OkStatus();
         }
-        const absl::Status told = AllReduce(world, at::ones({5}));
-        EXPECT_TRUE(absl::IsAborted(told)) << told;
-        EXPECT_THAT(told.message(), HasSubstr("rank 1 gave up: disk full"));
+        EXPECT_THAT(
+            AllReduce(world, at::ones({5})),
+            StatusIs(absl::StatusCode::kAborted, "rank 1 gave up: disk full"));
         return absl::OkStatus();
       },
-      Checked(std::chrono::minutes(10)));
-  EXPECT_TRUE(status.ok()) << status;
+      Checked(std::chrono::minutes(10))));
 }
 
 // Its program has come to an end, with fewer batches than the others'. No
@@ -264,12 +254,11 @@ TEST(CollectiveCheckTest, ARankThatHasLeftEndsTheWaitForIt) {
         [&](Communicator& world) -> absl::Status {
           TANDEM_RETURN_IF_ERROR(AllReduce(world, at::ones({5})));
           if (world.rank() == 1) return absl::OkStatus();
-          const absl::Status told = AllReduce(world, at::ones({5}));
-          EXPECT_TRUE(absl::IsUnavailable(told)) << told;
-          EXPECT_THAT(told.message(),
-                      AllOf(HasSubstr("all-reduce #2 (bucket 0 of step 2) of "
-                                      "group \"world\""),
-                            HasSubstr("rank 1"), HasSubstr("left the group")));
+          EXPECT_THAT(AllReduce(world, at::ones({5})),
+                      StatusIs(absl::StatusCode::kUnavailable,
+                               "all-reduce #2 (bucket 0 of step 2) of "
+                               "group \"world\"",
+                               "rank 1", "left the group"));
           return absl::OkStatus();
         },
         options);
@@ -280,7 +269,7 @@ TEST(CollectiveCheckTest, ARankThatHasLeftEndsTheWaitForIt) {
 TEST(CollectiveCheckTest, WithoutItNothingIsCompared) {
   CommunicatorOptions options = Checked(std::chrono::seconds(30));
   options.check_collectives = false;
-  const absl::Status status = RunThreadRanks(
+  ExpectOk(RunThreadRanks(
       2,
       [](Communicator& world) -> absl::Status {
         // The tensor has as many bytes, and so the backend sees no difference.
@@ -294,8 +283,7 @@ TEST(CollectiveCheckTest, WithoutItNothingIsCompared) {
         }
         return absl::OkStatus();
       },
-      options);
-  EXPECT_TRUE(status.ok()) << status;
+      options));
 }
 
 // Two ranks of a launch that disagree; what rank 1 is told.
@@ -355,12 +343,10 @@ TEST(CollectiveCheckTest, AFailureInAnotherGroupEndsTheWait) {
 }
 
 TEST(CollectiveCheckTest, TheEnvironmentTurnsItOnForALaunch) {
-  const absl::Status told = DisagreeUnder("DETAIL", "detail");
-  EXPECT_THAT(told.message(), HasSubstr("rank 1 started all-reduce"));
-  const absl::Status refused = DisagreeUnder("VERBOSE", "verbose");
-  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
-  EXPECT_THAT(refused.message(),
-              HasSubstr("TORCH_DISTRIBUTED_DEBUG='VERBOSE'"));
+  EXPECT_THAT(DisagreeUnder("DETAIL", "detail"),
+              Says("rank 1 started all-reduce"));
+  EXPECT_THAT(DisagreeUnder("VERBOSE", "verbose"),
+              InvalidArgument("TORCH_DISTRIBUTED_DEBUG='VERBOSE'"));
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -18,6 +17,7 @@
 #include "core/health/group_failures.h"
 #include "core/health/group_member.h"
 #include "core/program/interrupt.h"
+#include "tests/core/testing/forked_rank.h"
 
 namespace tandem {
 namespace {
@@ -36,7 +36,7 @@ class JobWatchTest : public testing::Test {
     odd.size = 2;
     odd.name = "odd";
     odd.rank_names = {1, 3};
-    TellGivingUp(odd, "disk full");
+    ReportGivingUp(odd, "disk full");
   }
 
   const StorePtr store_ = c10::make_intrusive<c10d::HashStore>();
@@ -46,8 +46,8 @@ TEST_F(JobWatchTest, WhoWaitsIsBrokenOffOnceInEveryGroup) {
   JobWatch watch(Of(store_, 0));
   absl::Notification first, second;
   std::string why;
-  watch.Add([&](const std::string& its) {
-    why = its;
+  watch.Add([&](const std::string& reason) {
+    why = reason;
     first.Notify();  // twice would be fatal
   });
   watch.Add([&](const std::string&) { second.Notify(); });
@@ -76,7 +76,7 @@ TEST_F(JobWatchTest, AGroupThatJoinsLaterIsBrokenOffAtOnce) {
   const JobWatch::Waiting waiting(&watch);
   ASSERT_TRUE(first.WaitForNotificationWithTimeout(absl::Seconds(30)));
   std::string why;
-  watch.Remove(watch.Add([&](const std::string& its) { why = its; }));
+  watch.Remove(watch.Add([&](const std::string& reason) { why = reason; }));
   EXPECT_EQ(why, kWhy);
 }
 
@@ -107,7 +107,7 @@ TEST_F(JobWatchTest, OneThatTakesLongHoldsUpNobody) {
   ASSERT_TRUE(begun.WaitForNotificationWithTimeout(absl::Seconds(30)));
   watch.Remove(behind);
   std::string why;
-  watch.Remove(watch.Add([&](const std::string& its) { why = its; }));
+  watch.Remove(watch.Add([&](const std::string& reason) { why = reason; }));
   EXPECT_EQ(why, kWhy);
   may_end.Notify();
 }
@@ -136,8 +136,8 @@ int EndOfAnInterruptedWait(const StorePtr& store) {
   JobWatch watch(MemberOfWhole(store, 0, 4));
   absl::Notification called;
   std::string why;
-  watch.Add([&](const std::string& its) {
-    why = its;
+  watch.Add([&](const std::string& reason) {
+    why = reason;
     called.Notify();
   });
   kill(getpid(), SIGTERM);
@@ -149,12 +149,7 @@ int EndOfAnInterruptedWait(const StorePtr& store) {
 }
 
 TEST_F(JobWatchTest, WhoWaitsAfterAnInterruptIsBrokenOffInSeconds) {
-  const pid_t child = fork();
-  if (child == 0) _exit(EndOfAnInterruptedWait(store_));
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(StatusOfChild([&] { _exit(EndOfAnInterruptedWait(store_)); }), 0);
 }
 
 // A scheduler's word, or a launcher's that makes room for a node: a step and
@@ -175,12 +170,7 @@ int EndOfAWaitThatHasTime(const StorePtr& store) {
 }
 
 TEST_F(JobWatchTest, WhoMakesRoomWaitsUntilSomethingPresses) {
-  const pid_t child = fork();
-  if (child == 0) _exit(EndOfAWaitThatHasTime(store_));
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(StatusOfChild([&] { _exit(EndOfAWaitThatHasTime(store_)); }), 0);
 }
 
 }  // namespace

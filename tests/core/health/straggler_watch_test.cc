@@ -19,6 +19,7 @@
 #include "core/comm/communicator.h"
 #include "core/health/group_member.h"
 #include "core/store/store.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "tests/core/testing/log_lines.h"
 
@@ -48,15 +49,14 @@ void AwaitIf(bool late, LogLines& log, const char* text) {
 
 TEST(StragglerWatchTest, ALateRankIsNamedOnceAndWhenItComes) {
   LogLines log;
-  const absl::Status status = RunThreadRanks(
+  ExpectOk(RunThreadRanks(
       3,
       [&](Communicator& world) -> absl::Status {
         TANDEM_RETURN_IF_ERROR(world.Barrier());
         AwaitIf(world.rank() == 2, log, "rank 2 is late");
         return world.AllReduceSum(at::ones({5}), Bucket);
       },
-      WarnAfter(2000));
-  EXPECT_TRUE(status.ok()) << status;
+      WarnAfter(2000)));
   EXPECT_THAT(
       log.lines(),
       ElementsAre(MatchesRegex("rank 2 is late: rank [01] has waited [0-9.]+m?s"
@@ -68,7 +68,7 @@ TEST(StragglerWatchTest, ALateRankIsNamedOnceAndWhenItComes) {
 
 TEST(StragglerWatchTest, SeveralLateRanksAreNamedAndEveryCollectiveCounts) {
   LogLines log;
-  const absl::Status status = RunThreadRanks(
+  ExpectOk(RunThreadRanks(
       3,
       [&](Communicator& world) -> absl::Status {
         AwaitIf(world.rank() != 1, log, "ranks 0, 2 are late");
@@ -76,8 +76,7 @@ TEST(StragglerWatchTest, SeveralLateRanksAreNamedAndEveryCollectiveCounts) {
         AwaitIf(world.rank() == 1, log, "rank 1 is late");
         return world.Barrier();
       },
-      WarnAfter(2000));
-  EXPECT_TRUE(status.ok()) << status;
+      WarnAfter(2000)));
   EXPECT_THAT(
       log.lines(),
       ElementsAre(HasSubstr("ranks 0, 2 are late: rank 1 has waited"),
@@ -87,7 +86,7 @@ TEST(StragglerWatchTest, SeveralLateRanksAreNamedAndEveryCollectiveCounts) {
 
 TEST(StragglerWatchTest, APendingCollectiveIsWatchedToo) {
   LogLines log;
-  const absl::Status status = RunThreadRanks(
+  ExpectOk(RunThreadRanks(
       2,
       [&](Communicator& world) -> absl::Status {
         AwaitIf(world.rank() == 0, log, "rank 0 is late");
@@ -98,14 +97,13 @@ TEST(StragglerWatchTest, APendingCollectiveIsWatchedToo) {
         EXPECT_EQ(tensor[4].item<float>(), 2);
         return absl::OkStatus();
       },
-      WarnAfter(50));
-  EXPECT_TRUE(status.ok()) << status;
+      WarnAfter(50)));
 }
 
 TEST(StragglerWatchTest, RanksThatComeInTimeOrAreNotWatchedGiveNoLine) {
   LogLines log;
   for (const int threshold : {0, 20000}) {
-    const absl::Status status = RunThreadRanks(
+    ExpectOk(RunThreadRanks(
         3,
         [](Communicator& world) -> absl::Status {
           for (int i = 0; i < 13; ++i) {
@@ -113,8 +111,7 @@ TEST(StragglerWatchTest, RanksThatComeInTimeOrAreNotWatchedGiveNoLine) {
           }
           return absl::OkStatus();
         },
-        WarnAfter(threshold));
-    EXPECT_TRUE(status.ok()) << status;
+        WarnAfter(threshold)));
   }
   EXPECT_THAT(log.lines(), IsEmpty());
 }
@@ -143,7 +140,7 @@ TEST(StragglerWatchTest, ARankThatNeverComesIsATimeoutAllTheSame) {
 
 TEST(StragglerWatchTest, SubgroupsSayTheirOwnNameAndTheJobsRanks) {
   LogLines log;
-  const absl::Status status = RunThreadRanks(
+  ExpectOk(RunThreadRanks(
       3,
       [&](Communicator& world) -> absl::Status {
         if (world.rank() == 0) return absl::OkStatus();
@@ -152,8 +149,7 @@ TEST(StragglerWatchTest, SubgroupsSayTheirOwnNameAndTheJobsRanks) {
         AwaitIf(pair->rank() == 0, log, "rank 2 is late");
         return pair->Barrier();
       },
-      WarnAfter(50));
-  EXPECT_TRUE(status.ok()) << status;
+      WarnAfter(50)));
   EXPECT_THAT(log.lines()[0], HasSubstr("rank 2 is late: rank 1 has waited"));
   EXPECT_THAT(log.lines()[0], HasSubstr("barrier #1 of group \"pair\""));
 }

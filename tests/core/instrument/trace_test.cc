@@ -7,8 +7,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
+
+#include "tests/core/testing/on_threads.h"
 
 namespace tandem {
 namespace {
@@ -89,13 +90,9 @@ TEST(TraceTest, AScopeIsRecordedFromItsBeginningToItsEnd) {
 TEST(TraceTest, ThreadsAddAtTheSameTime) {
   Trace trace;
   trace.Start();
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < 997; ++i) trace.Add(Event("compute", "x", i, i + 1));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  OnThreads(4, [&](int) {
+    for (int i = 0; i < 997; ++i) trace.Add(Event("compute", "x", i, i + 1));
+  });
   EXPECT_THAT(trace.Stop(), SizeIs(4 * 997));
 }
 

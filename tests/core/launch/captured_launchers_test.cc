@@ -1,9 +1,8 @@
 // Environments of launchers, replayed.
 
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/environment.h"
@@ -12,45 +11,13 @@
 #include "core/launch/resolve_launch.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/launch/resolved_launches.h"
 
 namespace tandem::captured_launchers_test {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-// "3/4 1/2 1/2" for rank 3 of 4, local rank 1 of 2, node 1 of 2.
-std::string Place(const Launch& launch) {
-  return absl::StrCat(launch.rank, "/", launch.world_size, " ",
-                      launch.local_rank, "/", launch.local_world_size, " ",
-                      launch.node_rank, "/", launch.nnodes);
-}
-
-std::string Address(const Launch& launch) {
-  return absl::StrCat(launch.rendezvous.host, ":", launch.rendezvous.port);
-}
-
-Environment Captured(const std::string& launcher) {
-  std::ifstream file(absl::StrCat("tests/core/launch/env/", launcher, ".env"));
-  EXPECT_TRUE(file.good()) << launcher;
-  std::stringstream text;
-  text << file.rdbuf();
-  const auto env = Environment::Parse(text.str());
-  EXPECT_TRUE(env.ok()) << env.status();
-  return *env;
-}
-
-LaunchPlan Resolve(const Environment& env, const LaunchSettings& flags = {}) {
-  const auto plan = ResolveLaunch(flags, env);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return plan.ok() ? *plan : LaunchPlan{};
-}
-
-std::string Error(const Environment& env, const LaunchSettings& flags = {}) {
-  const absl::Status error = ResolveLaunch(flags, env).status();
-  EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument) << error;
-  return std::string(error.message());
-}
 
 TEST(CapturedLaunchersTest, Torchrun) {
   const auto plan = ResolveLaunch({}, Captured("torchrun"));
@@ -63,24 +30,18 @@ TEST(CapturedLaunchersTest, Torchrun) {
   EXPECT_EQ(plan->launch.rendezvous.key_prefix, "tandem/attempt_0/");
 }
 
-TEST(CapturedLaunchersTest, Mpirun) {
-  const auto plan = ResolveLaunch({}, Captured("mpirun"));
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(Place(plan->launch), "1/2 1/2 0/1");
-  EXPECT_EQ(plan->launch.launcher, "openmpi");
-  EXPECT_EQ(plan->launch.rendezvous.host, "127.0.0.1");
-  EXPECT_GE(plan->launch.rendezvous.port, 20000);
-  EXPECT_FALSE(plan->launch.rendezvous.served_by_launcher);
-}
-
-TEST(CapturedLaunchersTest, Srun) {
-  const auto plan = ResolveLaunch({}, Captured("srun"));
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(Place(plan->launch), "1/2 1/2 0/1");
-  EXPECT_EQ(plan->launch.launcher, "slurm");
-  EXPECT_EQ(plan->launch.rendezvous.host, "127.0.0.1");
-  EXPECT_GE(plan->launch.rendezvous.port, 20000);
-  EXPECT_FALSE(plan->launch.rendezvous.served_by_launcher);
+TEST(CapturedLaunchersTest, MpirunAndSrun) {
+  for (const auto& [file, launcher] :
+       {std::pair("mpirun", "openmpi"), std::pair("srun", "slurm")}) {
+    SCOPED_TRACE(file);
+    const auto plan = ResolveLaunch({}, Captured(file));
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_EQ(Place(plan->launch), "1/2 1/2 0/1");
+    EXPECT_EQ(plan->launch.launcher, launcher);
+    EXPECT_EQ(plan->launch.rendezvous.host, "127.0.0.1");
+    EXPECT_GE(plan->launch.rendezvous.port, 20000);
+    EXPECT_FALSE(plan->launch.rendezvous.served_by_launcher);
+  }
 }
 
 TEST(CapturedLaunchersTest, FlagsThatAgreeWithTheLauncherAreHeard) {

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -338,7 +339,7 @@ int Main(int argc, char** argv) {
   const std::string groups = absl::GetFlag(FLAGS_group_dir);
   if (!groups.empty()) {
     options.meet_nodes = [groups](const Launch& node, int /*port*/) {
-      return MeetInFiles(groups, node.node_rank);
+      return std::make_unique<GroupFiles>(groups, node.node_rank);
     };
   }
   LimitOpenFiles(absl::GetFlag(FLAGS_open_files));

@@ -10,6 +10,7 @@
 #include "core/launch/rank_process.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/launch/resolved_launches.h"
 
 namespace tandem::resolve_launch_test {
 namespace {
@@ -18,27 +19,12 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Variables = std::map<std::string, std::string>;
 
-// "3/4 1/2 1/2" for rank 3 of 4, local rank 1 of 2, node 1 of 2.
-std::string Place(const Launch& launch) {
-  return absl::StrCat(launch.rank, "/", launch.world_size, " ",
-                      launch.local_rank, "/", launch.local_world_size, " ",
-                      launch.node_rank, "/", launch.nnodes);
-}
-
-std::string Address(const Launch& launch) {
-  return absl::StrCat(launch.rendezvous.host, ":", launch.rendezvous.port);
-}
-
 LaunchPlan Resolve(const LaunchSettings& flags, const Variables& env) {
-  const auto plan = ResolveLaunch(flags, Environment(env));
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return plan.ok() ? *plan : LaunchPlan{};
+  return tandem::Resolve(Environment(env), flags);
 }
 
 std::string Error(const LaunchSettings& flags, const Variables& env) {
-  const absl::Status error = ResolveLaunch(flags, Environment(env)).status();
-  EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument) << error;
-  return std::string(error.message());
+  return tandem::Error(Environment(env), flags);
 }
 
 TEST(LaunchTest, RankArithmetic) {

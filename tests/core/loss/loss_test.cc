@@ -1,6 +1,7 @@
 #include "core/loss/loss.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
@@ -8,7 +9,11 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include "core/loss/loss_terms.h"
+#include "core/testing/device_types.h"
 
 namespace tandem::loss_test {
 namespace {
@@ -56,10 +61,10 @@ TEST(LossFunctionTest, TakesOutputsAndTargetsByName) {
   const LossTargets targets({}, {{"kinds", at::ones({4})}});
   EXPECT_EQ(loss.weight()(targets), 4);
   const LossArguments arguments =
-      ArgumentsOf(at::ones({2}), {{"head", at::ones({3})}}, targets);
+      MakeLossArguments(at::ones({2}), {{"head", at::ones({3})}}, targets);
   EXPECT_FALSE(arguments.targets.defined());
   EXPECT_EQ(loss(arguments).loss.item<double>(), 9);
-  EXPECT_THROW(ArgumentsOf(at::ones({2}), {}, {}), c10::Error);
+  EXPECT_THROW(MakeLossArguments(at::ones({2}), {}, {}), c10::Error);
 }
 
 TEST(LossFunctionTest, ACountIsWaitedForOnlyWhereItIsNeeded) {
@@ -113,6 +118,111 @@ TEST(WeighLossTest, NothingWeighsNothingInFurtherOutputs) {
   loss.backward();
   EXPECT_TRUE(x.grad().eq(0).all().item<bool>()) << x.grad();
 }
+
+at::Tensor Scalar(double value) { return at::full({}, value); }
+
+std::string NamesOf(const LossTerms& terms) {
+  std::string names;
+  for (const auto& each : terms.terms()) names += each.name;
+  return names;
+}
+
+TEST(LossTermsTest, CollectInOrder) {
+  LossTerms terms;
+  {
+    const LossTerms::Scope scope(&terms);
+    AddAuxiliaryLoss("b", Scalar(1));
+    AddAuxiliaryLoss("a", at::ones({1}));
+    AddAuxiliaryLoss("b", Scalar(3));
+  }
+  ASSERT_EQ(NamesOf(terms), "bab");
+  EXPECT_EQ(terms.terms()[2].loss.item<double>(), 3);
+}
+
+TEST(LossTermsTest, SumsAreDetached) {
+  LossTerms terms;
+  const LossTerms::Scope scope(&terms);
+  AddSum("tokens", at::ones({1}).requires_grad_());
+  ASSERT_EQ(NamesOf(terms), "tokens");
+  EXPECT_TRUE(terms.terms()[0].is_sum);
+  EXPECT_FALSE(terms.terms()[0].loss.requires_grad());
+  EXPECT_THROW(AddSum("", Scalar(1)), c10::ValueError);
+  EXPECT_THROW(AddSum("pair", at::ones({2})), c10::ValueError);
+}
+
+TEST(LossTermsTest, NobodyCollectsOutsideOfAScope) {
+  AddAuxiliaryLoss("a", Scalar(1));
+  LossTerms terms;
+  {
+    const LossTerms::Scope scope(&terms);
+    std::thread([] {
+      AddAuxiliaryLoss("of another thread", Scalar(1));
+    }).join();
+  }
+  AddAuxiliaryLoss("a", Scalar(1));
+  EXPECT_EQ(NamesOf(terms), "");
+}
+
+TEST(LossTermsTest, TheInnermostScopeCollects) {
+  LossTerms outer, inner;
+  const LossTerms::Scope of_outer(&outer);
+  AddAuxiliaryLoss("1", Scalar(1));
+  {
+    const LossTerms::Scope of_inner(&inner);
+    AddAuxiliaryLoss("2", Scalar(1));
+    const LossTerms::Scope nobody(nullptr);
+    AddAuxiliaryLoss("3", Scalar(1));
+  }
+  AddAuxiliaryLoss("4", Scalar(1));
+  EXPECT_EQ(NamesOf(outer), "14");
+  EXPECT_EQ(NamesOf(inner), "2");
+}
+
+TEST(LossTermsTest, RefusesWhatIsNoScalarAndHasNoName) {
+  EXPECT_ANY_THROW(AddAuxiliaryLoss("a", at::ones({2})));
+  EXPECT_ANY_THROW(AddAuxiliaryLoss("a", at::Tensor()));
+  EXPECT_ANY_THROW(AddAuxiliaryLoss("", Scalar(1)));
+}
+
+class DeferredScoreTest : public DeviceTypeTest {};
+
+at::Tensor Sums(std::initializer_list<double> values) {
+  return at::tensor(at::ArrayRef<double>(values), at::kDouble).to(TestDevice());
+}
+
+TEST_P(DeferredScoreTest, SumsAreAddedToWhatIsKnown) {
+  const auto scores = ReadScores({{{1, 2, 3}},
+                                  {{0, 0, 5}, Sums({2.5, 4})},
+                                  {{0, 1, 1}, Sums({0.25, 2, 3})}});
+  ASSERT_EQ(scores.size(), 3u);
+  EXPECT_EQ(scores[0].loss_sum, 1);
+  EXPECT_EQ(scores[0].count, 3);
+  EXPECT_EQ(scores[1].loss_sum, 2.5);
+  EXPECT_EQ(scores[1].correct, 4);
+  EXPECT_EQ(scores[1].count, 5);
+  EXPECT_EQ(scores[2].correct, 3);
+  EXPECT_EQ(scores[2].count, 4);
+}
+
+TEST_P(DeferredScoreTest, WithoutPredictionsTheSumIsZero) {
+  const auto scores = ReadScores({{{}, Sums({std::nan(""), 0, 0})}});
+  EXPECT_EQ(scores.front().loss_sum, 0);
+}
+
+TEST_P(DeferredScoreTest, NothingIsDeferredThatIsOnTheHost) {
+  const DeferredScore score = DeferScore({0, 0, 5}, Sums({2.5, 4}));
+  EXPECT_EQ(score.sums.defined(), !TestDevice().is_cpu());
+  EXPECT_EQ(score.known.loss_sum, TestDevice().is_cpu() ? 2.5 : 0);
+  EXPECT_EQ(ReadScores({score}).front().loss_sum, 2.5);
+}
+
+TEST_P(DeferredScoreTest, SumsHaveAForm) {
+  EXPECT_THROW(DeferScore({}, Sums({1})), c10::Error);
+  EXPECT_THROW(DeferScore({}, at::ones({2})), c10::Error);
+  EXPECT_THROW(DeferScore({}, Sums({1, 2}).view({1, 2})), c10::Error);
+}
+
+TANDEM_ON_DEVICE_TYPES(DeferredScoreTest);
 
 }  // namespace
 }  // namespace tandem::loss_test

@@ -1,19 +1,25 @@
 #include "core/memory/device_memory.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
 
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/base/torch_status.h"
 #include "core/device/memory_category.h"
+#include "core/memory/state_bytes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/testing/on_threads.h"
 
 namespace tandem::device_memory_test {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 
@@ -139,8 +145,6 @@ TEST(MemoryUseTest, ThePeakKeepsWhatItWasFor) {
   EXPECT_EQ(DescribeUse(statistics.peak), "optimizer 100 B, other 1 B");
 }
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using Entry = AllocationStatistics::Entry;
 
 Entry Of(Entry::Action action, int device, size_t address, size_t size) {
@@ -191,18 +195,14 @@ TEST(AllocationBooksTest, WhatTheyWereNotToldOfIsNotMissed) {
 
 TEST(AllocationBooksTest, ThreadsCountTogether) {
   AllocationStatistics statistics;
-  std::vector<std::thread> threads;
-  for (size_t thread = 0; thread < 3; ++thread) {
-    threads.emplace_back([&statistics, thread] {
-      for (size_t i = 1; i <= 101; ++i) {
-        Allocate(statistics, MemoryCategory::kGradients, thread * 1000 + i, i);
-        if (i % 2 == 0) {
-          statistics.Note(Of(Entry::FREE_COMPLETED, 0, thread * 1000 + i, i));
-        }
+  OnThreads(3, [&statistics](size_t thread) {
+    for (size_t i = 1; i <= 101; ++i) {
+      Allocate(statistics, MemoryCategory::kGradients, thread * 1000 + i, i);
+      if (i % 2 == 0) {
+        statistics.Note(Of(Entry::FREE_COMPLETED, 0, thread * 1000 + i, i));
       }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+    }
+  });
   EXPECT_EQ(statistics.Of(0).now.total, 3 * 51 * 51);  // 1 + 3 + ... + 101
 }
 
@@ -239,6 +239,45 @@ TEST(AllocationBooksTest, AnOutOfMemoryErrorTellsWhatWasHeldThen) {
               HasSubstr("cuda:2 held 3 MiB then (parameters 3 MiB)"));
   SetOutOfMemoryNote(nullptr);
   EXPECT_EQ(NoteOnOutOfMemory(), "");
+}
+
+TEST(ResultCategoryTest, WhatIsSaidCountsElseOther) {
+  EXPECT_EQ(CategoryOfResults(), MemoryCategory::kOther);
+  const MemoryCategoryScope scope(MemoryCategory::kParameters);
+  EXPECT_EQ(CategoryOfResults(), MemoryCategory::kParameters);
+}
+
+TEST(ResultCategoryTest, ABackwardMakesGradientsUnlessSomethingIsSaid) {
+  std::vector<MemoryCategory> seen;
+  const at::Tensor x = at::ones({3}).requires_grad_(true);
+  at::Tensor y = x.mul(2);
+  y.register_hook([&seen](const at::Tensor& grad) {
+    seen.push_back(CategoryOfResults());
+    const MemoryCategoryScope scope(MemoryCategory::kActivations);
+    seen.push_back(CategoryOfResults());
+    return grad;
+  });
+  y.sum().backward();
+  EXPECT_EQ(seen, std::vector<MemoryCategory>({MemoryCategory::kGradients,
+                                               MemoryCategory::kActivations}));
+  EXPECT_EQ(CategoryOfResults(), MemoryCategory::kOther);
+}
+
+TEST(StateBytesTest, OfATrainedParameter) {
+  StatePerParameter adam_of_four;
+  adam_of_four.optimizer_states = 2;
+  adam_of_four.optimizer_shares = 4;
+  adam_of_four.further = 1;
+  const StateBytes state =
+      ComputeStateBytes(400, 200, /*is_trained=*/true, adam_of_four);
+  EXPECT_EQ(state.parameters, 600);
+  EXPECT_EQ(state.gradients, 400);
+  EXPECT_EQ(state.optimizer, 2 * 400 / 4 + 400);
+  EXPECT_EQ(state.total(), 600 + 400 + 600);
+}
+
+TEST(StateBytesTest, OfAFrozenOneAreItsValues) {
+  EXPECT_EQ(ComputeStateBytes(400, 0, /*is_trained=*/false, {}).total(), 400);
 }
 
 }  // namespace

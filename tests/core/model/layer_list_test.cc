@@ -127,9 +127,9 @@ LayerSpec Take(const std::string& skip) {
 
 TEST(LayerListTest, SkipsGoPastLayers) {
   const LayerSpecs specs = {Leave("a"), AddOne("one"), Take("a")};
-  EXPECT_EQ(LinksOf(specs)[0].stash, std::vector<std::string>({"a"}));
+  EXPECT_EQ(LinksByLayer(specs)[0].stash, std::vector<std::string>({"a"}));
   const LayerList layers = MakeLayers(specs, 3);
-  EXPECT_EQ(LinksOf(layers)[2].pop, std::vector<std::string>({"a"}));
+  EXPECT_EQ(LinksByLayer(layers)[2].pop, std::vector<std::string>({"a"}));
   EXPECT_TRUE(Forward(layers, at::full({2}, 5.0)).equal(at::full({2}, 111.0)));
 }
 

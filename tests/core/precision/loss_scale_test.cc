@@ -80,19 +80,21 @@ TEST(LossScaleTest, HasTheBitsOfLibTorchs) {
   options.backoff_factor = 0.73;
   options.growth_interval = 3;
   LossScale scale = Make(options);
-  at::Tensor its = at::full({}, options.init_scale, at::kFloat);
+  at::Tensor libtorch_scale = at::full({}, options.init_scale, at::kFloat);
   at::Tensor tracker = at::zeros({}, at::kInt);
   std::mt19937 random(1);
   for (int i = 0; i < 2000; ++i) {
     const bool found = random() % 5 == 0;
     ASSERT_TRUE(scale.Update(found).ok());
     at::_amp_update_scale_(
-        its, tracker, at::full({}, found ? 1.0 : 0.0, at::kFloat),
+        libtorch_scale, tracker, at::full({}, found ? 1.0 : 0.0, at::kFloat),
         options.growth_factor, options.backoff_factor, options.growth_interval);
-    ASSERT_EQ(scale.scale(), its.item<float>()) << i;
+    ASSERT_EQ(scale.scale(), libtorch_scale.item<float>()) << i;
     ASSERT_EQ(scale.growth_tracker(), tracker.item<int>()) << i;
-    ASSERT_EQ(scale.inverse(),
-              its.to(at::kDouble).reciprocal().to(at::kFloat).item<float>());
+    ASSERT_EQ(scale.inverse(), libtorch_scale.to(at::kDouble)
+                                   .reciprocal()
+                                   .to(at::kFloat)
+                                   .item<float>());
   }
 }
 

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdint>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "core/process/subprocess.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/testing/forked_rank.h"
 
 namespace tandem {
 namespace {
@@ -31,18 +31,6 @@ void NoteThread(int /*signal*/) {
   first_thread.compare_exchange_strong(none, gettid());
   if (gettid() != first_thread) ++on_another_thread;
   ++handled;
-}
-
-// In a process of its own, for the signal thread stays.
-int StatusOfChild(const std::function<void()>& run) {
-  const pid_t child = fork();
-  if (child == 0) {
-    run();
-    _exit(0);
-  }
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  return status;
 }
 
 // "SigBlk:\t0000000000000000"
@@ -154,6 +142,24 @@ TEST(SignalThreadTest, Process1OfAContainerEndsTooWithTheCodeOfAShell) {
   });
   if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no namespaces here";
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
+}
+
+void DoNothing(int /*signal*/) {}
+
+TEST(CaughtSignalsTest, AreThoseWithAHandler) {
+  ASSERT_NE(signal(SIGUSR1, DoNothing), SIG_ERR);
+  ASSERT_NE(signal(SIGUSR2, SIG_DFL), SIG_ERR);
+  ASSERT_NE(signal(SIGWINCH, SIG_IGN), SIG_ERR);
+  EXPECT_TRUE(CatchesSignal(getpid(), SIGUSR1));
+  EXPECT_FALSE(CatchesSignal(getpid(), SIGUSR2));
+  EXPECT_FALSE(CatchesSignal(getpid(), SIGWINCH));
+}
+
+TEST(CaughtSignalsTest, OfAProcessThatHasGoneAreNone) {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_FALSE(CatchesSignal(child, SIGUSR1));
 }
 
 }  // namespace

@@ -16,10 +16,11 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/base/torch_status.h"
+#include "core/testing/statuses.h"
+#include "tests/core/testing/on_threads.h"
 
 namespace tandem::caching_allocator_test {
 namespace {
@@ -203,23 +204,19 @@ TEST(BlockCache, ThreadsShareIt) {
   BlockCache cache;
   std::vector<std::vector<unsigned char*>> handed(kThreads);
   for (int round = 0; round < kRounds / 100; ++round) {
-    std::vector<std::thread> threads;
-    for (int t = 0; t < kThreads; ++t) {
-      threads.emplace_back([&, t] {
-        for (unsigned char* block : handed[t]) {
-          EXPECT_EQ(block[0], block[999]);
-          cache.Free(block);
-        }
-        handed[t].clear();
-        for (int i = 0; i < 100; ++i) {
-          auto* block = static_cast<unsigned char*>(
-              cache.Allocate(i % 10 == 0 ? 5 * kMiB : 1000 + i));
-          block[0] = block[999] = static_cast<unsigned char>(t * 16 + i);
-          handed[t].push_back(block);
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    OnThreads(kThreads, [&](int t) {
+      for (unsigned char* block : handed[t]) {
+        EXPECT_EQ(block[0], block[999]);
+        cache.Free(block);
+      }
+      handed[t].clear();
+      for (int i = 0; i < 100; ++i) {
+        auto* block = static_cast<unsigned char*>(
+            cache.Allocate(i % 10 == 0 ? 5 * kMiB : 1000 + i));
+        block[0] = block[999] = static_cast<unsigned char>(t * 16 + i);
+        handed[t].push_back(block);
+      }
+    });
     std::rotate(handed.begin(), handed.begin() + 1, handed.end());
   }
   for (const auto& blocks : handed) {
@@ -227,8 +224,6 @@ TEST(BlockCache, ThreadsShareIt) {
   }
   EXPECT_EQ(cache.stats().used_bytes, 0u);
 }
-
-using testing::HasSubstr;
 
 class CachingAllocatorTest : public testing::Test {
  protected:
@@ -282,10 +277,9 @@ TEST_F(CachingAllocatorTest, RawMemoryCanBeFreed) {
 }
 
 TEST_F(CachingAllocatorTest, NoMemoryLeftIsResourceExhausted) {
-  const absl::Status status = CatchTorch([] { at::empty({int64_t{1} << 47}); });
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("can't allocate memory"));
+  EXPECT_THAT(
+      CatchTorch([] { at::empty({int64_t{1} << 47}); }),
+      StatusIs(absl::StatusCode::kResourceExhausted, "can't allocate memory"));
 }
 
 TEST_F(CachingAllocatorTest, ASecondCallGivesTheSameCache) {

@@ -8,28 +8,16 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <functional>
 #include <thread>
 
 #include "core/process/signal_thread.h"
 #include "gtest/gtest.h"
+#include "tests/core/testing/forked_rank.h"
 
 namespace tandem {
 namespace {
 
 using std::chrono::milliseconds;
-
-// In a process of its own: the wish to stop stays.
-int StatusOfChild(const std::function<void()>& run) {
-  const pid_t child = fork();
-  if (child == 0) {
-    run();
-    _exit(0);
-  }
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  return status;
-}
 
 // One process tells another something; for both sides of a fork.
 class Line {

@@ -6,9 +6,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <system_error>
+
+#include "tests/core/testing/test_files.h"
 
 namespace tandem {
 namespace {
@@ -17,12 +18,6 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::string Contents(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 // Each in a process of its own, as glog belongs to the process.
 class LoggingDeathTest : public ::testing::Test {
@@ -47,7 +42,7 @@ TEST_F(LoggingDeathTest, EveryRankHasItsFileWithItsRankInThePrefix) {
         exit(0);
       },
       ::testing::ExitedWithCode(0), "rank 3 thread .*loud");
-  const std::string text = Contents(directory_ + "/train.rank-3.log");
+  const std::string text = ReadBytes(directory_ + "/train.rank-3.log");
   EXPECT_THAT(text, ContainsRegex("I[0-9]+ [0-9:.]+ rank 3 thread [0-9]+ "
                                   "logging_test.cc:[0-9]+\\] quiet"));
   EXPECT_THAT(text, HasSubstr("] loud"));
@@ -83,7 +78,7 @@ TEST_F(LoggingDeathTest, ARestartedRankAppends) {
         },
         ::testing::ExitedWithCode(0), "");
   }
-  EXPECT_THAT(Contents(LogFilePath(directory_, "train", 0)),
+  EXPECT_THAT(ReadBytes(LogFilePath(directory_, "train", 0)),
               AllOf(HasSubstr("first"), HasSubstr("second")));
 }
 

@@ -15,14 +15,15 @@ constexpr MachineLoad kBusy = {4, 4};
 constexpr char kPolicy[] = "OMP_WAIT_POLICY";
 
 TEST(OpenMpWaitsTest, SpinningIsInVainOnABusyMachine) {
-  EXPECT_TRUE(SpinsInVain(Environment(), kBusy, 2));
-  EXPECT_FALSE(SpinsInVain(Environment(), {}, 2));
-  EXPECT_FALSE(SpinsInVain(Environment(), kBusy, 1));
+  EXPECT_TRUE(SpinningWastesCores(Environment(), kBusy, 2));
+  EXPECT_FALSE(SpinningWastesCores(Environment(), {}, 2));
+  EXPECT_FALSE(SpinningWastesCores(Environment(), kBusy, 1));
 }
 
 TEST(OpenMpWaitsTest, TheUsersWordCounts) {
   for (const char* variable : {kPolicy, "GOMP_SPINCOUNT"}) {
-    EXPECT_FALSE(SpinsInVain(Environment({{variable, "active"}}), kBusy, 2));
+    EXPECT_FALSE(
+        SpinningWastesCores(Environment({{variable, "active"}}), kBusy, 2));
   }
 }
 

@@ -13,7 +13,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +21,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/core/pytorch_file/opcodes.h"
+#include "tests/core/testing/test_files.h"
 
 namespace tandem::pytorch_file_test {
 namespace {
@@ -231,12 +231,11 @@ TEST(PyTorchFileTest, BoolsAreOneOrZero) {
 
 // With the bytes of data/0, of two floats, changed in the file.
 std::string WithAnotherByte(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  std::string bytes = ReadBytes(path);
   const size_t at = bytes.find("VALUES!!");
   EXPECT_NE(at, std::string::npos);
   bytes[at] = 'W';
-  std::ofstream(path, std::ios::binary) << bytes;
+  WriteBytes(path, bytes);
   return path;
 }
 
@@ -284,14 +283,13 @@ TEST(PyTorchFileTest, FilesWithoutChecksumsAreRead) {
 
 // Whatever byte is another one: refused, or other values.
 TEST(PyTorchFileTest, EveryChangedByteIsHarmless) {
-  std::ifstream file(File("module.pt"), std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const std::string bytes = ReadBytes(File("module.pt"));
   const std::string path = testing::TempDir() + "/changed.pt";
   int refused = 0;
   for (size_t i = 0; i < bytes.size(); ++i) {
     std::string changed = bytes;
     changed[i] = static_cast<char>(~changed[i]);
-    std::ofstream(path, std::ios::binary) << changed;
+    WriteBytes(path, changed);
     const auto stored = OpenPyTorchFile(path);
     refused += stored.ok() ? 0 : 1;
     if (!stored.ok()) continue;

@@ -1,11 +1,20 @@
 #include "core/random/random.h"
 
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
 
 #include <cstdint>
 #include <set>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "core/context/compute_context.h"
+#include "core/random/default_generator.h"
+#include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 
 namespace tandem::random_test {
@@ -92,6 +101,119 @@ TEST(PhiloxTest, EveryWordOfCounterAndKeyMatters) {
   seen.insert(Philox({1, 1, 1, 1}, {2, 1}));
   seen.insert(Philox({1, 1, 1, 1}, {1, 2}));
   EXPECT_EQ(seen.size(), 7u);
+}
+
+class DrawsTest : public DeviceTypeTest {
+ protected:
+  static void Seed(uint64_t seed) {
+    for (const c10::Device device : {c10::Device(c10::kCPU), TestDevice()}) {
+      at::Generator generator = at::globalContext().defaultGenerator(device);
+      generator.set_current_seed(seed);
+    }
+  }
+  static at::Tensor Draw() { return at::rand({8}, TestDevice()); }
+};
+TANDEM_ON_DEVICE_TYPES(DrawsTest);
+
+TEST_P(DrawsTest, RecordingDrawsAsUsualAndReplayTheSameAgain) {
+  Seed(3);
+  const std::vector<at::Tensor> usual = {Draw(), Draw(), Draw(), Draw()};
+  Seed(3);
+  Draw();
+  DrawRecord record;
+  std::vector<at::Tensor> first, again;
+  {
+    const DrawRecord::Recording recording(&record);
+    first = {Draw(), Draw()};
+  }
+  EXPECT_TRUE(at::equal(first[0], usual[1]));
+  EXPECT_TRUE(at::equal(first[1], usual[2]));
+  for (int time = 0; time < 2; ++time) {
+    const DrawRecord::Replay replay(&record);
+    again = {Draw(), Draw()};
+    EXPECT_TRUE(at::equal(again[0], first[0]));
+    EXPECT_TRUE(at::equal(again[1], first[1]));
+  }
+  EXPECT_TRUE(at::equal(Draw(), usual[3]));  // nobody has moved it
+}
+
+// The scope around draws on, whether the scope within has run once or twice.
+TEST_P(DrawsTest, WithinAScopeWithASeed) {
+  const auto draws = [](bool replays) {
+    const DefaultGeneratorScope scope(11);
+    std::vector<at::Tensor> all = {Draw()};
+    DrawRecord record;
+    {
+      const DrawRecord::Recording recording(&record);
+      all.push_back(Draw());
+    }
+    if (replays) {
+      const DrawRecord::Replay replay(&record);
+      EXPECT_TRUE(at::equal(Draw(), all.back()));
+    }
+    all.push_back(Draw());
+    return all;
+  };
+  const auto with = draws(true), without = draws(false);
+  for (size_t i = 0; i < with.size(); ++i) {
+    EXPECT_TRUE(at::equal(with[i], without[i]));
+  }
+}
+
+TEST_P(DrawsTest, RecordsWithinRecordsAndReplays) {
+  DrawRecord outer, inner, within_replay;
+  at::Tensor a, b;
+  {
+    const DrawRecord::Recording recording(&outer);
+    a = Draw();
+    const DrawRecord::Recording within(&inner);
+    b = Draw();
+  }
+  {
+    const DrawRecord::Replay replay(&inner);
+    EXPECT_TRUE(at::equal(Draw(), b));
+  }
+  const DrawRecord::Replay replay(&outer);
+  EXPECT_TRUE(at::equal(Draw(), a));
+  {
+    const DrawRecord::Recording recording(&within_replay);
+    EXPECT_TRUE(at::equal(Draw(), b));
+  }
+  const DrawRecord::Replay again(&within_replay);
+  EXPECT_TRUE(at::equal(Draw(), b));
+}
+
+TEST_P(DrawsTest, ADeviceWhereNobodyDrewDrawsAsUsual) {
+  DrawRecord record;
+  { const DrawRecord::Recording recording(&record); }
+  Seed(5);
+  const at::Tensor usual = Draw();
+  Seed(5);
+  const DrawRecord::Replay replay(&record);
+  EXPECT_TRUE(at::equal(Draw(), usual));
+}
+
+TEST(SampleScopeTest, ScopesNest) {
+  EXPECT_FALSE(SampleScope::Current().has_value());
+  {
+    const SampleScope outer({7, 3, 16});
+    {
+      const SampleScope inner({7, 4, 0});
+      EXPECT_EQ(SampleScope::Current()->step, 4);
+    }
+    ASSERT_TRUE(SampleScope::Current().has_value());
+    EXPECT_EQ(SampleScope::Current()->seed, 7u);
+    EXPECT_EQ(SampleScope::Current()->step, 3);
+    EXPECT_EQ(SampleScope::Current()->first, 16);
+  }
+  EXPECT_FALSE(SampleScope::Current().has_value());
+}
+
+TEST(SampleScopeTest, IsOfOneThread) {
+  const SampleScope scope({1, 2, 3});
+  bool seen = true;
+  std::thread([&] { seen = SampleScope::Current().has_value(); }).join();
+  EXPECT_FALSE(seen);
 }
 
 }  // namespace

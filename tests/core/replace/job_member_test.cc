@@ -25,6 +25,8 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 constexpr milliseconds kTimeout = std::chrono::seconds(60);
 
@@ -102,11 +104,11 @@ TEST_F(JobMemberTest, GoesOnWithoutOneAndTakesItInAgain) {
     EXPECT_EQ(now.rendezvous.key_prefix, "tandem/attempt_0/generation_1/");
   }
 
-  EXPECT_FALSE(members[0].SomebodyWaits().value());
+  EXPECT_FALSE(members[0].HasWaitingProcess().value());
   JobMember back = Make(1, /*life=*/1);
   GoOn({[&] { return back.Enter(); },
         [&] {
-          while (!members[0].SomebodyWaits().value()) {
+          while (!members[0].HasWaitingProcess().value()) {
             std::this_thread::sleep_for(milliseconds(1));
           }
           return members[0].GoOn(9);
@@ -116,7 +118,7 @@ TEST_F(JobMemberTest, GoesOnWithoutOneAndTakesItInAgain) {
   EXPECT_EQ(back.generation().number, 2);
   EXPECT_EQ(back.generation().Source(), 0);
   EXPECT_THAT(members[0].lost(), ElementsAre());
-  EXPECT_FALSE(members[2].SomebodyWaits().value());
+  EXPECT_FALSE(members[2].HasWaitingProcess().value());
 }
 
 // It is written down as a member before its launcher says that it has died.
@@ -128,7 +130,7 @@ TEST_F(JobMemberTest, OneThatDiesAsItIsLetInIsLeftOutOfTheNext) {
   MembershipStore board(c10::make_intrusive<c10d::PrefixStore>(
       "tandem/attempt_0/", served_.store));
   board.NoteWaiting({0, 1});
-  ASSERT_TRUE(members[1].SomebodyWaits().value());
+  ASSERT_TRUE(members[1].HasWaitingProcess().value());
   Generation with = NextGeneration(members[1].generation(),
                                    {{{1, 0, 2}, {2, 0, 2}}, {{0, 1}}, {}});
   const Generation now = members[1].generation();
@@ -184,13 +186,87 @@ TEST_F(JobMemberTest, NeedsALauncherThatServesTheStore) {
 
 TEST(LifeOfTest, IsWhatTheLauncherSays) {
   Environment environment;
-  EXPECT_EQ(LifeOf(environment).value(), 0);
+  EXPECT_EQ(RankLife(environment).value(), 0);
   environment.Set("TANDEM_RANK_LIFE", "3");
-  EXPECT_EQ(LifeOf(environment).value(), 3);
+  EXPECT_EQ(RankLife(environment).value(), 3);
   for (const char* wrong : {"-1", "x"}) {
     environment.Set("TANDEM_RANK_LIFE", wrong);
-    EXPECT_TRUE(absl::IsInvalidArgument(LifeOf(environment).status()));
+    EXPECT_TRUE(absl::IsInvalidArgument(RankLife(environment).status()));
   }
+}
+
+TEST(GenerationTest, TheFirstHasAllRanks) {
+  const Generation first = FirstGeneration(3);
+  EXPECT_EQ(first.number, 0);
+  EXPECT_THAT(first.Ranks(), ElementsAre(0, 1, 2));
+  EXPECT_EQ(first.PlaceOf({2, 0}), 2);
+  EXPECT_EQ(first.PlaceOf({2, 1}), std::nullopt);
+  EXPECT_EQ(first.Source(), std::nullopt);
+}
+
+TEST(GenerationTest, WhoIsNeitherReadyNorDeadIsMissing) {
+  Notices notices;
+  notices.ready = {{0, 0, 7}};
+  notices.dead = {{{2, 0}, "killed"}};
+  const std::vector<Member> missing = Missing(FirstGeneration(4), notices);
+  ASSERT_THAT(missing, SizeIs(2));
+  EXPECT_EQ(missing[0].rank, 1);
+  EXPECT_EQ(missing[1].rank, 3);
+}
+
+TEST(GenerationTest, TheReadyGoOnAndNewcomersComeIn) {
+  Notices notices;
+  notices.ready = {{2, 0, 5}, {0, 0, 4}};
+  // Life 1 of rank 1 died before it was let in.
+  notices.waiting = {{1, 1}, {1, 2}};
+  notices.dead = {{{1, 0}, "killed"}, {{1, 1}, "killed"}};
+  const Generation now = FirstGeneration(3);
+  EXPECT_THAT(Missing(now, notices), IsEmpty());
+  EXPECT_THAT(Newcomers(now, notices), SizeIs(1));
+
+  const Generation next = NextGeneration(now, notices);
+  EXPECT_EQ(next.number, 1);
+  EXPECT_THAT(next.Ranks(), ElementsAre(0, 1, 2));
+  EXPECT_EQ(next.members[1].life, 2);
+  EXPECT_EQ(next.members[1].step, kNoState);
+  // Rank 2 has done a step that rank 0 has not.
+  EXPECT_EQ(next.Source(), 2);
+  EXPECT_THAT(Newcomers(next, notices), IsEmpty());
+}
+
+TEST(GenerationTest, WhoWasReadyAndDiedDoesNotGoOn) {
+  Notices notices;
+  notices.ready = {{0, 0, 4}, {1, 0, 4}};
+  notices.dead = {{{1, 0}, "killed"}};
+  EXPECT_THAT(NextGeneration(FirstGeneration(2), notices).Ranks(),
+              ElementsAre(0));
+}
+
+TEST(GenerationTest, OfEquallyManyStepsTheFirstIsTheSource) {
+  Generation generation;
+  generation.members = {{0, 1}, {3, 0, 6}, {4, 0, 6}};
+  EXPECT_EQ(generation.Source(), 1);
+}
+
+TEST(GenerationTest, TextsAreReadBack) {
+  const Generation generation = {12, {{0, 0, 4000000000}, {6, 3, kNoState}}};
+  const auto read = DecodeGeneration(Encode(generation));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->number, 12);
+  EXPECT_THAT(read->Ranks(), ElementsAre(0, 6));
+  EXPECT_EQ(read->members[0].step, 4000000000);
+  EXPECT_EQ(read->members[1].life, 3);
+  EXPECT_EQ(read->members[1].step, kNoState);
+  EXPECT_EQ(DecodeGeneration(""), std::nullopt);
+  EXPECT_EQ(DecodeGeneration("x"), std::nullopt);
+
+  const std::vector<Death> deaths =
+      DecodeDeaths(Encode(Death{{1, 0}, "exit code 3"}) +
+                   Encode(Death{{1, 1}, ""}) + "rubbish");
+  ASSERT_THAT(deaths, SizeIs(2));
+  EXPECT_EQ(deaths[0].how, "exit code 3");
+  EXPECT_EQ(deaths[1].process.life, 1);
+  EXPECT_THAT(DecodeMembers(Encode(Member{5, 1, 2}) + "3:abc"), SizeIs(1));
 }
 
 }  // namespace

@@ -11,12 +11,10 @@
 #include "absl/status/status.h"
 #include "core/launch/resolve_launch.h"
 #include "core/store/guard/job_secret.h"
+#include "core/testing/statuses.h"
 
 namespace tandem {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr char kVariable[] = "TANDEM_JOB_SECRET_FILE";
 
@@ -60,10 +58,8 @@ TEST_F(SecretSetupTest, BothMustAgree) {
   setenv(kVariable, File("one").c_str(), 1);
   EXPECT_TRUE(UseJobSecret(kRank, File("one")).ok());
   SetJobSecret("");
-  const absl::Status status = UseJobSecret(kRank, File("two"));
-  EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("--job_secret_file="),
-                                      HasSubstr("TANDEM_JOB_SECRET_FILE=")));
+  EXPECT_THAT(UseJobSecret(kRank, File("two")),
+              InvalidArgument("--job_secret_file=", "TANDEM_JOB_SECRET_FILE="));
   EXPECT_EQ(JobSecret(), "");
 }
 
@@ -87,9 +83,8 @@ TEST_F(SecretSetupTest, WhereNoneIsAskedForItIsRefused) {
   torchrun.launch.rendezvous.served_by_launcher = true;
   for (const LaunchPlan& plan :
        {torchrun, Plan(false, 1, Rendezvous::Kind::kFile)}) {
-    const absl::Status status = UseJobSecret(plan, File("one"));
-    EXPECT_TRUE(absl::IsInvalidArgument(status));
-    EXPECT_THAT(status.message(), HasSubstr("leave it out"));
+    EXPECT_THAT(UseJobSecret(plan, File("one")),
+                InvalidArgument("leave it out"));
     EXPECT_EQ(JobSecret(), "");
   }
 }

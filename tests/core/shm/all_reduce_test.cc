@@ -2,10 +2,16 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
@@ -137,6 +143,169 @@ TEST(ShmAllReduceTest, TensorsOutliveTheGroupThatMadeThem) {
     if (b.getRank() == 0) kept = tensor;
   });
   ExpectEqual(kept, Mine(0, 997, at::kFloat));
+}
+
+// Collectives through shared memory, with threads as ranks: every operation
+// against its closed form.
+
+TEST(ShmBackendTest, BroadcastFromEveryRoot) {
+  Everywhere(kSome, [](c10d::Backend& b, int64_t size, at::ScalarType type) {
+    for (int root = 0; root < b.getSize(); ++root) {
+      Tensors tensors = {Mine(b.getRank(), size, type)};
+      c10d::BroadcastOptions options;
+      options.rootRank = root;
+      b.broadcast(tensors, options)->wait();
+      ExpectEqual(tensors[0], Mine(root, size, type));
+    }
+  });
+}
+
+TEST(ShmBackendTest, BroadcastOfOneTensorIntoSeveral) {
+  OnRanks(2, [](c10d::Backend& b) {
+    for (const int64_t size : {5003, 300007}) {
+      for (const int from : {0, 1}) {
+        Tensors tensors = {Mine(b.getRank(), size, at::kInt),
+                           Mine(b.getRank() + 2, size, at::kInt)};
+        c10d::BroadcastOptions options;
+        options.rootRank = 1;
+        options.rootTensor = from;
+        b.broadcast(tensors, options)->wait();
+        for (const at::Tensor& tensor : tensors) {
+          ExpectEqual(tensor, Mine(1 + 2 * from, size, at::kInt));
+        }
+      }
+    }
+    Tensors unlike = {at::zeros({2}), at::zeros({3})};
+    EXPECT_THAT(ErrorOf([&] { b.broadcast(unlike); }),
+                ::testing::HasSubstr("differ in size"));
+    Tensors alike = {at::zeros({2}), at::zeros({2})};
+    c10d::BroadcastOptions options;
+    options.rootTensor = 2;
+    EXPECT_THAT(ErrorOf([&] { b.broadcast(alike, options); }),
+                ::testing::HasSubstr("no tensor 2 among 2"));
+    b.barrier()->wait();
+  });
+}
+
+TEST(ShmBackendTest, ReduceGivesTheRootTheSumAndLeavesTheOthers) {
+  Everywhere(kSome, [](c10d::Backend& b, int64_t size, at::ScalarType type) {
+    Tensors tensors = {Mine(b.getRank(), size, type)};
+    c10d::ReduceOptions options;
+    options.rootRank = b.getSize() - 1;
+    b.reduce(tensors, options)->wait();
+    ExpectEqual(tensors[0], b.getRank() == options.rootRank
+                                ? Sum(b.getSize(), size, type)
+                                : Mine(b.getRank(), size, type));
+  });
+}
+
+// Every rank's tensors, one for each rank.
+Tensors Empties(int n, int64_t size, at::ScalarType type) {
+  Tensors tensors;
+  for (int r = 0; r < n; ++r) tensors.push_back(at::empty({size}, type));
+  return tensors;
+}
+
+Tensors All(int n, int64_t size, at::ScalarType type) {
+  Tensors tensors;
+  for (int r = 0; r < n; ++r) tensors.push_back(Mine(r, size, type));
+  return tensors;
+}
+
+TEST(ShmBackendTest, AllGatherBothWays) {
+  Everywhere(kSome, [](c10d::Backend& b, int64_t size, at::ScalarType type) {
+    const int n = b.getSize();
+    Tensors mine = {Mine(b.getRank(), size, type)};
+    std::vector<Tensors> lists = {Empties(n, size, type)};
+    b.allgather(lists, mine)->wait();
+    at::Tensor whole = at::empty({n * size}, type);
+    b.all_gather_single(whole, mine[0])->wait();
+    ExpectEqual(at::cat(lists[0]), at::cat(All(n, size, type)));
+    ExpectEqual(whole, at::cat(All(n, size, type)));
+  });
+}
+
+TEST(ShmBackendTest, GatherAndScatterByRank) {
+  Everywhere(kSome, [](c10d::Backend& b, int64_t size, at::ScalarType type) {
+    const int n = b.getSize();
+    const int root = n / 2;
+    const bool is_root = b.getRank() == root;
+    Tensors mine = {Mine(b.getRank(), size, type)};
+    std::vector<Tensors> lists;
+    if (is_root) lists.push_back(Empties(n, size, type));
+    c10d::GatherOptions gather;
+    gather.rootRank = root;
+    b.gather(lists, mine, gather)->wait();
+    if (is_root) ExpectEqual(at::cat(lists[0]), at::cat(All(n, size, type)));
+    Tensors back = {at::empty({size}, type)};
+    c10d::ScatterOptions scatter;
+    scatter.rootRank = root;
+    b.scatter(back, lists, scatter)->wait();
+    ExpectEqual(back[0], mine[0]);
+  });
+}
+
+TEST(ShmBackendTest, ReduceScatterBothWays) {
+  Everywhere(kNumbers, [](c10d::Backend& b, int64_t size, at::ScalarType type) {
+    const int n = b.getSize();
+    // Rank r gives rank d its own numbers, r + d further on.
+    std::vector<Tensors> inputs(1);
+    for (int d = 0; d < n; ++d) {
+      inputs[0].push_back(Mine(b.getRank() + d, size, type));
+    }
+    at::Tensor expected = at::zeros({size}, at::kLong);
+    for (int r = 0; r < n; ++r) {
+      expected.add_(Mine(r + b.getRank(), size, at::kLong));
+    }
+    Tensors one = {at::empty({size}, type)};
+    b.reduce_scatter(one, inputs)->wait();
+    at::Tensor whole = at::cat(inputs[0]);
+    at::Tensor other = at::empty({size}, type);
+    b.reduce_scatter_single(other, whole)->wait();
+    ExpectEqual(one[0], expected.to(type));
+    ExpectEqual(other, expected.to(type));
+  });
+}
+
+TEST(ShmBackendTest, AllToAllOfListsOfAnySizes) {
+  Everywhere(kSome, [](c10d::Backend& b, int64_t size, at::ScalarType type) {
+    const int n = b.getSize();
+    // From r to d: size + r + d elements.
+    const auto length = [&](int r, int d) { return size + r + 2 * d; };
+    Tensors inputs, outputs, expected;
+    for (int r = 0; r < n; ++r) {
+      inputs.push_back(Mine(b.getRank() + r, length(b.getRank(), r), type));
+      outputs.push_back(at::empty({length(r, b.getRank())}, type));
+      expected.push_back(Mine(r + b.getRank(), length(r, b.getRank()), type));
+    }
+    b.alltoall(outputs, inputs)->wait();
+    ExpectEqual(at::cat(outputs), at::cat(expected));
+  });
+}
+
+TEST(ShmBackendTest, AllToAllOfOneTensorInSplits) {
+  Everywhere(kSome, [](c10d::Backend& b, int64_t size, at::ScalarType type) {
+    const int n = b.getSize();
+    std::vector<int64_t> none;
+    at::Tensor in = at::cat(Tensors(n, Mine(b.getRank(), size, type)));
+    at::Tensor out = at::empty({n * size}, type);
+    b.all_to_all_single(out, in, none, none)->wait();
+    ExpectEqual(out, at::cat(All(n, size, type)));
+    // Rank r gives rank d (r + d) rows of two.
+    std::vector<int64_t> to, from;
+    Tensors expected;
+    for (int r = 0; r < n; ++r) {
+      to.push_back(b.getRank() + r);
+      from.push_back(b.getRank() + r);
+      expected.push_back(at::full({b.getRank() + r, 2}, r, at::kFloat));
+    }
+    int64_t rows = 0;
+    for (const int64_t split : to) rows += split;
+    in = at::full({rows, 2}, b.getRank(), at::kFloat);
+    out = at::empty({rows, 2}, at::kFloat);
+    b.all_to_all_single(out, in, from, to)->wait();
+    ExpectEqual(out, at::cat(expected));
+  });
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -25,6 +24,7 @@
 #include "core/shm/backend.h"
 #include "core/store/store.h"
 #include "tests/core/testing/forked_rank.h"
+#include "tests/core/testing/test_files.h"
 
 namespace tandem {
 namespace {
@@ -46,12 +46,6 @@ CommunicatorOptions WithTimeout(std::chrono::milliseconds timeout) {
 }
 
 using Clock = std::chrono::steady_clock;  // the same in all processes
-
-std::string ReadFile(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 void NoteTime(const std::string& suffix) {
   std::ofstream(TestFile(suffix))
@@ -113,7 +107,7 @@ TEST(ShmBrokenPeerTest, WhoeverReadsAMessageNamesItsSenderThatIsGone) {
 }
 
 // The names of local sockets that exist on this machine.
-std::string LocalSockets() { return ReadFile("/proc/net/unix"); }
+std::string LocalSockets() { return ReadBytes("/proc/net/unix"); }
 
 TEST(ShmBrokenPeerTest, WhoeverWaitsForAKilledRankNamesItBeforeTheTimeout) {
   // Through slots, in place on the thread that waits, and in the background.
@@ -133,9 +127,9 @@ TEST(ShmBrokenPeerTest, WhoeverWaitsForAKilledRankNamesItBeforeTheTimeout) {
       EXPECT_THAT(ranks[r]->Result(),
                   AllOf(StartsWith("UNAVAILABLE"),
                         ContainsRegex("rank 1 .pid [0-9]+. died")));
-      const int64_t death = std::stoll(ReadFile(TestFile(".death")));
+      const int64_t death = std::stoll(ReadBytes(TestFile(".death")));
       const int64_t failure =
-          std::stoll(ReadFile(TestFile(absl::StrCat(".failure-", r))));
+          std::stoll(ReadBytes(TestFile(absl::StrCat(".failure-", r))));
       EXPECT_LT(failure - death, Clock::duration(kLong / 2).count());
     }
     ranks.clear();

@@ -23,6 +23,13 @@ inline void EnableAsynchronousSim() {
   ASSERT_TRUE(EnableSim(options).ok());
 }
 
+// A test on asynchronous devices.
+class AsynchronousSimTest : public testing::Test {
+ protected:
+  void SetUp() override { EnableAsynchronousSim(); }
+  void TearDown() override { sim::SynchroniseAll(); }
+};
+
 // While it lives, what is queued on the stream waits. Calls that wait for the
 // stream would wait for ever.
 class HeldStream {

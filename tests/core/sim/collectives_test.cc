@@ -71,12 +71,13 @@ void RunOn(const Rank& on, const Tensors& watched,
   for (const at::Tensor& each : watched) memory.push_back(each.data_ptr());
   sim::SynchroniseDevice(static_cast<int8_t>(on.rank));
   sim::ResetPeak(on.rank);
-  const int64_t before = sim::BooksOf(on.rank).now.total;
+  const int64_t before = sim::DeviceMemoryStatistics(on.rank).now.total;
   const auto work = start();
   ASSERT_NE(work, nullptr);
   EXPECT_TRUE(work->wait());
   if (!on.gloo || gloo == Gloo::kInPlace) {
-    EXPECT_EQ(sim::BooksOf(on.rank).peak.total, before) << "no copies";
+    EXPECT_EQ(sim::DeviceMemoryStatistics(on.rank).peak.total, before)
+        << "no copies";
   }
   for (size_t i = 0; i < watched.size(); ++i) {
     EXPECT_EQ(watched[i].data_ptr(), memory[i]);

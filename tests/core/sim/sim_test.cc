@@ -39,7 +39,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/core/sim/thrown.h"
+#include "tests/core/testing/thrown.h"
 
 namespace tandem {
 namespace {

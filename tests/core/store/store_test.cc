@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/store/sockets.h"
+#include "core/testing/statuses.h"
 #include "tests/core/testing/listening_sockets.h"
 #include "tests/core/testing/process_testing.h"
 
@@ -20,7 +21,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -95,22 +95,18 @@ TEST(TcpStoreTest, AnAddressOfAnotherMachineIsRefused) {
 TEST(TcpStoreTest, NobodyThereIsAnErrorInBoundedTime) {
   const int port = FreePort();
   const auto begin = std::chrono::steady_clock::now();
-  const absl::Status status =
-      ConnectTcpStore("127.0.0.1", port, kShort).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  EXPECT_THAT(status.message(),
-              AllOf(HasSubstr(absl::StrCat("127.0.0.1:", port)),
-                    HasSubstr("within 1.2s"), HasSubstr("--master_addr")));
+  EXPECT_THAT(ConnectTcpStore("127.0.0.1", port, kShort).status(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       absl::StrCat("127.0.0.1:", port), "within 1.2s",
+                       "--master_addr"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(30));
 }
 
 TEST(TcpStoreTest, AServerThatIsNoStoreIsAnErrorInBoundedTime) {
   const BoundSocket silent = ListenOn("127.0.0.1", 0).value();
-  const absl::Status status =
-      ConnectTcpStore("127.0.0.1", silent.port, kShort).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  EXPECT_THAT(status.message(),
-              AllOf(HasSubstr("127.0.0.1:"), HasSubstr("no answer")));
+  EXPECT_THAT(
+      ConnectTcpStore("127.0.0.1", silent.port, kShort).status(),
+      StatusIs(absl::StatusCode::kDeadlineExceeded, "127.0.0.1:", "no answer"));
   close(silent.fd);
 }
 

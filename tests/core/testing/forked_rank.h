@@ -1,4 +1,5 @@
-// Ranks as forked processes, for tests that kill and freeze them.
+// Forked processes, for tests: ranks that are killed or frozen, and children
+// whose process changes for good.
 
 #ifndef TANDEM_TESTS_CORE_TESTING_FORKED_RANK_H_
 #define TANDEM_TESTS_CORE_TESTING_FORKED_RANK_H_
@@ -26,6 +27,19 @@ inline std::string TestFile(const std::string& suffix) {
       ::testing::UnitTest::GetInstance()->current_test_info()->name();
   std::replace(test.begin(), test.end(), '/', '-');
   return absl::StrCat(::testing::TempDir(), "/", test, suffix);
+}
+
+// The wait status of a child that calls `fn`, which may leave what it did to
+// its process: handlers, threads, a wish to stop.
+inline int StatusOfChild(const std::function<void()>& fn) {
+  const pid_t child = fork();
+  if (child == 0) {
+    fn();
+    _exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
 }
 
 // A process that calls `fn`, leaves its status in a file, and ends: by the

@@ -1,5 +1,9 @@
 #include "core/vector/sum.h"
 
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 #include <gtest/gtest.h>
@@ -7,7 +11,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <vector>
+
+#include "core/vector/multiply_and_find_inf.h"
 
 namespace tandem::sum_test {
 namespace {
@@ -236,6 +243,95 @@ TEST(VectorSumTest, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_TRUE(refused(ScalarType::ComplexFloat, ReduceKind::kSum, 1));
   EXPECT_FALSE(refused(ScalarType::Half, ReduceKind::kSum, 2));
 }
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// None, one, around a vector, primes, and more than one block of threads.
+const std::vector<int64_t> kVectorSizes = {
+    0, 1, 2, 7, 15, 16, 17, 31, 64, 65, 97, 101, 1009, 4096, 32768, 70001};
+
+bool ByLibTorch(const std::vector<at::Tensor>& parts, float factor) {
+  at::Tensor found = at::zeros({}, at::kFloat);
+  at::_amp_foreach_non_finite_check_and_unscale_(
+      parts, found, at::full({}, factor, at::kFloat));
+  return found.item<float>() != 0;
+}
+
+// Expects NaNs in the same places, whatever their bits, and else the same
+// values.
+void ExpectSame(const at::Tensor& found, const at::Tensor& expected) {
+  ASSERT_TRUE(found.isnan().equal(expected.isnan()));
+  const at::Tensor found_numbers = found.nan_to_num(0, kInfinity, -kInfinity);
+  const at::Tensor expected_numbers =
+      expected.nan_to_num(0, kInfinity, -kInfinity);
+  EXPECT_TRUE(found_numbers.equal(expected_numbers));
+}
+
+class MultiplyAndFindInfTest : public testing::TestWithParam<at::ScalarType> {};
+
+TEST_P(MultiplyAndFindInfTest, IsLibTorchs) {
+  for (const int64_t size : kVectorSizes) {
+    for (const float factor : {1.0F, 0.5F, 0.1F, 1.0F / 65536, 3e-39F, 1e30F}) {
+      const at::Tensor x = at::randn({size}).to(GetParam());
+      const at::Tensor other = x.clone();
+      EXPECT_FALSE(MultiplyAndFindInf({x}, factor)) << size;
+      if (size > 0) {
+        EXPECT_FALSE(ByLibTorch({other}, factor));
+      }
+      ExpectSame(x, other);
+    }
+  }
+}
+
+TEST_P(MultiplyAndFindInfTest, FindsOneWhereverItIs) {
+  for (const int64_t size : kVectorSizes) {
+    for (const int64_t place : {int64_t{0}, size / 3, size - 1}) {
+      if (size == 0) continue;
+      for (const double bad : {kInfinity, -kInfinity, kNan}) {
+        const at::Tensor x = at::randn({size}).to(GetParam());
+        x[place] = bad;
+        const at::Tensor other = x.clone();
+        EXPECT_TRUE(MultiplyAndFindInf({x}, 0.25F)) << size << " " << place;
+        EXPECT_TRUE(ByLibTorch({other}, 0.25F));
+        ExpectSame(x, other);
+      }
+    }
+  }
+}
+
+TEST_P(MultiplyAndFindInfTest, LooksAtAllParts) {
+  for (size_t bad = 0; bad < 3; ++bad) {
+    std::vector<at::Tensor> parts;
+    for (const int64_t size : {3, 17, 5}) {
+      parts.push_back(at::full({size}, 8, GetParam()));
+    }
+    parts[bad][1] = kInfinity;
+    EXPECT_TRUE(MultiplyAndFindInf(parts, 0.5F)) << bad;
+    for (const at::Tensor& part : parts) EXPECT_EQ(part[0].item<float>(), 4);
+  }
+  EXPECT_FALSE(MultiplyAndFindInf({}, 2));
+}
+
+// Denormals and the greatest numbers are finite.
+TEST(MultiplyAndFindInfEdgesTest, TakesWhatIsFiniteForFinite) {
+  using Limits = std::numeric_limits<float>;
+  const at::Tensor x = at::full({37}, Limits::max(), at::kFloat);
+  x[3] = -Limits::max();
+  x[36] = Limits::denorm_min();
+  EXPECT_FALSE(MultiplyAndFindInf({x}, 1));
+  EXPECT_EQ(x[36].item<float>(), Limits::denorm_min());
+  // It was before, though the product is not.
+  EXPECT_FALSE(MultiplyAndFindInf({x}, 2));
+  EXPECT_EQ(x[3].item<double>(), -kInfinity);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, MultiplyAndFindInfTest,
+                         testing::Values(at::kFloat, at::kDouble, at::kHalf,
+                                         at::kBFloat16),
+                         [](const auto& info) {
+                           return std::string(c10::toString(info.param));
+                         });
 
 }  // namespace
 }  // namespace tandem::sum_test

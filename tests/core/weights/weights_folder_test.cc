@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "core/checkpoint/safetensors.h"
 #include "core/weights/load_plan.h"
 #include "core/weights/stored_weights.h"
+#include "tests/core/testing/test_files.h"
 
 namespace tandem {
 namespace {
@@ -25,22 +25,6 @@ using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::string NewFolder(const std::string& name) {
-  const std::string folder = absl::StrCat(testing::TempDir(), "/", name);
-  fs::remove_all(folder);
-  fs::create_directories(folder);
-  return folder;
-}
-
-void Write(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
-
-std::string Read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 NamedTensors ThreeTensors() {
   return {{"a", at::arange(6.f).view({2, 3})},
@@ -58,7 +42,7 @@ std::map<std::string, at::Tensor> ReadAll(const StoredWeights& weights) {
 
 // Three shards of one tensor each.
 std::string ShardedFolder(const std::string& name) {
-  const std::string folder = NewFolder(name);
+  const std::string folder = NewTestFolder(name);
   WeightsFolderOptions options;
   options.max_shard_bytes = 1;
   EXPECT_TRUE(WriteWeightsFolder(folder, ThreeTensors(), options).ok());
@@ -75,7 +59,7 @@ std::string ErrorOf(const std::string& path) {
 
 TEST(WeightsFolderTest, OneFileOrShardsHoldTheSame) {
   for (const uint64_t most : {uint64_t{1}, uint64_t{64}, uint64_t{1} << 30}) {
-    const std::string folder = NewFolder(absl::StrCat("same", most));
+    const std::string folder = NewTestFolder(absl::StrCat("same", most));
     WeightsFolderOptions options;
     options.max_shard_bytes = most;
     ASSERT_TRUE(WriteWeightsFolder(folder, ThreeTensors(), options).ok());
@@ -91,7 +75,7 @@ TEST(WeightsFolderTest, OneFileOrShardsHoldTheSame) {
 }
 
 TEST(WeightsFolderTest, FloatingPointValuesAreConverted) {
-  const std::string folder = NewFolder("converted");
+  const std::string folder = NewTestFolder("converted");
   WeightsFolderOptions options;
   options.dtype = at::kBFloat16;
   ASSERT_TRUE(WriteWeightsFolder(folder, ThreeTensors(), options).ok());
@@ -105,7 +89,7 @@ TEST(WeightsFolderTest, WhatADtypeCannotHoldIsRefused) {
   NamedTensors tensors = ThreeTensors();
   const at::Tensor large = at::full({3}, 65504., at::kFloat);
   tensors.emplace_back("large", large);
-  const std::string path = NewFolder("large") + "/large.safetensors";
+  const std::string path = NewTestFolder("large") + "/large.safetensors";
   EXPECT_TRUE(WriteWeightsFile(path, tensors, at::kHalf).ok());
   large[1] = -65536;
   const auto written = WriteWeightsFile(path, tensors, at::kHalf);
@@ -127,7 +111,7 @@ TEST(WeightsFolderTest, WhatIsRefusedLeavesNothing) {
   WeightsFolderOptions options;
   options.max_shard_bytes = 1;
   options.dtype = at::kHalf;
-  const std::string folder = NewFolder("refused");
+  const std::string folder = NewTestFolder("refused");
   EXPECT_FALSE(WriteWeightsFolder(folder, tensors, options).ok());
   EXPECT_FALSE(HasWeights(folder));
   options.dtype = at::kBFloat16;
@@ -137,14 +121,14 @@ TEST(WeightsFolderTest, WhatIsRefusedLeavesNothing) {
 
 TEST(WeightsFolderTest, WhatIsStoredInfiniteIsSaidAndWritten) {
   NamedTensors tensors = ThreeTensors();
-  EXPECT_THAT(*WriteWeightsFolder(NewFolder("finite"), tensors, {}),
+  EXPECT_THAT(*WriteWeightsFolder(NewTestFolder("finite"), tensors, {}),
               ElementsAre());
   const float infinity = std::numeric_limits<float>::infinity();
   tensors.emplace_back("mask", at::full({2}, -infinity, at::kFloat));
   tensors.emplace_back("w", at::full({1}, std::nan(""), at::kDouble));
   WeightsFolderOptions options;
   options.dtype = at::kHalf;
-  const std::string folder = NewFolder("infinite");
+  const std::string folder = NewTestFolder("infinite");
   const auto written = WriteWeightsFolder(folder, tensors, options);
   ASSERT_TRUE(written.ok()) << written.status();
   EXPECT_THAT(*written,
@@ -163,13 +147,13 @@ TEST(WeightsFolderTest, WeightsThatAreThereAreNotMixedWithOthers) {
 }
 
 TEST(StoredWeightsTest, AFolderWithoutWeightsSaysWhatItLacks) {
-  const std::string folder = NewFolder("empty");
+  const std::string folder = NewTestFolder("empty");
   EXPECT_THAT(ErrorOf(folder), HasSubstr("has neither model.safetensors"));
 }
 
 // transformers wrote such folders before it had safetensors.
 TEST(StoredWeightsTest, AFolderMayHavePyTorchsFiles) {
-  const std::string folder = NewFolder("pytorch");
+  const std::string folder = NewTestFolder("pytorch");
   const std::string given = "tests/core/pytorch_file/data/module.pt";
   fs::copy_file(given, folder + "/pytorch_model-00001-of-00001.bin");
   std::string map;
@@ -179,8 +163,8 @@ TEST(StoredWeightsTest, AFolderMayHavePyTorchsFiles) {
     absl::StrAppend(&map, map.empty() ? "" : ", ", "\"", each.info.name,
                     "\": \"pytorch_model-00001-of-00001.bin\"");
   }
-  Write(folder + "/pytorch_model.bin.index.json",
-        absl::StrCat("{\"weight_map\": {", map, "}}"));
+  WriteBytes(folder + "/pytorch_model.bin.index.json",
+             absl::StrCat("{\"weight_map\": {", map, "}}"));
   EXPECT_EQ(ReadAll(*OpenWeights(folder)).size(), 5u);
   fs::copy_file("tests/core/pytorch_file/data/command.pt",
                 folder + "/pytorch_model.bin");
@@ -204,7 +188,7 @@ TEST(StoredWeightsTest, AnIndexIsNotBelieved) {
   const std::string folder = ShardedFolder("index");
   const std::string index = folder + "/model.safetensors.index.json";
   const auto with = [&](const std::string& text) {
-    Write(index, text);
+    WriteBytes(index, text);
     return ErrorOf(folder);
   };
   EXPECT_THAT(with("{"), HasSubstr("no JSON object"));
@@ -231,9 +215,9 @@ TEST(StoredWeightsTest, ATruncatedFolderIsRefusedOrTheSame) {
   int refused = 0;
   for (const std::string& file : {Shard(folder, 1), Shard(folder, 3),
                                   folder + "/model.safetensors.index.json"}) {
-    const std::string whole = Read(file);
+    const std::string whole = ReadBytes(file);
     for (size_t n = 0; n < whole.size(); n += 7) {
-      Write(file, whole.substr(0, n));
+      WriteBytes(file, whole.substr(0, n));
       const auto weights = OpenWeights(folder);
       refused += !weights.ok();
       if (!weights.ok()) continue;
@@ -241,7 +225,7 @@ TEST(StoredWeightsTest, ATruncatedFolderIsRefusedOrTheSame) {
         EXPECT_TRUE(at::equal(ReadAll(*weights)[name], tensor)) << n;
       }
     }
-    Write(file, whole);
+    WriteBytes(file, whole);
   }
   EXPECT_GT(refused, 20);
 }

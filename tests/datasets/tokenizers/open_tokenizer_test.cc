@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "core/testing/statuses.h"
 #include "datasets/tokenizers/tokenizer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -44,7 +46,7 @@ std::string Write(const std::string& name, const std::string& contents) {
   return path;
 }
 
-std::string ErrorOf(const std::string& path) {
+std::string ErrorText(const std::string& path) {
   const auto tokenizer = OpenTokenizer(path);
   EXPECT_FALSE(tokenizer.ok()) << path;
   return std::string(tokenizer.status().message());
@@ -56,7 +58,7 @@ Json Llama3() {
 }
 
 std::string ErrorOfJson(const Json& json) {
-  return ErrorOf(Write("tokenizer.json", json.dump()));
+  return ErrorText(Write("tokenizer.json", json.dump()));
 }
 
 TEST(OpenTokenizerTest, AFolderOfGpt2sFiles) {
@@ -81,12 +83,12 @@ TEST(OpenTokenizerTest, AFolderWithATokenizerJson) {
 }
 
 TEST(OpenTokenizerTest, WhatIsNoTokenizerIsSaid) {
-  EXPECT_THAT(ErrorOf("no/such/tokenizer"), HasSubstr("no/such/tokenizer"));
-  EXPECT_THAT(ErrorOf(NewFolder()), HasSubstr("expected bytes"));
-  EXPECT_THAT(ErrorOf(Write("tokenizer.json", "{")), HasSubstr("no JSON"));
-  EXPECT_THAT(ErrorOf(Write("x.model", "aGk= 0\nhello\n")),
+  EXPECT_THAT(ErrorText("no/such/tokenizer"), HasSubstr("no/such/tokenizer"));
+  EXPECT_THAT(ErrorText(NewFolder()), HasSubstr("expected bytes"));
+  EXPECT_THAT(ErrorText(Write("tokenizer.json", "{")), HasSubstr("no JSON"));
+  EXPECT_THAT(ErrorText(Write("x.model", "aGk= 0\nhello\n")),
               HasSubstr("line 2: expected a word in Base64"));
-  EXPECT_THAT(ErrorOf(absl::StrCat(kData, "llama3/tokenizer.tiktoken")),
+  EXPECT_THAT(ErrorText(absl::StrCat(kData, "llama3/tokenizer.tiktoken")),
               HasSubstr("has 1000 ranks"));
 }
 
@@ -120,7 +122,7 @@ TEST(OpenTokenizerTest, FieldsThatAreNotKnownAreErrors) {
   EXPECT_THAT(ErrorOfJson(json), HasSubstr("BertProcessing"));
 }
 
-std::vector<uint32_t> TokensOf(const Json& json, const std::string& text) {
+std::vector<uint32_t> EncodedTokens(const Json& json, const std::string& text) {
   const auto tokenizer = OpenTokenizer(Write("tokenizer.json", json.dump()));
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   const auto tokens = (*tokenizer)->Encode(text);
@@ -134,14 +136,14 @@ TEST(OpenTokenizerTest, TextsAreBroughtToNfc) {
   Json json = Llama3();
   const std::string apart = "cafe\u0301 \u1112\u1161\u11ab <|eot_id|>";
   const std::string together = "caf\u00e9 \ud55c <|eot_id|>";
-  EXPECT_NE(TokensOf(json, apart), TokensOf(json, together));
-  const auto expected = TokensOf(json, together);
+  EXPECT_NE(EncodedTokens(json, apart), EncodedTokens(json, together));
+  const auto expected = EncodedTokens(json, together);
   for (const char* const normalizer :
        {R"({"type": "NFC"})",
         R"({"type": "Sequence", "normalizers": [{"type": "NFC"}]})"}) {
     json["normalizer"] = Json::parse(normalizer);
-    EXPECT_EQ(TokensOf(json, apart), expected);
-    EXPECT_EQ(TokensOf(json, together), expected);
+    EXPECT_EQ(EncodedTokens(json, apart), expected);
+    EXPECT_EQ(EncodedTokens(json, together), expected);
   }
 }
 
@@ -149,20 +151,20 @@ TEST(OpenTokenizerTest, TextsAreBroughtToNfc) {
 TEST(OpenTokenizerTest, BytesThatNoTextHasMayHaveNoToken) {
   Json json = Llama3();
   const std::string text = "caf\u00e9 \U0001F600 \xc0\xff";
-  const auto expected = TokensOf(json, text);
+  const auto expected = EncodedTokens(json, text);
   // The characters that stand for bytes C0, C1, F1 and F5 to FF.
   for (int byte = 0xc0; byte < 0x100; ++byte) {
     if (byte > 0xc1 && byte != 0xf1 && byte < 0xf5) continue;
     const std::string word = {'\xc3', static_cast<char>(byte - 0x40)};
     ASSERT_EQ(json["model"]["vocab"].erase(word), 1) << byte;
   }
-  EXPECT_EQ(TokensOf(json, text), expected);
+  EXPECT_EQ(EncodedTokens(json, text), expected);
   const auto tokenizer = OpenTokenizer(Write("tokenizer.json", json.dump()));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const auto lost = (*tokenizer)->Encode("a \U00040000 b");
-  EXPECT_EQ(lost.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(lost.status().message()),
-              HasSubstr("no token for the byte 0xF1 of the character U+40000"));
+  EXPECT_THAT(
+      lost.status(),
+      InvalidArgument("no token for the byte 0xF1 of the character U+40000"));
 }
 
 // Tokens of the text as it is come before tokens of the normalized one, as in
@@ -178,8 +180,8 @@ TEST(OpenTokenizerTest, AddedTokensThatAreNotNormalizedComeFirst) {
   add("abc", 2000, true);
   add("cde", 2001, false);
   add("ab", 2002, true);
-  EXPECT_THAT(TokensOf(json, "abcde"), ElementsAre(2002, 2001));
-  EXPECT_THAT(TokensOf(json, "abc"), ElementsAre(2000));
+  EXPECT_THAT(EncodedTokens(json, "abcde"), ElementsAre(2002, 2001));
+  EXPECT_THAT(EncodedTokens(json, "abc"), ElementsAre(2000));
 }
 
 // tokenizer_config.json's name before the model's numbers, and those before the
@@ -210,10 +212,10 @@ TEST(OpenTokenizerTest, WhatEndsATextIsSaidBesideTheTokenizer) {
     EXPECT_EQ(end(path), 1000);
   }
   write("tokenizer_config.json", "{\n\"eos_token\": None}");
-  EXPECT_THAT(ErrorOf(folder), HasSubstr("tokenizer_config.json is no JSON "
-                                         "object: line 2 has 'None'"));
+  EXPECT_THAT(ErrorText(folder), HasSubstr("tokenizer_config.json is no JSON "
+                                           "object: line 2 has 'None'"));
   write("tokenizer_config.json", "[]");
-  EXPECT_THAT(ErrorOf(folder), HasSubstr("tokenizer_config.json is no JSON"));
+  EXPECT_THAT(ErrorText(folder), HasSubstr("tokenizer_config.json is no JSON"));
 }
 
 TEST(OpenTokenizerTest, FieldsThatCannotBeAreErrors) {
@@ -270,6 +272,37 @@ TEST(OpenTokenizerTest, RanksOfLlama3sNumberHaveItsSpecialTokens) {
   ASSERT_TRUE(tokens.ok()) << tokens.status();
   EXPECT_THAT(*tokens, ElementsAre('a', 128009));
   EXPECT_EQ((*tokenizer)->Decode({128255}), "<|reserved_special_token_247|>");
+}
+
+TEST(BytesTokenizerTest, AnyBytesComeBack) {
+  const auto tokenizer = OpenTokenizer("bytes");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all.push_back(static_cast<char>(byte));
+  const auto tokens = (*tokenizer)->Encode(all);
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  ASSERT_EQ(tokens->size(), 256);
+  EXPECT_EQ(tokens->front(), 0);
+  EXPECT_EQ(tokens->back(), 255);
+  EXPECT_EQ((*tokenizer)->Decode(*tokens), all);
+}
+
+TEST(BytesTokenizerTest, TheEndOfATextIsATokenAndNoText) {
+  const auto tokenizer = OpenTokenizer("bytes");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_EQ((*tokenizer)->vocabulary_size(), 257);
+  EXPECT_EQ((*tokenizer)->end_of_text(), 256);
+  EXPECT_EQ((*tokenizer)->Decode({'a', 256, 'b', 1000}), "ab");
+  EXPECT_TRUE((*tokenizer)->prefix().empty());
+  const auto tokens = (*tokenizer)->Encode("h\xC3\xA9");
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  EXPECT_THAT(*tokens, ElementsAre('h', 0xC3, 0xA9));
+}
+
+TEST(BytesTokenizerTest, UnknownNamesAreErrors) {
+  const auto tokenizer = OpenTokenizer("no/such/tokenizer");
+  ASSERT_FALSE(tokenizer.ok());
+  EXPECT_THAT(tokenizer.status(), Says("no/such/tokenizer"));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ Tokens EncodeOrFail(const Tokenizer& tokenizer, const std::string& text,
   return tokens.value_or(Tokens());
 }
 
-std::string BytesOf(const Json& base64) {
+std::string DecodedBytes(const Json& base64) {
   std::string bytes;
   EXPECT_TRUE(absl::Base64Unescape(base64.get<std::string>(), &bytes));
   return bytes;
@@ -45,7 +45,7 @@ std::string LongText(const Json& each) {
   return text;
 }
 
-std::string DigestOf(const Tokens& tokens) {
+std::string TokenDigest(const Tokens& tokens) {
   Sha256 hash;
   hash.Update(tokens.data(), tokens.size() * sizeof(uint32_t));
   return hash.HexDigest();

@@ -24,11 +24,11 @@ Tokens EncodeOrFail(
     SpecialTokensInText special = SpecialTokensInText::kRecognized);
 
 // Bytes of a case's "bytes", which are in Base64.
-std::string BytesOf(const nlohmann::json& base64);
+std::string DecodedBytes(const nlohmann::json& base64);
 // The text of a long text's case: its "piece" as many "times" as it says.
 std::string LongText(const nlohmann::json& each);
 // SHA-256 of the tokens as little-endian numbers of 32 bits.
-std::string DigestOf(const Tokens& tokens);
+std::string TokenDigest(const Tokens& tokens);
 
 }  // namespace tandem
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/strings/escaping.h"
-#include "datasets/tokenizers/byte_pair/utf8.h"
-#include "datasets/tokenizers/tiktoken_ranks.h"
+#include "datasets/tokenizers/byte_pair/unicode.h"
+#include "datasets/tokenizers/byte_pair_files.h"
 #include "datasets/tokenizers/tokenizer.h"
 #include "gtest/gtest.h"
 #include "tests/datasets/tokenizers/parity_cases.h"
@@ -44,10 +44,10 @@ class ParityTest : public testing::TestWithParam<const char*> {
 TEST_P(ParityTest, AwkwardTextsHaveTheSameTokens) {
   ASSERT_GT(Expected()["cases"].size(), 200);
   for (const Json& each : Expected()["cases"]) {
-    const std::string bytes = BytesOf(each["bytes"]);
+    const std::string bytes = DecodedBytes(each["bytes"]);
     const Tokens tokens = EncodeOrFail(*tokenizer_, bytes);
     EXPECT_EQ(tokens, each[name_].get<Tokens>()) << absl::CHexEscape(bytes);
-    EXPECT_EQ(tokenizer_->Decode(tokens), BytesOf(each["text"]))
+    EXPECT_EQ(tokenizer_->Decode(tokens), DecodedBytes(each["text"]))
         << absl::CHexEscape(bytes);
   }
 }
@@ -55,7 +55,7 @@ TEST_P(ParityTest, AwkwardTextsHaveTheSameTokens) {
 TEST_P(ParityTest, SpecialTokensCanBeOrdinaryText) {
   if (name_ == "tiktoken") return;  // it was read without any
   for (const Json& each : Expected()["cases"]) {
-    const std::string bytes = BytesOf(each["bytes"]);
+    const std::string bytes = DecodedBytes(each["bytes"]);
     EXPECT_EQ(EncodeOrFail(*tokenizer_, bytes, SpecialTokensInText::kOrdinary),
               each[name_ + "_ordinary"].get<Tokens>())
         << absl::CHexEscape(bytes);
@@ -67,7 +67,7 @@ TEST_P(ParityTest, LongLinesHaveTheSameTokens) {
   for (const Json& each : Expected()["long"]) {
     const std::string text = LongText(each);
     const Tokens tokens = EncodeOrFail(*tokenizer_, text);
-    EXPECT_EQ(DigestOf(tokens), each[name_]) << each["piece"];
+    EXPECT_EQ(TokenDigest(tokens), each[name_]) << each["piece"];
     EXPECT_EQ(tokenizer_->Decode(tokens), text) << each["piece"];
   }
 }

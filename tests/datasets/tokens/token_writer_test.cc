@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "core/testing/statuses.h"
+#include "datasets/tokens/documents.h"
 #include "datasets/tokens/token_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -18,6 +21,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::string Path() { return testing::TempDir() + "/written.bin"; }
 
@@ -42,7 +46,7 @@ std::string Contents() {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::string ErrorOf(const std::string& contents) {
+std::string ErrorText(const std::string& contents) {
   std::ofstream(Path(), std::ios::binary | std::ios::trunc) << contents;
   const absl::Status status = TokenFile::Open(Path()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
@@ -90,18 +94,19 @@ TEST(TokenFormatTest, BytesLieWhereThePageSays) {
 TEST(TokenFormatTest, WhatDoesNotFitIsAnError) {
   Write(257);
   const std::string contents = Contents();
-  EXPECT_THAT(ErrorOf(contents.substr(0, 40)), HasSubstr("40 bytes, fewer"));
-  EXPECT_THAT(ErrorOf(contents + "x"), HasSubstr("make it again"));
-  EXPECT_THAT(ErrorOf(contents.substr(0, contents.size() - 1)),
+  EXPECT_THAT(ErrorText(contents.substr(0, 40)), HasSubstr("40 bytes, fewer"));
+  EXPECT_THAT(ErrorText(contents + "x"), HasSubstr("make it again"));
+  EXPECT_THAT(ErrorText(contents.substr(0, contents.size() - 1)),
               HasSubstr("5 tokens of 2 bytes and 3 documents"));
-  EXPECT_THAT(ErrorOf(Changed(contents, 8, uint64_t{2} << 32 | 9)),
+  EXPECT_THAT(ErrorText(Changed(contents, 8, uint64_t{2} << 32 | 9)),
               HasSubstr("version 9"));
-  EXPECT_THAT(ErrorOf(Changed(contents, 8, uint64_t{3} << 32 | 1)),
+  EXPECT_THAT(ErrorText(Changed(contents, 8, uint64_t{3} << 32 | 1)),
               HasSubstr("makes no sense"));
-  EXPECT_THAT(ErrorOf(Changed(contents, 16, 0)), HasSubstr("makes no sense"));
-  EXPECT_THAT(ErrorOf(Changed(contents, 24, ~uint64_t{0})),
+  EXPECT_THAT(ErrorText(Changed(contents, 16, 0)), HasSubstr("makes no sense"));
+  EXPECT_THAT(ErrorText(Changed(contents, 24, ~uint64_t{0})),
               HasSubstr("makes no sense"));
-  EXPECT_THAT(ErrorOf(Changed(contents, 40, 257)), HasSubstr("makes no sense"));
+  EXPECT_THAT(ErrorText(Changed(contents, 40, 257)),
+              HasSubstr("makes no sense"));
 }
 
 TEST(TokenFormatTest, DocumentsThatOverlapAreAnError) {
@@ -116,6 +121,74 @@ TEST(TokenFormatTest, DocumentsThatOverlapAreAnError) {
     EXPECT_EQ(file->ReadDocuments(0, absl::MakeSpan(begins)).code(),
               absl::StatusCode::kDataLoss);
   }
+}
+
+// In tandem's format, with documents of these lengths.
+TokenFile ListedFile(const std::vector<int>& lengths) {
+  const std::string path = testing::TempDir() + "/listed.bin";
+  auto writer = TokenWriter::Create(path, /*vocabulary=*/256, /*end=*/7);
+  EXPECT_TRUE(writer.ok()) << writer.status();
+  for (const int length : lengths) {
+    writer->BeginDocument();
+    const std::vector<uint32_t> tokens(static_cast<size_t>(length), 1);
+    EXPECT_TRUE(writer->Append(tokens).ok());
+  }
+  EXPECT_TRUE(writer->Commit().ok());
+  return *TokenFile::Open(path);
+}
+
+std::vector<int64_t> Within(const TokenFile& file, int64_t first,
+                            int64_t count) {
+  const auto places = DocumentsWithin(file, {}, 256, first, count);
+  EXPECT_TRUE(places.ok()) << places.status();
+  return *places;
+}
+
+TEST(DocumentsTest, AListSaysWhereTheyBegin) {
+  const TokenFile file = ListedFile({3, 0, 2, 1, 4});
+  EXPECT_THAT(Within(file, 0, 10), ElementsAre(3, 5, 6));
+  EXPECT_THAT(Within(file, 0, 3), ElementsAre(3));
+  EXPECT_THAT(Within(file, 0, 2), IsEmpty());
+  // One that begins with the stretch is none that begins within it.
+  EXPECT_THAT(Within(file, 3, 3), ElementsAre(2, 3));
+  EXPECT_THAT(Within(file, 6, 3), IsEmpty());
+}
+
+// More than are read at a time.
+TEST(DocumentsTest, ManyShortOnes) {
+  const TokenFile file = ListedFile(std::vector<int>(1000, 2));
+  const std::vector<int64_t> places = Within(file, 101, 1700);
+  ASSERT_EQ(places.size(), 850u);
+  for (size_t i = 0; i < places.size(); ++i) {
+    EXPECT_EQ(places[i], static_cast<int64_t>(2 * i + 1));
+  }
+}
+
+TEST(DocumentsTest, ATokenEndsThem) {
+  const std::string path = testing::TempDir() + "/ended.bin";
+  const std::vector<uint16_t> tokens = {5, 9, 9, 1, 9, 2};
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(tokens.data()), 12);
+  const TokenFile file = *TokenFile::Open(path);
+  const DocumentEnds ends = {9};
+  EXPECT_TRUE(CheckDocumentEnds(file, ends, 10).ok());
+  EXPECT_THAT(*DocumentsWithin(file, ends, 10, 0, 6), ElementsAre(2, 3, 5));
+  EXPECT_THAT(*DocumentsWithin(file, ends, 10, 3, 2), ElementsAre(2));
+  EXPECT_FALSE(DocumentsWithin(file, ends, 9, 0, 6).ok());
+}
+
+TEST(DocumentsTest, WhatIsMissingOrTooMuchIsSaid) {
+  const TokenFile listed = ListedFile({3});
+  EXPECT_TRUE(CheckDocumentEnds(listed, {}, 256).ok());
+  EXPECT_THAT(CheckDocumentEnds(listed, {7}, 256),
+              Says("lists its 1 documents, so leave the end_of_text 7"));
+  const std::string path = testing::TempDir() + "/bare.bin";
+  std::ofstream(path, std::ios::binary) << "abcd";
+  const TokenFile bare = *TokenFile::Open(path);
+  EXPECT_THAT(CheckDocumentEnds(bare, {}, 256),
+              Says("does not say where its documents begin"));
+  EXPECT_THAT(CheckDocumentEnds(bare, {256}, 256),
+              Says("end_of_text 256 is none of the 256 tokens"));
 }
 
 }  // namespace

@@ -126,7 +126,8 @@ time_t time(time_t* result) noexcept {
   return now;
 }
 
-// Of futexes that wait until a time of the wall clock; all others as they are.
+// Changes futexes that wait until a time of the wall clock; all other calls are
+// as they are.
 long syscall(long number, ...) noexcept {
   static auto* const next = tandem::Next<long(long, ...)>("syscall");
   va_list list;

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "tests/e2e/train/pipeline_runs.h"
+#include "tests/e2e/train/runs.h"
 
 namespace tandem {
 namespace {

@@ -22,7 +22,7 @@ struct FingerprintJob {
 
 // Each takes a second or two, and ends with the same weights each time: none
 // has kernels that are chosen by time, or servers that do not wait. `text` is a
-// folder of token files (NewText, tests/e2e/train/token_text.h).
+// folder of token files (NewText, tests/e2e/train/runs.h).
 std::vector<FingerprintJob> FingerprintJobs(const std::string& text);
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
-// Fingerprint list: the final weights of each job, as a file that the jobs of a
-// later build are compared with.
+// Fingerprint list: the final weights of each fingerprint job, as a file that
+// the jobs of a later build are compared with.
 //
 //   # AMD EPYC (avx2, avx512_f)
 //   layout/single 4f8e...
@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "tests/e2e/fingerprints/fingerprint_jobs.h"
 
 namespace tandem {
 
@@ -41,6 +42,11 @@ absl::StatusOr<FingerprintList> ParseFingerprints(absl::string_view text);
 // differs from nothing.
 std::vector<std::string> DifferentFingerprints(const FingerprintList& recorded,
                                                const FingerprintList& found);
+
+// The job's weights_sha256 by the program `train` (kTrain, or a path). An error
+// has what the program said and the flags that it was given.
+absl::StatusOr<std::string> RunForFingerprint(const std::string& train,
+                                              const FingerprintJob& job);
 
 }  // namespace tandem
 

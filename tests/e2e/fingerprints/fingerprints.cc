@@ -24,15 +24,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/device/processor.h"
+#include "core/device/host_resources.h"
 #include "core/files/user_path.h"
 #include "core/program/exit_code.h"
 #include "tests/e2e/fingerprints/fingerprint_jobs.h"
 #include "tests/e2e/fingerprints/fingerprint_list.h"
-#include "tests/e2e/fingerprints/fingerprint_run.h"
 #include "tests/e2e/program.h"
 #include "tests/e2e/train/runs.h"
-#include "tests/e2e/train/token_text.h"
 
 ABSL_FLAG(std::string, train, "",
           "The trainer that runs the jobs; empty: the one of this build.");

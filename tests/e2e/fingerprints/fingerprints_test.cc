@@ -12,9 +12,7 @@
 #include "absl/status/statusor.h"
 #include "tests/e2e/fingerprints/fingerprint_jobs.h"
 #include "tests/e2e/fingerprints/fingerprint_list.h"
-#include "tests/e2e/fingerprints/fingerprint_run.h"
 #include "tests/e2e/train/runs.h"
-#include "tests/e2e/train/token_text.h"
 
 namespace tandem {
 namespace {

@@ -28,7 +28,7 @@
 #include "parallel/schedule/schedules.h"
 
 ABSL_FLAG(std::string, layout, "ddp", "ddp, pipeline or hybrid.");
-ABSL_FLAG(std::string, backend, "shm", "Of the ranks' groups.");
+ABSL_FLAG(std::string, backend, "shm", "The backend of the ranks' groups.");
 ABSL_FLAG(std::string, hang, "", "stop, late, shape, order or group.");
 ABSL_FLAG(int, culprit, 0, "Who does that.");
 ABSL_FLAG(int, timeout, 8, "Seconds that a rank waits for others.");

@@ -113,7 +113,7 @@ struct Expected {
 
 Expected ExpectedOf(const std::string& layout, const std::string& hang) {
   const bool ddp = layout.rfind("ddp", 0) == 0;
-  // Of one that is frozen nobody knows whether it has begun bucket 0.
+  // Nobody knows whether a frozen rank has begun bucket 0.
   const std::string bucket = absl::StrCat("all-reduce #[0-9]+ \\(bucket ",
                                           hang == "stop" ? "[01]" : "1", "\\)");
   const std::string message =

@@ -11,7 +11,7 @@
 #include "tests/e2e/kills/damage_trial.h"
 
 ABSL_FLAG(int, trials, 500, "How many.");
-ABSL_FLAG(uint64_t, seed, 1, "Of places.");
+ABSL_FLAG(uint64_t, seed, 1, "It draws places.");
 
 namespace tandem {
 namespace {

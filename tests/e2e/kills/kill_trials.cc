@@ -12,7 +12,7 @@
 #include "tests/e2e/kills/trial.h"
 
 ABSL_FLAG(int, trials, 200, "How many.");
-ABSL_FLAG(uint64_t, seed, 1, "Of victims and moments.");
+ABSL_FLAG(uint64_t, seed, 1, "It draws victims and moments.");
 
 namespace tandem {
 namespace {

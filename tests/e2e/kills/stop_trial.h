@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// Who is signalled, and how often.
+// The processes that are signalled, and how often.
 struct StopManner {
   std::string name;
   bool launcher = true;

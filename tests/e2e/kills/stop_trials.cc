@@ -11,7 +11,7 @@
 #include "tests/e2e/kills/stop_trial.h"
 
 ABSL_FLAG(int, trials, 400, "How many.");
-ABSL_FLAG(uint64_t, seed, 1, "Of moments.");
+ABSL_FLAG(uint64_t, seed, 1, "It draws moments.");
 
 namespace tandem {
 namespace {

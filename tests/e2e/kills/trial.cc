@@ -40,7 +40,7 @@ double SecondsSince(Clock::time_point start) {
 
 std::string NewMetrics() { return NewFolder("kills") + "/metrics.jsonl"; }
 
-// Of a file whose last line may have been cut off.
+// The last line of the file may have been cut off.
 Events WholeEvents(const std::string& path) {
   Events events;
   const std::string text = FileContents(path);

@@ -71,7 +71,7 @@ int EntriesOf(const std::string& folder) {
   return count;
 }
 
-// Of memory, what is the process's own: pages of files that more of it has
+// Memory is what is the process's own: pages of files that more of it has
 // touched, and those it shares with other ranks, are no leak.
 Resources ResourcesOf(pid_t pid) {
   const std::string folder = "/proc/" + std::to_string(pid);
@@ -104,7 +104,7 @@ std::map<pid_t, Resources> LeastOf(const Program& program, int looks) {
   return all;
 }
 
-// Of the steps that the job has told of.
+// The last of the steps that the job has told of.
 int LastStep(const std::string& metrics) {
   std::ifstream file(metrics);
   int last = 0;

@@ -17,7 +17,7 @@
 #include "core/digest/sha256.h"
 #include "core/run/run_program.h"
 
-ABSL_FLAG(std::string, backend, "shm", "Of the ranks' group.");
+ABSL_FLAG(std::string, backend, "shm", "The backend of the ranks' group.");
 ABSL_FLAG(int, timeout, 60, "Seconds that a rank waits for others.");
 
 namespace tandem {

@@ -31,9 +31,9 @@ struct Manners {
 };
 const std::vector<Manners>& AllManners();
 
-// As long as it lives, strangers of these manners come to each door of
-// `program`'s processes as soon as it is there, and once more a while later; at
-// a kind of door that has turned some away, until `how_many` have been let in.
+// While it lives, strangers of these manners come to each door of `program`'s
+// processes as soon as it is there, and once more a while later; at a kind of
+// door that has turned some away, until `how_many` have been let in.
 class Strangers {
  public:
   Strangers(const Program& program, const Manners& manners);

@@ -11,7 +11,6 @@
 
 #include "tests/e2e/program.h"
 #include "tests/e2e/texts/documented_commands.h"
-#include "tests/e2e/texts/documented_runs.h"
 #include "tests/e2e/train/runs.h"
 
 namespace tandem::large_models_test {

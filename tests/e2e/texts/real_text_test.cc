@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "tests/e2e/program.h"
 #include "tests/e2e/texts/documented_commands.h"
-#include "tests/e2e/texts/documented_runs.h"
 #include "tests/e2e/train/runs.h"
 
 namespace tandem::real_text_test {

@@ -313,7 +313,7 @@ TEST(MetricsTest, AJobThatFindsNothingToGoOnFromMovesAnothersAway) {
   EXPECT_FALSE(fs::exists(file + ".2"));
 }
 
-// Of three, of six steps each.
+// The job has three, of six steps each.
 TEST(RetentionTest, NotEveryEpochNeedsACheckpoint) {
   const auto saved = [](const std::string& every) {
     const std::string folder = NewFolder("epochs");

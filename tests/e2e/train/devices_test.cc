@@ -33,7 +33,7 @@ Texts AllSimulations() { return Joined(kOnOneDevice, kOnTwoDevices); }
 
 const Texts kRanks = {"--nproc_per_node=1", "--nproc_per_node=2"};
 
-// Those that the program has, as it lists them for whoever asks for another.
+// The program lists them for whoever asks for another.
 Texts ModelsOfTheProgram() {
   const std::string error =
       RunProgram(kTrain, SmallJob({"--model=none_such"})).err;

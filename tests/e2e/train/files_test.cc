@@ -1,30 +1,37 @@
 // The files that a job writes and reads: without room, onto what is no file,
-// from a file that was damaged.
+// from a file that was damaged. And a disk that is full, or that nobody may
+// write to, in the middle of a job: a small file system in memory, of the
+// test's own.
 
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <string>
 #include <utility>
 
 #include "absl/base/config.h"
+#include "core/checkpoint/folder/step_folders.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/testing/process_testing.h"
+#include "tests/e2e/network_hosts/own_namespaces.h"
 #include "tests/e2e/train/runs.h"
 
 namespace tandem {
 namespace {
 
 namespace fs = std::filesystem;
-
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// As `ulimit -f`: no file of the job may grow beyond.
+// `ulimit -f` does so: no file of the job may grow beyond.
 TEST(FilesTest, AFileThatMayNotGrowIsAnErrorThatNamesItAndLeavesTheLastSave) {
 #ifdef ABSL_HAVE_THREAD_SANITIZER
   GTEST_SKIP() << "the sanitizer writes a longer file of its own at the start";
@@ -59,7 +66,7 @@ TEST(FilesTest, WhatIsNoFileIsWrittenToOrRefusedButNeverReplaced) {
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
 }
 
-// As when ranks are started in a way that is not known, each for itself.
+// Ranks that are started in an unknown way, each for itself, are such jobs.
 TEST(FilesTest, OneJobAtATimeHasAFolder) {
   const std::string folder = NewFolder("taken");
   const Flags job = SmallJob({"--epochs=1000", "--save_dir=" + folder});
@@ -70,11 +77,10 @@ TEST(FilesTest, OneJobAtATimeHasAFolder) {
   EXPECT_NE(second.exit_code, 0);
   EXPECT_THAT(second.err,
               HasSubstr("--save_dir=" + folder + ": another job has it"));
-  first.Signal(SIGTERM);
-  EXPECT_EQ(first.Wait().exit_code, 128 + SIGTERM);
+  StopBySignal(first, SIGTERM);
 }
 
-// As `train | head`, and onto a disk that is full.
+// `train | head` has such an output, and so has a disk that is full.
 TEST(FilesTest, AnOutputThatCannotBeWrittenEndsNoJobAndStderrSaysSo) {
   for (const bool several : {false, true}) {
     for (const auto& [output, why] :
@@ -125,6 +131,89 @@ TEST(FilesTest, ADamagedCheckpointIsRefusedByEveryLayout) {
   const ProgramResult inspected = RunProgram(kInspect, {folder});
   EXPECT_EQ(inspected.exit_code, 0);
   EXPECT_THAT(inspected.out, HasSubstr("is damaged: the values of"));
+}
+
+class FullDiskTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string why_not = TakeOwnNamespaces();
+    if (!why_not.empty()) GTEST_SKIP() << why_not;
+  }
+};
+
+uintmax_t BytesIn(const std::string& folder) {
+  uintmax_t bytes = 0;
+  for (const auto& each :
+       std::filesystem::recursive_directory_iterator(folder)) {
+    if (each.is_regular_file()) bytes += each.file_size();
+  }
+  return bytes;
+}
+
+// Room for one checkpoint and a half: the second one fills the disk.
+TEST_F(FullDiskTest, TheSecondSaveEndsTheJobAndTheFirstIsGoneOnFrom) {
+  const std::string roomy = NewFolder("roomy");
+  RunJobForEvents(SmallJob({"--max_steps=2", "--save_dir=" + roomy}));
+  const int one_and_a_half = static_cast<int>(BytesIn(roomy) * 3 / 2);
+  const std::string straight =
+      Fingerprint(RunJobForEvents(SmallJob({"--max_steps=4"})));
+  for (const char* how : {"--noasync_save", "--async_save"}) {
+    std::cout << "cell: " << how << "\n";
+    const std::string disk = NewFolder("disk");
+    ASSERT_EQ(MountMemory(disk, one_and_a_half), "");
+    const ProgramResult full =
+        RunProgram(kTrain, SmallJob({"--max_steps=4", "--save_every=2", how,
+                                     "--save_dir=" + disk}));
+    EXPECT_EQ(full.exit_code, 1) << full.err;
+    EXPECT_THAT(full.err, AllOf(HasSubstr(disk + "/step-000000004"),
+                                HasSubstr("No space left on device")));
+    // Nothing half written takes room, and the job goes on elsewhere.
+    EXPECT_EQ(BytesIn(disk), BytesIn(disk + "/step-000000002"));
+    EXPECT_EQ(Fingerprint(RunJobForEvents(
+                  SmallJob({"--max_steps=4", "--resume=" + disk}))),
+              straight);
+  }
+  std::cout << "2 cells\n";
+}
+
+// It is not the user's mistake, unlike a folder that may not be written to: a
+// job that is started again may find room.
+TEST_F(FullDiskTest, OneThatIsFullBeforeTheJobBeginsFailsAndIsNotRefused) {
+  const std::string disk = NewFolder("full");
+  ASSERT_EQ(MountMemory(disk, 64 << 10), "");
+  std::ofstream(disk + "/filler") << std::string(1 << 20, 'x');
+  const std::string saved = disk + "/saved";
+  const Flags job = SmallJob({"--max_steps=1", "--save_dir=" + saved});
+  const ProgramResult full = RunProgram(kTrain, job);
+  EXPECT_EQ(full.exit_code, 1) << full.err;
+  EXPECT_THAT(full.err, AllOf(HasSubstr("--save_dir=" + saved + ": cannot "),
+                              HasSubstr("No space left on device")));
+  ASSERT_EQ(
+      mount("none", disk.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
+  const ProgramResult read_only = RunProgram(kTrain, job);
+  EXPECT_EQ(read_only.exit_code, 2) << read_only.err;
+  EXPECT_THAT(read_only.err,
+              AllOf(HasSubstr("--save_dir=" + saved + ": cannot "),
+                    HasSubstr("Read-only file system")));
+}
+
+// A file system whose device fails becomes so.
+TEST_F(FullDiskTest, AFolderThatBecomesReadOnlyEndsTheJobWithItsName) {
+  const std::string disk = NewFolder("disk");
+  ASSERT_EQ(MountMemory(disk, 64 << 20), "");
+  Program program(kTrain, SmallJob({"--epochs=1000000", "--save_every=40",
+                                    "--keep_last=2", "--save_dir=" + disk}));
+  // Any: the first may be deleted before this process is awake to see it.
+  ASSERT_TRUE(Eventually([&] { return !CompleteCheckpoints(disk).empty(); }));
+  // Refused while a file is open for writing: between two saves.
+  while (mount("none", disk.c_str(), nullptr, MS_REMOUNT | MS_RDONLY,
+               nullptr) != 0) {
+    ASSERT_FALSE(program.LivingProcesses().empty());
+  }
+  const ProgramResult result = program.Wait();
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr(disk + "/step-"),
+                                HasSubstr("Read-only file system")));
 }
 
 }  // namespace

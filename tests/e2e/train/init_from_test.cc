@@ -181,7 +181,7 @@ TEST(InitFromTest, AJobThatBeganSoIsResumedWithTheSameModel) {
                  "with another configuration"});
 }
 
-// Of ranks that each wrote a part.
+// Two ranks wrote a part of it each.
 TEST(InitFromTest, ACheckpointBecomesOneFileOfAnyModel) {
   const std::string saved = NewFolder("parts");
   const Flags job = SmallJob(

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
-#include "tests/e2e/train/pipeline_runs.h"
+#include "tests/e2e/train/runs.h"
 
 namespace tandem {
 namespace {

@@ -32,8 +32,8 @@ void SameBits(const JobRun& run, const JobRun& expected);
 void OtherBits(const JobRun& run, const JobRun& expected);
 // The bits, and each step's losses as they were written.
 void SameLines(const JobRun& run, const JobRun& expected);
-// Of events of this kind, or of steps and evaluations, to this relative
-// difference.
+// Events of this kind, or steps and evaluations, have the same losses to this
+// relative difference.
 Comparison SameLosses(double tolerance, const std::string& kind = "");
 Comparison SameLastLoss(double tolerance);
 // The run has so many steps, and a fingerprint.

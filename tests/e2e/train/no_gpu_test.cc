@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// As on a machine without GPUs, whatever this one has.
+// Runs as on a machine without GPUs, whatever this one has.
 ProgramResult RunWithoutGpus() {
   ProgramOptions options;
   options.environment["CUDA_VISIBLE_DEVICES"] = "";

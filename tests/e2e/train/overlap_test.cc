@@ -105,7 +105,7 @@ TEST_P(OverlapTest, AllReducesBeginAndEndWhileBackwardRuns) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, OverlapTest, testing::Values("shm", "gloo"));
 
-// Those of one replica of two stages.
+// Spans of one replica of two stages.
 struct StageSpans {
   std::vector<Span> all_reduces;  // of stage 1's buckets
   std::vector<Span> of_first;     // stage 0's

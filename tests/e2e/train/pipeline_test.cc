@@ -9,7 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/train/job_table.h"
-#include "tests/e2e/train/pipeline_runs.h"
+#include "tests/e2e/train/runs.h"
 
 namespace tandem::pipeline_test {
 namespace {
@@ -57,7 +57,7 @@ std::vector<SameRow> PlaceRows() {
                     Crossed(places, {"--microbatches=1"}),
                     Both(Both(SameBits, SameLosses(0)),
                          HasStrategy("pipeline", "single"))});
-    // Of BatchNorm each microbatch is a batch: it is as if their gradients had
+    // Each microbatch is a batch for BatchNorm: it is as if their gradients had
     // been accumulated. Float32 sums in another order, and four steps, ask for
     // this much; ResNet-18 on noise is unstable.
     SameRow four = {"FourMicrobatchesGiveTheSameLosses_" + model,

@@ -61,7 +61,7 @@ Cells CellsOf(const std::string& peak) {
   return cells;
 }
 
-// Of which there is as much at any time.
+// There is as much of them at any time.
 bool IsOfTheModel(const std::string& column) {
   return column == "parameters" || column == "optimizer";
 }
@@ -135,7 +135,7 @@ TEST_P(RehearsalTest, TellsTheMemoryOfTheTrainingItself) {
   EXPECT_THAT(told.out, HasSubstr("fullest: sim:"));
 }
 
-// Of two samples, of 24 tokens of 128 floats.
+// Two samples of 24 tokens of 128 floats.
 constexpr int64_t kMessage = 2 * 24 * 128 * 4;
 
 std::vector<Layout> Layouts() {

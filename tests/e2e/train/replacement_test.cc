@@ -56,13 +56,13 @@ ProgramOptions SlowFaultOf(const std::string& fault,
   return options;
 }
 
-// Of 15 samples a step until then and 10 from there on, 96 in all: how many
-// steps there are. What is left at the end is dropped.
+// How many steps there are, with 15 samples each until then and 10 from there
+// on, 96 in all. What is left at the end is dropped.
 int StepsInAll(int done) { return done + (96 - 15 * done + 1) / 2 / 5; }
 
 // The job ends without the lost one, which its launcher would start much later.
-// Of a rank that dies when its last all-reduce has begun the others may have
-// all that they need of it, and then go on after that step, whose loss nobody
+// When a rank dies whose last all-reduce has begun, the others may have all
+// that they need of it, and then go on after that step, whose loss nobody
 // knows.
 TEST(ReplacementTest, TheOthersGoOnWhereverARankDies) {
   const std::vector<std::string> points = {"step", "after_forward", "bucket:0",

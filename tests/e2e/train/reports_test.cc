@@ -7,7 +7,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/train/job_table.h"
-#include "tests/e2e/train/pipeline_runs.h"
 #include "tests/e2e/train/runs.h"
 
 namespace tandem::reports_test {
@@ -124,8 +123,8 @@ TEST(FurtherLossTest, IsTrainedAndReportedByName) {
               SameFirstZLoss});
 }
 
-// Of 16 samples two replicas have 8 each, in microbatches of 4, of which relu1
-// keeps 64 numbers each.
+// Two replicas share 16 samples, in microbatches of 4, and relu1 keeps 64
+// numbers of each sample.
 TEST(ProfileTest, IsOfAReplicasMicrobatch) {
   const JobRun& run =
       RunOnce(Tiny("mlp_small",

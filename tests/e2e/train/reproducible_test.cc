@@ -1,20 +1,26 @@
-// --reproducible: the same losses and weights, bit for bit, in every layout of
-// data x pipe and under every schedule; also over sim_nccl.
+// What decides a job's bits: --reproducible has the same losses and weights,
+// bit for bit, in every layout of data x pipe and under every schedule, also
+// over sim_nccl; else kernels are measured, and kept in a file.
 
+#include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/e2e/program.h"
 #include "tests/e2e/train/job_table.h"
-#include "tests/e2e/train/pipeline_runs.h"
 #include "tests/e2e/train/runs.h"
 
 namespace tandem::reproducible_test {
 namespace {
 
-using Texts = std::vector<std::string>;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Rows = std::vector<SameRow>;
+using Texts = std::vector<std::string>;
 
 // So many ranks, of which `pipe` are a replica, of so many devices each.
 std::string Layout(int ranks, int pipe, int devices) {
@@ -87,7 +93,8 @@ Rows ScheduleRows() {
                          "--schedule=" + schedule),
                     SameLines});
   }
-  // As on GPUs: on streams of devices, over ordered queues without tags.
+  // The same as on GPUs: on streams of devices, over ordered queues without
+  // tags.
   rows.push_back({"sim_nccl", Job("mlp_dropout"),
                   With({Layout(2, 1, 1), Layout(2, 2, 1), Layout(2, 1, 2),
                         Layout(2, 2, 2), Layout(4, 2, 1)},
@@ -129,6 +136,80 @@ TEST(ReproducibleTableTest, NoCellIsMissing) {
   EXPECT_EQ(CellsIn(ModelRows()), 4 * 10);
   EXPECT_EQ(CellsIn(ScheduleRows()), 24 + 5);
   EXPECT_EQ(CellsIn(ResumeRows()), 4);
+}
+
+Flags KernelJob(const Flags& more) {
+  return Joined(Words("--model=gpt_tiny --dataset=synthetic_tokens "
+                      "--synthetic_shape=16 --synthetic_samples=16 "
+                      "--batch_size=8 --intra_op_threads=1 --save_dir="),
+                more);
+}
+
+// Every choice in `path` is `library` from here on.
+void Prefer(const std::string& library, const std::string& path) {
+  std::istringstream lines(FileContents(path));
+  std::ofstream file(path);
+  for (std::string line; std::getline(lines, line);) {
+    file << line.substr(0, line.find('\t')) << '\t' << library << '\n';
+  }
+}
+
+TEST(KernelsTest, WhatWasMeasuredIsKeptAndDecidesTheBits) {
+  const std::string cache = NewFolder("kept") + "/deep/kernels";
+  const Flags job = KernelJob({"--kernel_cache=" + cache});
+  const std::string first = Fingerprint(RunJobForEvents(job));
+  const std::string measured = FileContents(cache);
+  EXPECT_THAT(measured, HasSubstr("product 128 x 128 x 384"));
+  EXPECT_EQ(Fingerprint(RunJobForEvents(job)), first);
+  EXPECT_EQ(FileContents(cache), measured);
+
+  Prefer("mkl", cache);
+  const std::string mkl = Fingerprint(RunJobForEvents(job));
+  Prefer("onednn", cache);
+  EXPECT_NE(Fingerprint(RunJobForEvents(job)), mkl);
+}
+
+TEST(KernelsTest, RanksShareWhatOneHasMeasured) {
+  const std::string cache = NewFolder("ranks") + "/kernels";
+  const Flags job =
+      KernelJob({"--nproc_per_node=2", "--kernel_cache=" + cache});
+  RunJobForEvents(job);
+  Prefer("mkl", cache);
+  const std::string before = FileContents(cache);
+  const std::string mkl = Fingerprint(RunJobForEvents(job));
+  EXPECT_EQ(Fingerprint(RunJobForEvents(job)), mkl);
+  EXPECT_EQ(FileContents(cache), before);
+}
+
+TEST(KernelsTest, ReproducibleJobsHaveARule) {
+  ProgramOptions home;
+  home.environment["XDG_CACHE_HOME"] = NewFolder("rule");
+  const std::string cache =
+      home.environment["XDG_CACHE_HOME"] + "/tandem/kernels";
+  const std::string by_rule = Fingerprint(
+      RunJobForEvents(KernelJob({"--kernels=fixed"}), nullptr, home));
+  EXPECT_THAT(FileContents(cache), IsEmpty());
+  RunJobForEvents(KernelJob({"--reproducible", "--microbatch_size=2"}), nullptr,
+                  home);
+  EXPECT_THAT(FileContents(cache), IsEmpty());
+  RunJobForEvents(KernelJob({}), nullptr, home);
+  EXPECT_THAT(FileContents(cache), HasSubstr("product 128 x 128 x 384"));
+
+  ExpectRefused(KernelJob({}),
+                {"Measured",
+                 "--reproducible --microbatch_size=2 "
+                 "--kernels=measured",
+                 "--kernels=measured lets another machine have other "
+                 "bits"});
+
+  // So have those that have no place to keep what they would measure.
+  ProgramResult program;
+  const Events events = RunJobForEvents(
+      KernelJob({"--kernel_cache=/dev/null/kernels"}), &program);
+  EXPECT_EQ(Fingerprint(events), by_rule);
+  EXPECT_THAT(program.err,
+              HasSubstr("kernels are chosen by rule, not by measurement: "
+                        "cannot make the folder /dev/null"));
 }
 
 }  // namespace

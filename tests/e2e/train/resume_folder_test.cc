@@ -32,8 +32,8 @@ TEST(ResumeFolderTest, GoesOnFromTheLatestOfAFolder) {
   EXPECT_THAT(latest.out, HasSubstr(Fingerprint(events)));
 }
 
-// Of two epochs of 100 samples in steps of 16: six steps each, or a seventh of
-// what is left.
+// Two epochs of 100 samples in steps of 16 have six steps each, or a seventh
+// with what is left.
 TEST(ResumeFolderTest, SamplesAreCountedThroughEpochsAndResumes) {
   const auto samples_of = [](const Events& events) {
     std::vector<int> samples;

@@ -9,7 +9,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/train/job_table.h"
-#include "tests/e2e/train/pipeline_runs.h"
 #include "tests/e2e/train/runs.h"
 
 namespace tandem::resume_test {

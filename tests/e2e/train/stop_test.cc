@@ -2,7 +2,6 @@
 // no half-written checkpoint, no process left.
 
 #include <signal.h>
-#include <unistd.h>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -27,11 +26,7 @@ TEST_P(StopTest, CtrlCStopsTheWholeJob) {
   Program program(
       kTrain, LongJob({GetParam(), "--save_dir=" + folder, "--save_every=20"}));
   ASSERT_TRUE(program.WaitForOutput("step     100/")) << program.Wait().err;
-  program.Signal(SIGINT);
-  const ProgramResult result = program.Wait();
-  EXPECT_EQ(result.exit_code, 128 + SIGINT) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("SIGINT"));
-  EXPECT_TRUE(program.LivingProcesses().empty());
+  EXPECT_THAT(StopBySignal(program, SIGINT).err, HasSubstr("SIGINT"));
   const ProgramResult latest = RunProgram(kInspect, {folder});
   EXPECT_EQ(latest.exit_code, 0) << latest.err;
 }
@@ -39,9 +34,7 @@ TEST_P(StopTest, CtrlCStopsTheWholeJob) {
 TEST_P(StopTest, SigtermStopsTheWholeJob) {
   Program program(kTrain, LongJob({GetParam()}));
   ASSERT_TRUE(program.WaitForOutput("step"));
-  program.Signal(SIGTERM);
-  EXPECT_EQ(program.Wait().exit_code, 128 + SIGTERM);
-  EXPECT_TRUE(program.LivingProcesses().empty());
+  StopBySignal(program, SIGTERM);
 }
 
 struct Layout {
@@ -70,10 +63,7 @@ TEST_P(StopAndGoOnTest, AllRanksStopAtOneStepWithACheckpointOfIt) {
   Program program(
       kTrain, LongEpochs(Joined(GetParam().flags, {"--save_dir=" + folder})));
   ASSERT_TRUE(program.WaitForOutput("  100/")) << program.Wait().err;
-  program.Signal(GetParam().signal);
-  const ProgramResult result = program.Wait();
-  EXPECT_EQ(result.exit_code, 128 + GetParam().signal) << result.err;
-  EXPECT_TRUE(program.LivingProcesses().empty());
+  const ProgramResult result = StopBySignal(program, GetParam().signal);
   const int step = StepOf(result.out);
   ASSERT_GE(step, 100) << result.out;
   EXPECT_THAT(result.out, HasSubstr("saved in " + folder));
@@ -96,16 +86,14 @@ INSTANTIATE_TEST_SUITE_P(
                {"--nproc_per_node=4", "--pipe=2", "--microbatch_size=3"}}),
     [](const auto& info) { return info.param.name; });
 
-// Of which nobody could tell otherwise that there is no checkpoint.
+// Nobody could tell otherwise that there is no checkpoint of it.
 TEST(UnsavedStopTest, SaysWhatKeptItFromBeingSaved) {
   for (const char* how : {"--async_save", "--noasync_save"}) {
     const std::string folder = NewFolder("unsaved");
     Program program(kTrain, LongEpochs({"--save_dir=" + folder, how}),
                     FaultOf("point=folder_rename,action=fail"));
     ASSERT_TRUE(program.WaitForOutput("  100/")) << program.Wait().err;
-    program.Signal(SIGTERM);
-    const ProgramResult result = program.Wait();
-    EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.err;
+    const ProgramResult result = StopBySignal(program, SIGTERM);
     EXPECT_THAT(result.out, HasSubstr("; it is not saved")) << how;
     EXPECT_THAT(result.err, HasSubstr("could not be saved: ")) << how;
     EXPECT_THAT(NamesIn(folder), testing::IsEmpty());
@@ -133,10 +121,7 @@ TEST_P(StopInEvaluationTest, AllRanksBreakItOffWithACheckpointOfTheEpoch) {
       FaultOf("point=evaluate:" + GetParam().batch + ",rank=1,action=delay:4"));
   ASSERT_TRUE(program.WaitForOutput("TANDEM_FAULT acts at evaluate"))
       << program.Wait().err;
-  program.Signal(GetParam().signal);
-  const ProgramResult result = program.Wait();
-  EXPECT_EQ(result.exit_code, 128 + GetParam().signal) << result.err;
-  EXPECT_TRUE(program.LivingProcesses().empty());
+  const ProgramResult result = StopBySignal(program, GetParam().signal);
   EXPECT_EQ(StepOf(result.out), GetParam().step) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("saved in " + folder));
   EXPECT_EQ(RunProgram(kInspect, {folder}).exit_code, 0);
@@ -160,9 +145,7 @@ TEST(UnsavedEpochTest, IsSavedWhereItsEvaluationIsBrokenOff) {
                   FaultOf("point=evaluate:0,rank=1,action=delay:4"));
   ASSERT_TRUE(program.WaitForOutput("TANDEM_FAULT acts at evaluate"))
       << program.Wait().err;
-  program.Signal(SIGTERM);
-  const ProgramResult result = program.Wait();
-  EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.err;
+  const ProgramResult result = StopBySignal(program, SIGTERM);
   EXPECT_EQ(StepOf(result.out), 8) << result.out << result.err;
   EXPECT_THAT(NamesIn(folder), testing::ElementsAre("step-000000008"));
 }
@@ -170,7 +153,7 @@ TEST(UnsavedEpochTest, IsSavedWhereItsEvaluationIsBrokenOff) {
 INSTANTIATE_TEST_SUITE_P(
     All, StopInEvaluationTest,
     testing::Values(EvaluationLayout{"Ddp", SIGUSR1, kThreeRanks, "0", 8},
-                    // Of 513 samples rank 1 has one batch, rank 0 has two.
+                    // Rank 1 has one batch of the 513 samples, rank 0 has two.
                     EvaluationLayout{
                         "Uneven",
                         SIGTERM,
@@ -195,11 +178,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(SignalledRankTest, StopsAll) {
   Program program(kTrain, LongEpochs({"--nproc_per_node=3"}));
   ASSERT_TRUE(program.WaitForOutput("  100/")) << program.Wait().err;
-  const pid_t rank2 = PidOfRank(program, 2);
-  ASSERT_NE(rank2, 0);
-  ASSERT_EQ(kill(rank2, SIGTERM), 0);
-  const ProgramResult result = program.Wait();
-  EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.err;
+  const ProgramResult result = StopBySignalToRank(program, 2, SIGTERM);
   EXPECT_GE(StepOf(result.out), 100) << result.out;
   EXPECT_THAT(result.out, HasSubstr("nothing is saved"));
 }
@@ -211,14 +190,9 @@ INSTANTIATE_TEST_SUITE_P(Ranks, StopTest,
 TEST(KilledRankTest, TheLauncherNamesItAndEndsTheOthers) {
   Program program(kTrain, LongJob({"--nproc_per_node=3"}));
   ASSERT_TRUE(program.WaitForOutput("step"));
-  const pid_t rank2 = PidOfRank(program, 2);
-  ASSERT_NE(rank2, 0);
-  ASSERT_EQ(kill(rank2, SIGKILL), 0);
-  const ProgramResult result = program.Wait();
-  EXPECT_EQ(result.exit_code, 128 + SIGKILL) << result.err;
+  const ProgramResult result = StopBySignalToRank(program, 2, SIGKILL);
   EXPECT_THAT(result.err, HasSubstr("rank 2"));
   EXPECT_THAT(result.err, HasSubstr("SIGKILL"));
-  EXPECT_TRUE(program.LivingProcesses().empty());
 }
 
 }  // namespace

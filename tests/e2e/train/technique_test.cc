@@ -9,7 +9,6 @@
 
 #include "gtest/gtest.h"
 #include "tests/e2e/train/job_table.h"
-#include "tests/e2e/train/pipeline_runs.h"
 #include "tests/e2e/train/runs.h"
 
 namespace tandem::technique_test {
@@ -70,47 +69,36 @@ Rows DdpRows() {
       Ddp("NoOuterOptimizer", averaged, "--outer_learning_rate=1", SameBits),
       Ddp("NoDecayOnBiases", "--weight_decay=0.1", "--no_weight_decay_on=bias$",
           OtherBits),
-      Ddp("HooksThatWrapPowerSgdDiffer", power, "--comm_hook=powersgd_bf16",
-          OtherBits),
       Ddp("WithoutCompressionPowerSgdIsTheMean", "",
           power + " " + kUncompressed, SameBits),
       Ddp("NoDecayOnAnythingIsNoDecay", "",
           "--weight_decay=0.1 --no_weight_decay_on=.", SameBits),
+      Ddp("HooksThatWrapPowerSgdDiffer", power, "--comm_hook=powersgd_bf16",
+          OtherBits),
   };
-  for (SameRow& row : rows) {
-    if (row.name == "HooksThatWrapPowerSgdDiffer") {
-      row.beside = "--comm_hook=powersgd_fp16";
-    }
-  }
+  rows.back().beside = "--comm_hook=powersgd_fp16";
   return rows;
 }
 
 INSTANTIATE_TEST_SUITE_P(Ddp, TechniqueTest, testing::ValuesIn(DdpRows()),
                          RowName<SameRow>);
 
-// Layouts that cut a batch, or not.
-const std::vector<std::string>& CuttingLayouts() {
-  static const auto* const layouts = new std::vector<std::string>{
-      "--nproc_per_node=2", "--strategy=pipeline --devices_per_rank=2",
-      "--strategy=pipeline --nproc_per_node=2 --pipe=2 "
-      "--checkpoint_activations=always",
-      "--strategy=hybrid --nproc_per_node=2 --devices_per_rank=2 "
-      "--schedule=zb_h1",
-      "--strategy=hybrid --nproc_per_node=4 --pipe=2"};
-  return *layouts;
-}
-
 Rows HybridRows() {
   SameRow checkpointed = {
       "CheckpointedLayersChangeNoBit",
       Tiny("gpt_tiny_tied"),
       {"--checkpoint_layers=h\\.[02]$", "--checkpoint_every=2"}};
-  // Whatever the strategy: one device, replicas, a model in parts, pipelines.
-  checkpointed.places = CuttingLayouts();
-  checkpointed.places.push_back("--strategy=single");
-  checkpointed.places.push_back(
-      "--strategy=model_parallel "
-      "--devices_per_rank=2");
+  // Whatever the strategy: replicas, pipelines, one device, a model in parts.
+  checkpointed.places = {
+      "--nproc_per_node=2",
+      "--strategy=pipeline --devices_per_rank=2",
+      "--strategy=pipeline --nproc_per_node=2 --pipe=2 "
+      "--checkpoint_activations=always",
+      "--strategy=hybrid --nproc_per_node=2 --devices_per_rank=2 "
+      "--schedule=zb_h1",
+      "--strategy=hybrid --nproc_per_node=4 --pipe=2",
+      "--strategy=single",
+      "--strategy=model_parallel --devices_per_rank=2"};
   return {
       checkpointed,
       {"AFurtherLossIsReproducible",
@@ -131,24 +119,16 @@ Rows HybridRows() {
         "--strategy=hybrid --nproc_per_node=2 --devices_per_rank=2 "
         "--schedule=zb_h1",
         "--reproducible --microbatch_size=2 --nproc_per_node=2"}},
+      {"ChannelsLastHasTheLossesWithinRounding",
+       Small("--model=cnn --max_steps=4"),
+       {"--channels_last"},
+       SameLastLoss(1e-4),
+       {"", "--nproc_per_node=2",
+        "--devices_per_rank=2 --strategy=pipeline --device=sim"}},
   };
 }
 
 INSTANTIATE_TEST_SUITE_P(Hybrid, TechniqueTest, testing::ValuesIn(HybridRows()),
-                         RowName<SameRow>);
-
-// What others are within this relative distance of is the loss of the last
-// step.
-Rows FormatRows() {
-  return {{"ChannelsLastHasTheLossesWithinRounding",
-           Small("--model=cnn --max_steps=4"),
-           {"--channels_last"},
-           SameLastLoss(1e-4),
-           {"", "--nproc_per_node=2",
-            "--devices_per_rank=2 --strategy=pipeline --device=sim"}}};
-}
-
-INSTANTIATE_TEST_SUITE_P(Format, TechniqueTest, testing::ValuesIn(FormatRows()),
                          RowName<SameRow>);
 
 // Replicas on the devices of one process, and on those of each rank.
@@ -254,7 +234,7 @@ Rows Bf16Rows() {
         "--nproc_per_node=2 --devices_per_rank=2"}},
       {"Fp32HasOtherBitsThanBf16", reproducible, {"--dtype=fp32"}, OtherBits},
       {"GradientsTravelInReduceDtype", two, {"--reduce_dtype=bf16"}, OtherBits},
-      // As the communication hook does it.
+      // The communication hook does the same.
       {"GradientsTravelInReduceDtypeAsByTheHook",
        two,
        {"--comm_hook=bf16"},
@@ -267,13 +247,17 @@ Rows Bf16Rows() {
 INSTANTIATE_TEST_SUITE_P(Bf16, TechniqueTest, testing::ValuesIn(Bf16Rows()),
                          RowName<SameRow>);
 
+Flags TokensJob(const std::string& flags, const std::string& more) {
+  return Joined(
+      Words("--dataset=synthetic_tokens --save_dir= --log_every=1 " + flags),
+      TestBackendFlags(), Words(more));
+}
+
 Flags TransformerJob(const std::string& model, const std::string& more = "") {
-  return Joined(Words("--model=" + model +
-                      " --dataset=synthetic_tokens --context=16 "
-                      "--synthetic_samples=48 --batch_size=16 "
-                      "--optimizer=adam --max_steps=3 --save_dir= "
-                      "--log_every=1"),
-                TestBackendFlags(), Words(more));
+  return TokensJob("--model=" + model +
+                       " --context=16 --synthetic_samples=48 --batch_size=16 "
+                       "--optimizer=adam --max_steps=3",
+                   more);
 }
 
 void HasAnEvaluation(const JobRun&, const JobRun& expected) {
@@ -282,11 +266,11 @@ void HasAnEvaluation(const JobRun&, const JobRun& expected) {
 
 // Four steps an epoch.
 Flags VocabularyJob(const std::string& more = "") {
-  return Joined(Words("--model=gpt_tiny_tied --dataset=synthetic_tokens "
-                      "--context=8 --synthetic_samples=32 --batch_size=8 "
-                      "--optimizer=adamw --reproducible --microbatch_size=4 "
-                      "--epochs=1 --save_dir= --log_every=1"),
-                TestBackendFlags(), Words(more));
+  return TokensJob(
+      "--model=gpt_tiny_tied --context=8 --synthetic_samples=32 "
+      "--batch_size=8 --optimizer=adamw --reproducible --microbatch_size=4 "
+      "--epochs=1",
+      more);
 }
 
 Rows TransformerRows() {
@@ -403,8 +387,7 @@ INSTANTIATE_TEST_SUITE_P(LastSamples, TechniqueTest,
 
 TEST(TechniqueTableTest, NoCellIsMissing) {
   EXPECT_EQ(CellsIn(DdpRows()), 22);
-  EXPECT_EQ(CellsIn(HybridRows()), 7 * 2 + 3 + 3);
-  EXPECT_EQ(CellsIn(FormatRows()), 3);
+  EXPECT_EQ(CellsIn(HybridRows()), 7 * 2 + 3 + 3 + 3);
   EXPECT_EQ(CellsIn(DataParallelRows()), 4 * 4);
   EXPECT_EQ(CellsIn(EmaRows()), 7 + 5);
   EXPECT_EQ(CellsIn(Bf16Rows()), 2 + 3 + 1 + 2);

@@ -12,7 +12,6 @@
 #include "tests/e2e/program.h"
 #include "tests/e2e/train/job_table.h"
 #include "tests/e2e/train/runs.h"
-#include "tests/e2e/train/token_text.h"
 
 namespace tandem::tokens_test {
 namespace {
@@ -41,7 +40,8 @@ TEST(TokensTest, ATextIsLearnt) {
   EXPECT_EQ(tested[0]["count"].get<int64_t>() % 16, 0);
 }
 
-// As many sequences at a time as in training: of some 60, four times 16.
+// There are as many sequences at a time as in training: some 60 are four times
+// 16.
 TEST(TokensTest, EvaluationTakesBatchesOfTheTrainingsSize) {
   const Flags job = Job(NewText("evaluated"), {"--max_steps=1"});
   const ProgramOptions fault = FaultOf("point=evaluate:2,action=fail");

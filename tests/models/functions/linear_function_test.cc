@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "models/functions/matrix_product.h"
-#include "models/functions/product_library.h"
 
 namespace tandem::linear_function_test {
 namespace {

@@ -1,7 +1,5 @@
 // Products while kernels are measured.
 
-#include "models/functions/product_library.h"
-
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>

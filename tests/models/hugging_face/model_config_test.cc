@@ -16,9 +16,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/model/layer_list.h"
+#include "core/testing/statuses.h"
 #include "core/weights/load_plan.h"
 #include "core/weights/stored_weights.h"
-#include "models/hugging_face/state_names.h"
 
 namespace tandem {
 namespace {
@@ -56,12 +56,12 @@ LayerList Loaded(const std::string& name) {
   const NamedTensors parameters = NamedParameters(layers);
   std::vector<TensorInfo> infos;
   for (const auto& [name, tensor] : parameters) {
-    infos.push_back(InfoOf(name, tensor));
+    infos.push_back(MakeTensorInfo(name, tensor));
   }
   const auto weights = OpenWeights(Folder(name));
   EXPECT_TRUE(weights.ok()) << weights.status();
-  const auto plan = PlanLoading(weights->tensors, infos,
-                                StateNamesOf(config->model), LoadAllowances());
+  const auto plan = PlanLoading(
+      weights->tensors, infos, StateNameRules(config->model), LoadAllowances());
   EXPECT_TRUE(plan.ok()) << plan.status();
   std::map<std::string, at::Tensor> by_name(parameters.begin(),
                                             parameters.end());
@@ -98,8 +98,8 @@ TEST(ModelConfigTest, WhatIsWrittenIsReadAsTheSame) {
     const auto again = ReadModelConfig(text);
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(WriteModelConfig(again->model), text);
-    EXPECT_EQ(ContextOf(again->model), 16);
-    EXPECT_EQ(VocabularyOf(again->model), 32);
+    EXPECT_EQ(ContextLength(again->model), 16);
+    EXPECT_EQ(VocabularySize(again->model), 32);
   }
 }
 
@@ -173,10 +173,7 @@ TEST(ModelConfigTest, WhatTheModelCannotDoIsRefusedByName) {
     Json config = Json::parse(ConfigText(refusal.folder));
     config[refusal.key] = Json::parse(refusal.value);
     const auto read = ReadModelConfig(config.dump());
-    EXPECT_EQ(read.status().code(), absl::StatusCode::kInvalidArgument)
-        << refusal.key;
-    EXPECT_THAT(std::string(read.status().message()),
-                HasSubstr(refusal.message));
+    EXPECT_THAT(read.status(), InvalidArgument(refusal.message)) << refusal.key;
   }
   EXPECT_FALSE(
       ReadModelConfig("{\"model_type\": \"gpt2\", \"n_embd\": NaN}").ok());
@@ -208,17 +205,17 @@ TEST(ModelConfigTest, WhatEndsATextIsWritten) {
 }
 
 TEST(ModelConfigTest, EndsAreReadAndAddedToThoseThatAreThere) {
-  EXPECT_THAT(*EndTokensOf("{}"), ElementsAre());
-  EXPECT_THAT(*EndTokensOf(R"({"eos_token_id": 3})"), ElementsAre(3));
+  EXPECT_THAT(*ReadEndTokens("{}"), ElementsAre());
+  EXPECT_THAT(*ReadEndTokens(R"({"eos_token_id": 3})"), ElementsAre(3));
   const std::string several = R"({"eos_token_id": [3, 4],  "top_p": 0.9})";
-  EXPECT_THAT(*EndTokensOf(several), ElementsAre(3, 4));
+  EXPECT_THAT(*ReadEndTokens(several), ElementsAre(3, 4));
   EXPECT_EQ(WithEndTokens(several, {4, 3}), several);  // as it was written
   const std::string more = WithEndTokens(several, {4, 5});
   EXPECT_EQ(Json::parse(more),
             Json::parse(R"({"eos_token_id": [3, 4, 5], "top_p": 0.9})"));
   EXPECT_EQ(Json::parse(WithEndTokens("{}", {8})),
             Json::parse(R"({"eos_token_id": 8})"));
-  EXPECT_FALSE(EndTokensOf(R"({"eos_token_id": "</s>"})").ok());
+  EXPECT_FALSE(ReadEndTokens(R"({"eos_token_id": "</s>"})").ok());
 }
 
 // A training with dropout may go on elsewhere.
@@ -243,7 +240,7 @@ TEST(ModelConfigTest, TheTextsVocabularyIsAFieldOfItsOwn) {
   EXPECT_EQ(WithTextsVocabulary(config, 0), config);
   const std::string said = WithTextsVocabulary(config, 20);
   EXPECT_EQ(ReadTextsVocabulary(said), 20);
-  EXPECT_EQ(VocabularyOf(ReadModelConfig(said)->model), 32);
+  EXPECT_EQ(VocabularySize(ReadModelConfig(said)->model), 32);
   EXPECT_EQ(Json::parse(WithTextsVocabulary(said, 0)), Json::parse(config));
 }
 
@@ -255,7 +252,7 @@ TEST(ModelConfigTest, TruncatedConfigsAreRefused) {
 }
 
 TEST(StateNamesTest, FilesOfTheModelWithoutItsHeadAndOldBuffers) {
-  const NameRules gpt = StateNamesOf(GptOptions());
+  const NameRules gpt = StateNameRules(GptOptions());
   EXPECT_EQ(gpt.of("wte.weight").name, "transformer.wte.weight");
   EXPECT_EQ(gpt.of("h.0.attn.c_attn.bias").name,
             "transformer.h.0.attn.c_attn.bias");
@@ -266,7 +263,7 @@ TEST(StateNamesTest, FilesOfTheModelWithoutItsHeadAndOldBuffers) {
   EXPECT_TRUE(gpt.tied.empty());
   LlamaOptions tied;
   tied.ties_lm_head = true;
-  const NameRules llama = StateNamesOf(tied);
+  const NameRules llama = StateNameRules(tied);
   EXPECT_EQ(llama.of("norm.weight").name, "model.norm.weight");
   EXPECT_NE(llama.of("model.layers.0.self_attn.rotary_emb.inv_freq").left_out,
             "");
@@ -281,13 +278,12 @@ TEST(HubCacheTest, TheFolderThatIsMeantIsNamed) {
   const fs::path model = fs::path(testing::TempDir()) / "models--a--b";
   fs::remove_all(model);
   fs::create_directories(model / "snapshots" / "0123abc");
-  EXPECT_EQ(HintOfHubCache(model), "");
+  EXPECT_EQ(HubCacheHint(model), "");
   std::ofstream(model / "snapshots" / "0123abc" / "config.json") << "{}";
-  EXPECT_EQ(
-      HintOfHubCache(model),
-      absl::StrCat(" (did you mean ", model.string(), "/snapshots/0123abc?)"));
-  EXPECT_EQ(HintOfHubCache(Folder("gpt2_tied")), "");
-  EXPECT_EQ(HintOfHubCache("/no/such/folder"), "");
+  EXPECT_EQ(HubCacheHint(model), absl::StrCat(" (did you mean ", model.string(),
+                                              "/snapshots/0123abc?)"));
+  EXPECT_EQ(HubCacheHint(Folder("gpt2_tied")), "");
+  EXPECT_EQ(HubCacheHint("/no/such/folder"), "");
 }
 
 }  // namespace

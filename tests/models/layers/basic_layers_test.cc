@@ -9,13 +9,18 @@
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <map>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "core/model/layer_list.h"
-#include "gtest/gtest.h"
+#include "core/testing/statuses.h"
+#include "models/layers/token_embedding.h"
 #include "tests/models/rounding.h"
 
 namespace tandem::basic_layers_test {
@@ -123,6 +128,30 @@ TEST(BasicLayersTest, FlattenKeepsTheBatch) {
   EXPECT_EQ(made.type, "Flatten");
   EXPECT_EQ(made.layer.forward(Input({2, 3, 5})).sizes().vec(),
             (std::vector<int64_t>{2, 15}));
+}
+
+LayerSpec Head(bool bias) { return LinearLayer("head", 3, 5, bias); }
+
+TEST(LinearHeadTest, ALinearLayerMayBeTheLast) {
+  EXPECT_TRUE(CheckEndsInLinear({Head(true)}, "a loss").ok());
+  const absl::Status other =
+      CheckEndsInLinear({Head(true), ReluLayer("relu")}, "a loss");
+  EXPECT_EQ(other.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(other.message(),
+            "a loss needs a model that ends in a linear layer, but this one "
+            "ends in layer relu of type ReLU");
+  EXPECT_THAT(CheckEndsInLinear({}, "a loss"), Says("ends in nothing"));
+  LayerSpec leaves = Head(true);
+  leaves.links.stash = {"skip"};
+  EXPECT_FALSE(CheckEndsInLinear({leaves}, "a loss").ok());
+}
+
+TEST(LinearHeadTest, AWeightIsTakenWhereNothingIsBesideIt) {
+  EXPECT_EQ(OnlyWeight(Head(false).make(3), "a loss").sizes(),
+            (at::IntArrayRef{5, 3}));
+  EXPECT_THROW(OnlyWeight(Head(true).make(3), "a loss"), c10::ValueError);
+  EXPECT_THROW(OnlyWeight(ReluLayer("relu").make(3), "a loss"),
+               c10::ValueError);
 }
 
 }  // namespace

@@ -16,15 +16,15 @@
 #include <string>
 #include <vector>
 
+#include "core/context/compute_context.h"
 #include "core/model/layer_list.h"
-#include "core/model/microbatch_scope.h"
 #include "core/model/reproducible.h"
 #include "core/model/statistics_records.h"
 #include "core/model/weight_gradient_sink.h"
 #include "core/testing/device_types.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/batch_norm_2d.h"
-#include "models/layers/resnet_block.h"
+#include "models/resnet.h"
 
 namespace tandem::batch_norm_2d_records_test {
 namespace {

@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/model/microbatch_scope.h"
+#include "core/context/compute_context.h"
 #include "core/model/weight_gradient_sink.h"
 #include "core/testing/device_types.h"
 #include "tests/models/rounding.h"

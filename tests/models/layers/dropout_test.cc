@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "core/random/sample_scope.h"
+#include "core/context/compute_context.h"
 #include "core/testing/device_types.h"
 
 namespace tandem::dropout_test {

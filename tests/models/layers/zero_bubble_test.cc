@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
+#include "core/context/compute_context.h"
 #include "core/model/layer_list.h"
 #include "core/model/weight_gradient_sink.h"
-#include "core/random/sample_scope.h"
 #include "core/testing/device_types.h"
 #include "models/registry.h"
 

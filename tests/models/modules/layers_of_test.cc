@@ -37,7 +37,7 @@ using testing::HasSubstr;
 namespace nn = torch::nn;
 using TensorMapping = std::map<std::string, Tensor>;
 
-std::string ErrorOf(const absl::StatusOr<ModuleLayers>& layers) {
+std::string ErrorText(const absl::StatusOr<ModuleLayers>& layers) {
   EXPECT_EQ(layers.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(layers.status().message());
 }
@@ -71,11 +71,11 @@ TEST(LayersOfTest, ATupleGoesOnAsASkip) {
   nn::Sequential net(nn::GRU(nn::GRUOptions(4, 3).batch_first(true)),
                      LastState(), nn::Linear(3, 2));
   const Tensor x = at::randn({5, 6, 4});
-  const auto layers = LayersOf(net, TreeOf(x));
+  const auto layers = LayersOf(net, ToTree(x));
   ASSERT_TRUE(layers.ok()) << layers.status();
   EXPECT_THAT(layers->specs[0].links.stash, ElementsAre("0.output[1]"));
   EXPECT_THAT(layers->specs[1].links.pop, ElementsAre("0.output[1]"));
-  EXPECT_TRUE(CheckSkips(LinksOf(layers->specs)).ok());
+  EXPECT_TRUE(CheckSkips(LinksByLayer(layers->specs)).ok());
   EXPECT_TRUE(Forward(MakeLayers(layers->specs, 7), x).equal(net->forward(x)));
 
   const LayerList without = MakeLayers(LayersOf(net)->specs, 7);
@@ -138,7 +138,7 @@ const std::vector<std::string>& Patterns() {
 }
 
 c10::IValue Example() {
-  return TreeOf(std::make_tuple(at::ones({4, 2}), at::ones({4, 1})));
+  return ToTree(std::make_tuple(at::ones({4, 2}), at::ones({4, 1})));
 }
 
 TEST(LayersOfTest, DictsAndListsGoByTheirKeys) {
@@ -187,17 +187,17 @@ TEST(LayersOfTest, TheExampleLeavesNoTrace) {
 
 TEST(LayersOfTest, ModulesThatCannotBeCalledAreNamed) {
   const auto net = std::make_shared<Net>();
-  EXPECT_THAT(ErrorOf(LayersOf<Embed, Head>(net, Patterns())),
+  EXPECT_THAT(ErrorText(LayersOf<Embed, Head>(net, Patterns())),
               AllOf(HasSubstr("'blocks.0'"), HasSubstr("Block"),
                     HasSubstr("add its class")));
-  EXPECT_THAT(ErrorOf(LayersOf<Embed, Block>(net, {"embed", "blocks.*"})),
+  EXPECT_THAT(ErrorText(LayersOf<Embed, Block>(net, {"embed", "blocks.*"})),
               HasSubstr("no pattern names 'head'"));
+  EXPECT_THAT(ErrorText(LayersOf<Embed, Block, Head>(net, Patterns(),
+                                                     at::ones({4, 2}))),
+              AllOf(HasSubstr("the example in 'embed'"),
+                    HasSubstr("expects 2 argument(s), but received 1")));
   EXPECT_THAT(
-      ErrorOf(LayersOf<Embed, Block, Head>(net, Patterns(), at::ones({4, 2}))),
-      AllOf(HasSubstr("the example in 'embed'"),
-            HasSubstr("expects 2 argument(s), but received 1")));
-  EXPECT_THAT(
-      ErrorOf(LayersOf<Embed, Block, Head>(net, Patterns(), c10::IValue(5))),
+      ErrorText(LayersOf<Embed, Block, Head>(net, Patterns(), c10::IValue(5))),
       HasSubstr("the example"));
 }
 
@@ -244,7 +244,7 @@ TEST(LayersOfTest, AForwardThatDoesMoreThanCallItsChildrenIsRefused) {
   const auto net = std::make_shared<Residual>();
   const std::vector<std::string> patterns = {"a", "b", "c"};
   EXPECT_THAT(
-      ErrorOf(LayersOf<nn::LinearImpl>(net, patterns, at::ones({3, 8}))),
+      ErrorText(LayersOf<nn::LinearImpl>(net, patterns, at::ones({3, 8}))),
       AllOf(HasSubstr("another function than the module's own forward"),
             HasSubstr("values that differ by up to"),
             HasSubstr("ModuleCalls")));
@@ -309,7 +309,7 @@ TEST(LayersOfTest, WithoutAnExampleWhatLooksWrongIsLogged) {
 }
 
 TEST(LayersOfTest, AListOfModulesIsNamedByItsChildren) {
-  EXPECT_THAT(ErrorOf(LayersOf<Embed, Block, Head>(
+  EXPECT_THAT(ErrorText(LayersOf<Embed, Block, Head>(
                   std::make_shared<Net>(), {"embed", "blocks", "head"})),
               HasSubstr("which has no forward: name what it holds, "
                         "'blocks.*'"));
@@ -336,16 +336,16 @@ TEST(LayersOfTest, ASequentialWithinAModuleNeedsNoClass) {
 
 TEST(BatchOfTreesTest, TensorsGoByTheirPaths) {
   const Tensor x = at::ones({3, 2}), mask = at::ones({3}), y = at::ones({3});
-  const auto batch = BatchOfTrees(TreeOf(std::make_tuple(x, mask)),
-                                  TreeOf(TensorMapping{{"y", y}, {"z", x}}));
+  const auto batch = BatchOfTrees(ToTree(std::make_tuple(x, mask)),
+                                  ToTree(TensorMapping{{"y", y}, {"z", x}}));
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(batch->size, 3);
   EXPECT_TRUE(batch->inputs.is_same(x));
   EXPECT_TRUE(batch->further_inputs.at("input[1]").toTensor().is_same(mask));
   EXPECT_TRUE(batch->targets.is_same(y));
   EXPECT_TRUE(batch->further_targets.at("target['z']").toTensor().is_same(x));
-  EXPECT_FALSE(BatchOfTrees(TreeOf(at::ones({})), TreeOf(y)).ok());
-  EXPECT_FALSE(BatchOfTrees(c10::IValue(3), TreeOf(y)).ok());
+  EXPECT_FALSE(BatchOfTrees(ToTree(at::ones({})), ToTree(y)).ok());
+  EXPECT_FALSE(BatchOfTrees(c10::IValue(3), ToTree(y)).ok());
 }
 
 TEST(BatchOfTreesTest, ALossIsGivenTheTrees) {
@@ -353,12 +353,13 @@ TEST(BatchOfTreesTest, ALossIsGivenTheTrees) {
   const TensorMapping outputs = {{"a", one}, {"b", one * 2}};
   const auto targets = std::make_tuple(one * 3, one * 4);
   const LossFunction loss = LossOf<TensorMapping, std::tuple<Tensor, Tensor>>(
-      *TreeForm::Of(TreeOf(outputs)), *TreeForm::Of(TreeOf(targets)),
-      [](const TensorMapping& its, const std::tuple<Tensor, Tensor>& t) {
+      *TreeForm::Of(ToTree(outputs)), *TreeForm::Of(ToTree(targets)),
+      [](const TensorMapping& output_tensors,
+         const std::tuple<Tensor, Tensor>& t) {
         LossResult result;
-        result.loss =
-            (its.at("a") * std::get<0>(t) + its.at("b") * std::get<1>(t))
-                .mean();
+        result.loss = (output_tensors.at("a") * std::get<0>(t) +
+                       output_tensors.at("b") * std::get<1>(t))
+                          .mean();
         result.score.count = 3;
         return result;
       });

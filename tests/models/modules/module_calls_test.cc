@@ -12,7 +12,6 @@
 #include <string>
 #include <tuple>
 
-#include "models/modules/any_module_call.h"
 #include "models/modules/module_call.h"
 
 namespace tandem::module_calls_test {
@@ -55,7 +54,7 @@ c10::IValue Call(const ModuleCalls& calls,
 TEST(ModuleCallsTest, ATupleIsOneArgumentOrSeveral) {
   ModuleCalls calls;
   calls.Add<Adds>().Add<Divides>().Add<Subtracts>();
-  const c10::IValue two = TreeOf(std::make_tuple(Number(6), Number(2)));
+  const c10::IValue two = ToTree(std::make_tuple(Number(6), Number(2)));
   EXPECT_EQ(
       Call(calls, std::make_shared<Subtracts>(), two).toTensor().item<double>(),
       4);
@@ -68,10 +67,10 @@ TEST(ModuleCallsTest, ArgumentsMayBeLeftOut) {
   ModuleCalls calls;
   calls.Add<Adds>();
   const auto derived = std::make_shared<Derived>();
-  const c10::IValue two = TreeOf(std::make_tuple(Number(6), Number(2)));
+  const c10::IValue two = ToTree(std::make_tuple(Number(6), Number(2)));
   EXPECT_EQ(Call(calls, derived, two).toTensor().item<double>(), 8);
   const c10::IValue three =
-      TreeOf(std::make_tuple(Number(6), Number(2), Number(1)));
+      ToTree(std::make_tuple(Number(6), Number(2), Number(1)));
   EXPECT_EQ(Call(calls, derived, three).toTensor().item<double>(), 9);
 }
 
@@ -86,7 +85,7 @@ TEST(ModuleCallsTest, TheFirstClassThatFitsCalls) {
   EXPECT_EQ(calls.Find(std::make_shared<Divides>()), nullptr);
 }
 
-std::string ErrorOf(const ModuleCall& call, const c10::IValue& input) {
+std::string ErrorText(const ModuleCall& call, const c10::IValue& input) {
   try {
     call(input);
   } catch (const c10::Error& error) {
@@ -100,16 +99,16 @@ TEST(ModuleCallsTest, ArgumentsThatDoNotFitAreNamed) {
   calls.Add<Adds>().Add<Subtracts>();
   const Tensor x = Number(1);
   const auto subtracts = calls.Find(std::make_shared<Subtracts>());
-  EXPECT_THAT(ErrorOf(subtracts, x),
+  EXPECT_THAT(ErrorText(subtracts, x),
               HasSubstr("it takes 2 arguments, but is given 1"));
   EXPECT_THAT(
-      ErrorOf(subtracts, TreeOf(std::make_tuple(x, TensorMapping{{"x", x}}))),
+      ErrorText(subtracts, ToTree(std::make_tuple(x, TensorMapping{{"x", x}}))),
       HasSubstr("argument 1 is of type GenericDict"));
   const auto adds = calls.Find(std::make_shared<Adds>());
-  EXPECT_THAT(ErrorOf(adds, TreeOf(std::make_tuple(x, x, x, x))),
+  EXPECT_THAT(ErrorText(adds, ToTree(std::make_tuple(x, x, x, x))),
               HasSubstr("it takes 3 arguments, but is given 4"));
   // One that has no default value.
-  EXPECT_THAT(ErrorOf(adds, x), HasSubstr("at least 2 argument(s)"));
+  EXPECT_THAT(ErrorText(adds, x), HasSubstr("at least 2 argument(s)"));
 }
 
 struct GivesMap : torch::nn::Module {
@@ -125,19 +124,19 @@ struct GivesNumber : torch::nn::Module {
 };
 
 TEST(AnyModuleCallTest, ClassesNeedNotBeNamed) {
-  const ModuleCall gives = CallOfAny(torch::nn::AnyModule(GivesMap()));
-  const ModuleCall takes = CallOfAny(torch::nn::AnyModule(TakesMap()));
+  const ModuleCall gives = AnyModuleCall(torch::nn::AnyModule(GivesMap()));
+  const ModuleCall takes = AnyModuleCall(torch::nn::AnyModule(TakesMap()));
   const c10::IValue both = takes(gives(Number(2)));
   EXPECT_EQ(both.toTupleRef().elements()[1].toTensor().item<double>(), 4);
 
   const torch::nn::Sequential all{GivesMap(), TakesMap()};
-  const c10::IValue same = CallOfSequential(all.ptr())(Number(2));
+  const c10::IValue same = SequentialCall(all.ptr())(Number(2));
   EXPECT_EQ(same.toTupleRef().elements()[1].toTensor().item<double>(), 4);
 }
 
 TEST(AnyModuleCallTest, WhatIsNoTreeIsRefused) {
   EXPECT_THAT(
-      ErrorOf(CallOfAny(torch::nn::AnyModule(GivesNumber())), Number(2)),
+      ErrorText(AnyModuleCall(torch::nn::AnyModule(GivesNumber())), Number(2)),
       HasSubstr("it gives int, which is no known tuple"));
 }
 

@@ -44,8 +44,8 @@ std::vector<std::string> PathsAt(const Patterns& patterns) {
   return paths;
 }
 
-std::string ErrorOf(const std::shared_ptr<nn::Module>& net,
-                    const Patterns& patterns) {
+std::string ErrorText(const std::shared_ptr<nn::Module>& net,
+                      const Patterns& patterns) {
   const auto modules = ModulesAt(net, patterns);
   EXPECT_EQ(modules.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(modules.status().message());
@@ -65,38 +65,38 @@ TEST(ModulePathsTest, ModulesComeInTheOrderOfPatterns) {
 
 TEST(ModulePathsTest, WhatDoesNotFitIsNamed) {
   const auto net = std::make_shared<Net>();
-  EXPECT_THAT(ErrorOf(net, {"embed", "layers.*"}),
+  EXPECT_THAT(ErrorText(net, {"embed", "layers.*"}),
               AllOf(HasSubstr("'layers.*' matches nothing"),
                     HasSubstr("embed, blocks, act, head")));
-  EXPECT_THAT(ErrorOf(net, {"act.*"}), HasSubstr("'act' has no children"));
-  EXPECT_THAT(ErrorOf(net, {"blocks.first"}),
+  EXPECT_THAT(ErrorText(net, {"act.*"}), HasSubstr("'act' has no children"));
+  EXPECT_THAT(ErrorText(net, {"blocks.first"}),
               HasSubstr("'blocks' has 0, 1, 2, 3, 4, 5, 6, 7 and 3 more"));
   EXPECT_THAT(
-      ErrorOf(net, {"embed", "blocks.*", "act"}),
+      ErrorText(net, {"embed", "blocks.*", "act"}),
       AllOf(HasSubstr("no pattern names 'head'"), HasSubstr("'!head'")));
-  EXPECT_THAT(ErrorOf(net, {"embed", "blocks.*", "head"}),
+  EXPECT_THAT(ErrorText(net, {"embed", "blocks.*", "head"}),
               HasSubstr("no pattern names 'act'"));
-  EXPECT_THAT(ErrorOf(net, {"embed", "blocks.*", "act", "!head"}),
+  EXPECT_THAT(ErrorText(net, {"embed", "blocks.*", "act", "!head"}),
               HasSubstr("'!head' says that it is not called, but it has par"));
-  EXPECT_THAT(ErrorOf(net, {"embed", "blocks.*", "act", "head", "blocks.3"}),
+  EXPECT_THAT(ErrorText(net, {"embed", "blocks.*", "act", "head", "blocks.3"}),
               HasSubstr("'blocks.3' is named twice"));
-  EXPECT_THAT(ErrorOf(net, {"*", "blocks.3"}),
+  EXPECT_THAT(ErrorText(net, {"*", "blocks.3"}),
               HasSubstr("'blocks' is named, and so is a module within it"));
-  EXPECT_THAT(ErrorOf(net, {}), HasSubstr("no pattern names a module"));
-  EXPECT_THAT(ErrorOf(nullptr, {"*"}), HasSubstr("null"));
+  EXPECT_THAT(ErrorText(net, {}), HasSubstr("no pattern names a module"));
+  EXPECT_THAT(ErrorText(nullptr, {"*"}), HasSubstr("null"));
 }
 
 TEST(ModulePathsTest, AParameterAroundLayersIsNamed) {
   const auto net = std::make_shared<Net>();
   net->blocks->register_parameter("scale", at::ones({1}));
-  EXPECT_THAT(ErrorOf(net, {"embed", "blocks.*", "act", "head"}),
+  EXPECT_THAT(ErrorText(net, {"embed", "blocks.*", "act", "head"}),
               HasSubstr("parameter 'blocks.scale' is of a module around"));
 }
 
 TEST(ModulePathsTest, ASharedParameterIsNamed) {
   const auto net = std::make_shared<Net>();
   net->register_module("tied", net->embed.ptr());
-  EXPECT_THAT(ErrorOf(net, {"*"}),
+  EXPECT_THAT(ErrorText(net, {"*"}),
               HasSubstr("'embed.weight' and 'tied.weight' are one tensor"));
 }
 

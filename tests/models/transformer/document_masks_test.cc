@@ -17,6 +17,7 @@
 #include "models/classification_loss.h"
 #include "models/transformer/gpt.h"
 #include "models/transformer/llama.h"
+#include "tests/models/rounding.h"
 
 namespace tandem::document_masks_test {
 namespace {
@@ -102,18 +103,15 @@ at::Tensor MeanLoss(const at::Tensor& logits, const at::Tensor& targets) {
   return losses.masked_select(counts).mean();
 }
 
-double Difference(const at::Tensor& a, const at::Tensor& b) {
-  return (a - b).abs().max().item<double>();
-}
-
 void ExpectSameGradients(const LayerList& packed, const LayerList& alone) {
   const NamedTensors expected = NamedParameters(alone);
   const NamedTensors actual = NamedParameters(packed);
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
     EXPECT_EQ(actual[i].first, expected[i].first);
-    EXPECT_LT(Difference(actual[i].second.grad(), expected[i].second.grad()),
-              1e-10)
+    EXPECT_LT(
+        LargestDifference(actual[i].second.grad(), expected[i].second.grad()),
+        1e-10)
         << actual[i].first;
   }
 }
@@ -132,10 +130,10 @@ TEST_P(DocumentMasksTest, PackedIsEachAlone) {
   const LayerList layers = InDoubles(GetParam()(true));
   const at::Tensor logits =
       Forward(layers, samples.inputs, {{kDocumentBegins, samples.begins}});
-  EXPECT_LT(Difference(logits, expected), 1e-10);
+  EXPECT_LT(LargestDifference(logits, expected), 1e-10);
   const LossResult result =
       CrossEntropyIgnoring(kNoTarget)(logits, samples.targets);
-  EXPECT_LT(Difference(result.loss, expected_loss), 1e-10);
+  EXPECT_LT(LargestDifference(result.loss, expected_loss), 1e-10);
   result.loss.backward();
   ExpectSameGradients(layers, alone);
 }
@@ -155,7 +153,7 @@ TEST_P(DocumentMasksTest, LossInChunksIsTheSame) {
       ChunkedCrossEntropy("lm_head.weight", /*chunk=*/5, kNoTarget);
   EXPECT_EQ(loss.weight()(samples.targets), 24 - 5);
   const LossResult result = loss({x, left, samples.targets, {}});
-  EXPECT_LT(Difference(result.loss, expected), 1e-10);
+  EXPECT_LT(LargestDifference(result.loss, expected), 1e-10);
   result.loss.backward();
   ExpectSameGradients(layers, alone);
 }

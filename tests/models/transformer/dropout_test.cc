@@ -21,18 +21,18 @@
 
 #include <string>
 
+#include "core/context/compute_context.h"
 #include "core/model/batch.h"
 #include "core/model/layer_list.h"
-#include "core/random/sample_scope.h"
+#include "core/testing/statuses.h"
 #include "models/functions/causal_attention_function.h"
-#include "models/layers/gpt_block.h"
 #include "models/transformer/gpt.h"
+#include "tests/models/rounding.h"
 #include "tests/models/state_shapes.h"
 
 namespace tandem::dropout_test {
 namespace {
 
-using testing::HasSubstr;
 using torch::autograd::grad;
 
 constexpr double kDropout = 0.3;
@@ -56,10 +56,6 @@ LayerList InDoubles(const GptOptions& options) {
 }
 
 at::Tensor Tokens() { return at::randint(11, {4, 7}, at::kLong); }
-
-double Difference(const at::Tensor& a, const at::Tensor& b) {
-  return (a - b).abs().max().item<double>();
-}
 
 // The obvious composition, by state names and by those of the places.
 at::Tensor Composed(const LayerList& layers, const at::Tensor& tokens) {
@@ -94,8 +90,9 @@ TEST(GptDropoutTest, DropsWhereGpt2Does) {
   const LayerList layers = InDoubles(Small());
   const at::Tensor tokens = Tokens();
   const SampleScope scope(kSamples);
-  EXPECT_LT(Difference(Forward(layers, tokens), Composed(layers, tokens)),
-            1e-12);
+  EXPECT_LT(
+      LargestDifference(Forward(layers, tokens), Composed(layers, tokens)),
+      1e-12);
 }
 
 TEST(GptDropoutTest, ASampleDropsTheSameInAnyMicrobatch) {
@@ -106,9 +103,10 @@ TEST(GptDropoutTest, ASampleDropsTheSameInAnyMicrobatch) {
     return Forward(layers, tokens.narrow(0, first, count));
   };
   const at::Tensor whole = logits(0, 4);
-  EXPECT_LT(Difference(at::cat({logits(0, 1), logits(1, 3)}), whole), 1e-12);
+  EXPECT_LT(LargestDifference(at::cat({logits(0, 1), logits(1, 3)}), whole),
+            1e-12);
   const SampleScope next({kSamples.seed, kSamples.step + 1, 10});
-  EXPECT_GT(Difference(Forward(layers, tokens), whole), 1e-3);
+  EXPECT_GT(LargestDifference(Forward(layers, tokens), whole), 1e-3);
 }
 
 TEST(GptDropoutTest, EvaluationHasNone) {
@@ -127,13 +125,13 @@ TEST(GptDropoutTest, AttentionKeepsWithinDocuments) {
   for (const at::Tensor& documents : {at::Tensor(), begins}) {
     const at::Tensor mine =
         at::randn({1, 5, 36}, at::kDouble).set_requires_grad(true);
-    const at::Tensor its = mine.detach().clone().set_requires_grad(true);
+    const at::Tensor copy = mine.detach().clone().set_requires_grad(true);
     const at::Tensor y = DroppedAttention(mine, 3, documents, 0, "place");
-    const at::Tensor expected = DocumentAttentionFunction(its, 3, documents);
-    EXPECT_LT(Difference(y, expected), 1e-12);
+    const at::Tensor expected = DocumentAttentionFunction(copy, 3, documents);
+    EXPECT_LT(LargestDifference(y, expected), 1e-12);
     const at::Tensor dy = at::randn(y.sizes(), at::kDouble);
-    EXPECT_LT(Difference(grad({y}, {mine}, {dy})[0],
-                         grad({expected}, {its}, {dy})[0]),
+    EXPECT_LT(LargestDifference(grad({y}, {mine}, {dy})[0],
+                                grad({expected}, {copy}, {dy})[0]),
               1e-12);
   }
 }
@@ -145,14 +143,12 @@ TEST(GptDropoutTest, ProbabilitiesAreDroppedAndTheOthersGrow) {
   qkv.narrow(2, 24, 12).fill_(1);
   const at::Tensor y = DroppedAttention(qkv, 3, {}, kDropout, "place");
   EXPECT_NEAR(y.mean().item<double>(), 1, 0.05);
-  EXPECT_GT(Difference(y, qkv.narrow(2, 24, 12)), 0.1);
+  EXPECT_GT(LargestDifference(y, qkv.narrow(2, 24, 12)), 0.1);
 }
 
 TEST(GptDropoutTest, OnlyProbabilitiesAreTaken) {
-  EXPECT_THAT(std::string(Gpt(Small(1.5)).status().message()),
-              HasSubstr("dropout 1.5: expected 0 to 1"));
-  EXPECT_THAT(std::string(Gpt(Small(-0.1)).status().message()),
-              HasSubstr("dropout -0.1"));
+  EXPECT_THAT(Gpt(Small(1.5)).status(), Says("dropout 1.5: expected 0 to 1"));
+  EXPECT_THAT(Gpt(Small(-0.1)).status(), Says("dropout -0.1"));
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ CASES = {
 }
 
 
-# Of two samples, where documents begin; their last tokens have no targets.
+# Where documents begin in two samples; the last tokens of documents have no targets.
 BEGINS = [[0, 0, 0, 0, 4, 5, 5, 5, 5], [0, 0, 0, 0, 0, 0, 0, 7, 7]]
 PACKED = {"gpt2_packed": CASES["gpt2"], "llama_grouped_packed": CASES["llama_grouped"]}
 

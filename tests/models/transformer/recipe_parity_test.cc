@@ -77,7 +77,7 @@ absl::Status FillParameters(const LabRank& rank, bool tied) {
   return absl::OkStatus();
 }
 
-Batch BatchOf(int step) {
+Batch StepBatch(int step) {
   const at::Tensor i = at::arange(kContext + 1, at::kLong);
   const at::Tensor sample = at::arange(kSamples, at::kLong).unsqueeze(1);
   const at::Tensor tokens =
@@ -120,7 +120,7 @@ LabJob Job(bool tied) {
   job.specs = [tied] { return Specs(tied); };
   job.loss = CrossEntropy;
   job.change = SetRecipe;
-  job.batch = BatchOf;
+  job.batch = StepBatch;
   job.steps = kSteps;
   job.begin = [tied](const LabRank& rank) {
     return FillParameters(rank, tied);

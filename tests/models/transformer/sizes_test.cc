@@ -37,7 +37,7 @@ TEST(SizesTest, LlamasHaveThePublishedNumbersOfParameters) {
   EXPECT_EQ(count("llama-3.2-3b"), 3212749824);
 }
 
-int64_t CountOf(const LayerSpecs& specs, bool ties_lm_head) {
+int64_t MadeParameters(const LayerSpecs& specs, bool ties_lm_head) {
   int64_t count = 0;
   for (const auto& item : NamedParameters(MakeLayers(specs, 1))) {
     if (ties_lm_head && item.first == "lm_head.weight") continue;
@@ -54,7 +54,7 @@ TEST(SizesTest, TheArithmeticIsThatOfModelsThatAreMade) {
   for (const char* name : {"gpt_tiny", "gpt_tiny_tied"}) {
     const GptOptions options = *GptSize(name);
     EXPECT_EQ(ParameterCount(options),
-              CountOf(*Gpt(options), options.ties_lm_head));
+              MadeParameters(*Gpt(options), options.ties_lm_head));
   }
   for (const char* name : {"llama_tiny", "llama_tiny_tied"}) {
     LlamaOptions options = *LlamaSize(name);
@@ -62,7 +62,7 @@ TEST(SizesTest, TheArithmeticIsThatOfModelsThatAreMade) {
     options.mlp_bias = true;
     options.head_dim = 6;
     EXPECT_EQ(ParameterCount(options),
-              CountOf(*Llama(options), options.ties_lm_head));
+              MadeParameters(*Llama(options), options.ties_lm_head));
   }
 }
 

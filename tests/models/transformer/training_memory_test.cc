@@ -87,7 +87,7 @@ std::vector<Problem> Problems() {
        9, 3}};
 }
 
-LayerSpecs SpecsOf(const Problem& problem) {
+LayerSpecs ProblemLayers(const Problem& problem) {
   const auto make = [](const auto& sizes) {
     if constexpr (std::is_same_v<std::decay_t<decltype(sizes)>, GptOptions>) {
       return *tandem::Gpt(sizes);
@@ -99,7 +99,7 @@ LayerSpecs SpecsOf(const Problem& problem) {
   return problem.loss_chunk > 0 ? *WithoutLogits(std::move(specs)) : specs;
 }
 
-int64_t VocabularyOf(const Problem& problem) {
+int64_t VocabularySize(const Problem& problem) {
   return std::visit([](const auto& sizes) { return sizes.vocabulary; },
                     problem.sizes);
 }
@@ -119,7 +119,7 @@ void WaitUntilTheyRest(int first_device, int end_device) {
   for (int alike = 0; alike < kLooks; ++alike) {
     std::vector<int64_t> now;
     for (int device = first_device; device < end_device; ++device) {
-      now.push_back(sim::BooksOf(device).now.total);
+      now.push_back(sim::DeviceMemoryStatistics(device).now.total);
     }
     if (now != held) alike = 0;
     held = std::move(now);
@@ -142,7 +142,7 @@ class ActivationsWatch {
     if (first < last.index()) WaitUntilTheyRest(first, last.index());
     for (int device = first; device <= last.index(); ++device) {
       activations_[device] =
-          sim::BooksOf(device)
+          sim::DeviceMemoryStatistics(device)
               .now.by_category[size_t(MemoryCategory::kActivations)];
     }
   }
@@ -155,7 +155,7 @@ class ActivationsWatch {
   std::array<int64_t, kMostDevices> activations_ = {};
 };
 
-LossFunction LossOf(const Problem& problem, ActivationsWatch* watch) {
+LossFunction ProblemLoss(const Problem& problem, ActivationsWatch* watch) {
   const LossFunction loss =
       problem.loss_chunk > 0
           ? ChunkedCrossEntropy("lm_head.weight", problem.loss_chunk)
@@ -182,7 +182,7 @@ constexpr Place kPlaces[] = {{"one device", 1, 1, 0},
 
 constexpr int kSteps = 2;
 
-LabLayout LayoutOf(const Problem& problem, const Place& place) {
+LabLayout ProblemLayout(const Problem& problem, const Place& place) {
   LabLayout layout;
   layout.replicas = place.replicas;
   layout.devices = place.devices;
@@ -194,13 +194,13 @@ LabLayout LayoutOf(const Problem& problem, const Place& place) {
   return layout;
 }
 
-LabJob JobOf(const Problem& problem, const LabLayout& layout,
-             ActivationsWatch* watch) {
+LabJob ProblemJob(const Problem& problem, const LabLayout& layout,
+                  ActivationsWatch* watch) {
   LabJob job;
-  job.specs = [&problem] { return SpecsOf(problem); };
-  job.loss = LossOf(problem, watch);
+  job.specs = [&problem] { return ProblemLayers(problem); };
+  job.loss = ProblemLoss(problem, watch);
   job.batch = [&problem, &layout](int step) {
-    return RandomBatch({{problem.tokens}, VocabularyOf(problem), true},
+    return RandomBatch({{problem.tokens}, VocabularySize(problem), true},
                        problem.samples * layout.microbatches, 3, step);
   };
   job.steps = kSteps;
@@ -213,11 +213,12 @@ LabJob JobOf(const Problem& problem, const LabLayout& layout,
   return job;
 }
 
-DeviceWork WorkOf(const Problem& problem, const LabLayout& layout, int stage) {
-  const int64_t layers = static_cast<int64_t>(SpecsOf(problem).size());
+DeviceWork StageWork(const Problem& problem, const LabLayout& layout,
+                     int stage) {
+  const int64_t layers = static_cast<int64_t>(ProblemLayers(problem).size());
   const MeshStrategyOptions options = LabOptions(layout, layers);
   const LayerRange range =
-      PartsOf(options.cuts, layers)[static_cast<size_t>(stage)];
+      LayerRanges(options.cuts, layers)[static_cast<size_t>(stage)];
   DeviceWork work;
   work.first_layer = range.begin;
   work.end_layer = range.end;
@@ -259,7 +260,8 @@ std::vector<MemoryUse> UseAfter(const LabLayout& layout, LabJob job) {
     for (int i = 0; i < layout.devices; ++i) {
       const int place = rank.rank * layout.devices + i;
       const int device = layout.device_pool[static_cast<size_t>(place)].index();
-      after[static_cast<size_t>(device)] = sim::BooksOf(device).now;
+      after[static_cast<size_t>(device)] =
+          sim::DeviceMemoryStatistics(device).now;
     }
     return absl::OkStatus();
   };
@@ -269,10 +271,10 @@ std::vector<MemoryUse> UseAfter(const LabLayout& layout, LabJob job) {
 }
 
 void CompareIn(const Problem& problem, const Place& place, Tally* tally) {
-  const LabLayout layout = LayoutOf(problem, place);
+  const LabLayout layout = ProblemLayout(problem, place);
   ActivationsWatch watch(layout, kSteps);
   const std::vector<MemoryUse> after =
-      UseAfter(layout, JobOf(problem, layout, &watch));
+      UseAfter(layout, ProblemJob(problem, layout, &watch));
   for (size_t i = 0; i < layout.device_pool.size(); ++i) {
     const int device = layout.device_pool[i].index();
     const int stage = static_cast<int>(i) % layout.devices;
@@ -283,7 +285,7 @@ void CompareIn(const Problem& problem, const Place& place, Tally* tally) {
           .by_category[static_cast<size_t>(category)];
     };
     const TrainingMemory expected =
-        Expected(problem, WorkOf(problem, layout, stage));
+        Expected(problem, StageWork(problem, layout, stage));
     Compare(cell, "parameters", held(MemoryCategory::kParameters),
             expected.parameters, tally);
     Compare(cell, "gradients", held(MemoryCategory::kGradients),

@@ -99,15 +99,15 @@ struct Case {
   int64_t parameters;
 };
 
-Case CaseOf(const std::string& name, const GptOptions& options) {
+Case ParityCase(const std::string& name, const GptOptions& options) {
   return {name, *Gpt(options), ParameterCount(options)};
 }
 
-Case CaseOf(const std::string& name, const LlamaOptions& options) {
+Case ParityCase(const std::string& name, const LlamaOptions& options) {
   return {name, *Llama(options), ParameterCount(options)};
 }
 
-Case CaseOf(const std::string& name, const VitOptions& options) {
+Case ParityCase(const std::string& name, const VitOptions& options) {
   return {name, *Vit(options), ParameterCount(options)};
 }
 
@@ -143,16 +143,16 @@ Samples SamplesFor(const std::string& name, at::ScalarType dtype) {
 }
 
 std::vector<Case> Cases() {
-  return {CaseOf("gpt2", SmallGpt(false)),
-          CaseOf("gpt2_tied", SmallGpt(true)),
-          CaseOf("llama", SmallLlama(6)),
-          CaseOf("llama_tied", TiedLlama()),
-          CaseOf("llama_grouped", SmallLlama(2)),
-          CaseOf("llama_grouped_tied_scaled", ScaledLlama()),
-          CaseOf("llama_head_dim_biases", BiasedLlama()),
-          CaseOf("gpt2_packed", PackedGpt()),
-          CaseOf("llama_grouped_packed", PackedLlama()),
-          CaseOf("vit", SmallVit())};
+  return {ParityCase("gpt2", SmallGpt(false)),
+          ParityCase("gpt2_tied", SmallGpt(true)),
+          ParityCase("llama", SmallLlama(6)),
+          ParityCase("llama_tied", TiedLlama()),
+          ParityCase("llama_grouped", SmallLlama(2)),
+          ParityCase("llama_grouped_tied_scaled", ScaledLlama()),
+          ParityCase("llama_head_dim_biases", BiasedLlama()),
+          ParityCase("gpt2_packed", PackedGpt()),
+          ParityCase("llama_grouped_packed", PackedLlama()),
+          ParityCase("vit", SmallVit())};
 }
 
 double Tolerance(at::ScalarType dtype) {

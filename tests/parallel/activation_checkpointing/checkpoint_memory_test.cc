@@ -32,7 +32,7 @@ class CheckpointMemoryTest : public testing::Test {
  protected:
   static void SetUpTestSuite() { ASSERT_TRUE(EnableSim().ok()); }
 
-  static int64_t Now() { return sim::BooksOf(0).now.total; }
+  static int64_t Now() { return sim::DeviceMemoryStatistics(0).now.total; }
 
   // In use, when the engine's thread has put away the backward that has ended.
   static int64_t WhenSettled(int64_t expected) {
@@ -64,7 +64,7 @@ class CheckpointMemoryTest : public testing::Test {
       const at::Tensor loss = y.sum();
       y.reset();
       loss.backward({}, retain_graph);
-      use.peak = sim::BooksOf(0).peak.total - before;
+      use.peak = sim::DeviceMemoryStatistics(0).peak.total - before;
     }
     return use;
   }

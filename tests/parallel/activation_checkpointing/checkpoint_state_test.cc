@@ -19,11 +19,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/context/compute_context.h"
 #include "core/loss/loss_terms.h"
-#include "core/model/microbatch_scope.h"
 #include "core/model/weight_gradient_sink.h"
 #include "core/random/random.h"
-#include "core/random/sample_scope.h"
 #include "core/testing/device_types.h"
 #include "models/functions/linear_function.h"
 #include "models/layers/batch_norm_2d.h"
@@ -33,22 +32,24 @@
 namespace tandem::checkpoint_state_test {
 namespace {
 
+at::Tensor Leaf(const std::string& name, at::IntArrayRef sizes) {
+  return at::randn(sizes, GeneratorFor(1, name))
+      .to(TestDevice())
+      .requires_grad_();
+}
+
 // The value: use_reentrant.
 class CheckpointStateTest : public DeviceTypesAnd<bool> {
  protected:
   static void Seed(uint64_t seed) {
-    at::Generator its = at::globalContext().defaultGenerator(TestDevice());
-    its.set_current_seed(seed);
+    at::Generator generator =
+        at::globalContext().defaultGenerator(TestDevice());
+    generator.set_current_seed(seed);
   }
   static CheckpointOptions Options() {
     CheckpointOptions options;
     options.use_reentrant = value();
     return options;
-  }
-  static at::Tensor Leaf(const std::string& name, at::IntArrayRef sizes) {
-    return at::randn(sizes, GeneratorFor(1, name))
-        .to(TestDevice())
-        .requires_grad_();
   }
 };
 TANDEM_ON_DEVICE_TYPES_AND(CheckpointStateTest, testing::Bool());
@@ -287,14 +288,7 @@ TEST_P(CheckpointStateTest, AContextIsThereWhileTheFunctionRunsAgain) {
 }
 
 // What a graph has to be there for in the first pass.
-class CheckpointGraphStateTest : public DeviceTypeTest {
- protected:
-  static at::Tensor Leaf(const std::string& name, at::IntArrayRef sizes) {
-    return at::randn(sizes, GeneratorFor(1, name))
-        .to(TestDevice())
-        .requires_grad_();
-  }
-};
+class CheckpointGraphStateTest : public DeviceTypeTest {};
 TANDEM_ON_DEVICE_TYPES(CheckpointGraphStateTest);
 
 // Gradients of weights that are left for later: once, where they were to go.

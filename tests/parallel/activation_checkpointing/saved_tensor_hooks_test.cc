@@ -2,16 +2,28 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <c10/core/Scalar.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 
+#include <array>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/testing/device_types.h"
+#include "parallel/activation_checkpointing/checkpoint.h"
 
 namespace tandem::saved_tensor_hooks_test {
 namespace {
@@ -99,6 +111,83 @@ TEST_P(SavedTensorHooksTest, ABackwardWithinIsOutside) {
   EXPECT_EQ(hooks.packed, 2);
   torch::autograd::grad({y.sum()}, {x}, {}, true, /*create_graph=*/true);
   EXPECT_EQ(hooks.packed, 2);
+}
+
+using Values =
+    std::tuple<at::Tensor, std::vector<std::pair<int, at::Tensor>>,
+               std::map<std::string, std::optional<at::Tensor>>,
+               std::array<at::Tensor, 2>, std::vector<bool>, std::string>;
+
+at::Tensor Number(double value) { return at::full({}, value); }
+
+Values Example() {
+  return {Number(1),
+          {{7, Number(2)}, {8, at::Tensor()}},
+          {{"b", Number(4)}, {"a", Number(3)}, {"c", std::nullopt}},
+          {Number(5), Number(6)},
+          {true},
+          "text"};
+}
+
+TEST(TensorLeavesTest, AreTakenInOrderAndPutBack) {
+  Values values = Example();
+  const TakenTensors taken = TakeTensors(values);
+  ASSERT_EQ(taken.tensors.size(), 6u);
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(taken.tensors[i].item<double>(), static_cast<double>(i + 1));
+  }
+  EXPECT_EQ(taken.is_taken,
+            (std::vector<bool>{true, true, false, true, true, true, true}));
+  EXPECT_FALSE(std::get<0>(values).defined());
+  Values copy = values;
+  PutTensors(taken.is_taken, taken.tensors, copy);
+  EXPECT_TRUE(std::get<0>(copy).is_same(taken.tensors[0]));
+  EXPECT_FALSE(std::get<1>(copy)[1].second.defined());
+  EXPECT_TRUE(std::get<2>(copy)["a"]->is_same(taken.tensors[2]));
+  EXPECT_FALSE(std::get<2>(copy)["c"].has_value());
+  EXPECT_EQ(std::get<5>(copy), "text");
+}
+
+TEST(TensorLeavesTest, WhatHoldsNoneHasNone) {
+  std::map<int, std::vector<double>> none = {{1, {2}}};
+  EXPECT_TRUE(TakeTensors(none).tensors.empty());
+  std::tuple<> nothing;
+  EXPECT_TRUE(TakeTensors(nothing).is_taken.empty());
+}
+
+TEST(BoundFunctionTest, IsCalledWithOtherTensorsEachTime) {
+  const auto difference = [](const std::pair<at::Tensor, at::Tensor>& both,
+                             double factor, const at::Tensor& none) {
+    EXPECT_FALSE(none.defined());
+    return (both.first - both.second) * factor;
+  };
+  using Function = decltype(difference);
+  BoundFunction<Function, std::pair<at::Tensor, at::Tensor>, double, at::Tensor>
+      bound = {std::make_shared<Function>(difference),
+               {{Number(5), Number(2)}, 10, at::Tensor()},
+               {}};
+  TakenTensors taken = TakeTensors(bound.arguments);
+  bound.is_taken = taken.is_taken;
+  EXPECT_EQ(bound(taken.tensors).item().toDouble(), 30);
+  EXPECT_EQ(bound({Number(1), Number(4)}).item().toDouble(), -30);
+  EXPECT_EQ(bound(taken.tensors).item().toDouble(), 30);
+}
+
+TEST(BoundFunctionTest, ModulesGoForward) {
+  struct Doubling : torch::nn::Module {
+    at::Tensor forward(const at::Tensor& x) { return x * 2; }
+  };
+  const auto module = std::make_shared<Doubling>();
+  const at::Tensor three = Number(3);
+  EXPECT_EQ(CallOrForward(module, three).item().toDouble(), 6);
+  torch::nn::Sequential twice(*module, *module);
+  EXPECT_EQ(CallOrForward(twice, three).item().toDouble(), 12);
+  const auto word = [](const std::string& text) { return text + "!"; };
+  const std::string text = "text";
+  EXPECT_EQ(CallOrForward(word, text), "text!");
+  EXPECT_TRUE(IsModule<std::shared_ptr<Doubling>>::value);
+  EXPECT_TRUE(IsModule<torch::nn::Linear>::value);
+  EXPECT_FALSE(IsModule<decltype(word)>::value);
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ TEST(CutsByParametersTest, LayersWithoutParametersStayWithTheOneBefore) {
 int64_t Largest(const std::vector<int64_t>& sizes, const Cuts& cuts) {
   int64_t largest = 0;
   for (const LayerRange& part :
-       PartsOf(cuts, static_cast<int64_t>(sizes.size()))) {
+       LayerRanges(cuts, static_cast<int64_t>(sizes.size()))) {
     largest = std::max(largest,
                        std::accumulate(sizes.begin() + part.begin,
                                        sizes.begin() + part.end, int64_t{0}));
@@ -147,7 +147,7 @@ TEST(CheckCutsTest, CutsRiseAndLieBetweenTheLayers) {
 }
 
 TEST(PartsOfTest, PartsGoFromCutToCut) {
-  const std::vector<LayerRange> parts = PartsOf({2, 3}, 7);
+  const std::vector<LayerRange> parts = LayerRanges({2, 3}, 7);
   ASSERT_EQ(parts.size(), 3u);
   EXPECT_EQ(parts[0].begin, 0);
   EXPECT_EQ(parts[0].end, 2);

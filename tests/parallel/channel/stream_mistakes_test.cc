@@ -22,7 +22,6 @@
 #include "models/layers/basic_layers.h"
 #include "parallel/balance/cut.h"
 #include "parallel/channel/copy_channel.h"
-#include "parallel/channel/stream_order.h"
 #include "parallel/pipeline/model_parallel.h"
 
 namespace tandem {

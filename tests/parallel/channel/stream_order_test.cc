@@ -1,8 +1,6 @@
 // What a copy channel asks of streams, on a device type (meta: it has no
 // values) whose streams and events only take notes.
 
-#include "parallel/channel/stream_order.h"
-
 #include <ATen/ops/empty.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 

@@ -38,7 +38,7 @@ const DriverParameters& Parameters() {
   return *parameters;
 }
 
-// As in the script.
+// The script's.
 at::Tensor Gradient(const std::string& name, int step, int rank,
                     at::IntArrayRef sizes) {
   const at::Tensor i = at::arange(c10::multiply_integers(sizes), at::kLong);

@@ -12,11 +12,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/named_tensors.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/comm/communicator.h"
 #include "core/model/layer_list.h"
-#include "core/model/layer_list_traits.h"
 #include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
 #include "gtest/gtest.h"
@@ -94,9 +93,7 @@ NamedTensors Trained(int n, const std::function<CommunicationHook()>& make) {
         EXPECT_TRUE(ddp->reducer().buckets().is_rebuilt());
         EXPECT_GT(ddp->reducer().buckets().size(), 1u);
         if (world.rank() == 0) {
-          for (const auto& [name, value] : NamedParameters(ddp->module())) {
-            trained.emplace_back(name, value.detach().cpu().clone());
-          }
+          trained = DetachedCopies(NamedParameters(ddp->module()));
         }
         return absl::OkStatus();
       });

@@ -7,15 +7,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
-#include "core/base/named_tensors.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "parallel/comm_hooks/power_sgd.h"
 #include "tests/parallel/comm_hooks/hook_driver.h"
-#include "tests/parallel/comm_hooks/power_sgd_ranks.h"
 
 namespace tandem::power_sgd_state_test {
 namespace {

@@ -22,7 +22,7 @@
 #include "parallel/optim/make_optimizer.h"
 #include "tests/parallel/data_parallel/fixture.h"
 
-namespace tandem {
+namespace tandem::data_parallel_ddp_test {
 namespace {
 
 template <typename Net>
@@ -124,4 +124,4 @@ TEST_P(DataParallelDdpTest, AnErrorNamesTheReplica) {
 TANDEM_ON_DEVICE_TYPES_AND(DataParallelDdpTest, testing::Range(1, 8));
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::data_parallel_ddp_test

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/model/module_traits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -232,7 +232,8 @@ TEST_P(DataParallelNetTest, TheSameBitsEachTime) {
   }
 }
 
-// As without the wrapper: backward would compute with other values.
+// The same error as without the wrapper: backward would compute with other
+// values.
 TEST_P(DataParallelNetTest, AStepBetweenForwardAndBackwardIsAnError) {
   NetPair pair(devices());
   const at::Tensor loss =

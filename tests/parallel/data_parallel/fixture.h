@@ -77,7 +77,7 @@ void ExpectClose(const at::Tensor& found, const at::Tensor& expected,
 void ExpectSameBits(const at::Tensor& found, const at::Tensor& expected,
                     const std::string& what);
 
-// Of parameters, buffers and gradients: close, or the same bits.
+// Parameters, buffers and gradients are close, or have the same bits.
 void ExpectModule(const torch::nn::Module& found,
                   const torch::nn::Module& expected, bool same_bits,
                   const std::string& when);

@@ -152,9 +152,9 @@ TEST_P(ReplicasTest, AStepPastTheCountersIsSeen) {
 TEST_P(ReplicasTest, AChangeThatIsNotCountedMayBeNoted) {
   for (const bool counts : {false, true}) {
     const auto net = NewNet<TwiceNet>(devices()[0]);
-    DataParallelOptions its = options();
-    its.counts_all_writes = counts;
-    const auto parallel = ValueOf(MakeDataParallel(net, its));
+    DataParallelOptions changed_options = options();
+    changed_options.counts_all_writes = counts;
+    const auto parallel = ValueOf(MakeDataParallel(net, changed_options));
     const at::Tensor x = InputOf(8, 5, 0, devices()[0]);
     const at::NoGradGuard no_grad;
     ValueOf(parallel->Forward(x));
@@ -168,7 +168,7 @@ TEST_P(ReplicasTest, AChangeThatIsNotCountedMayBeNoted) {
   }
 }
 
-// Of a smaller batch's devices: the others follow later.
+// A smaller batch has fewer devices: the others follow later.
 TEST_P(ReplicasTest, ReplicasThatAreLeftOutFollowLater) {
   const auto net = NewNet<TwiceNet>(devices()[0]);
   const auto parallel = Wrapped(net, devices());

@@ -4,9 +4,16 @@
 #include "parallel/data_parallel/replicated_layers.h"
 
 #include <ATen/Tensor.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/sparse_coo_tensor.h>
 #include <c10/util/Exception.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <functional>
 #include <map>
@@ -18,25 +25,25 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/stored_tensors.h"
+#include "core/context/compute_context.h"
 #include "core/loss/loss.h"
 #include "core/loss/loss_terms.h"
 #include "core/model/layer_list.h"
-#include "core/model/microbatch_scope.h"
 #include "core/model/statistics_records.h"
 #include "core/random/random.h"
 #include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "models/classification_loss.h"
+#include "models/cnn.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/dropout.h"
 #include "models/mlp.h"
 #include "models/transformer/gpt.h"
-#include "models/unet.h"
+#include "parallel/channel/copy_channel.h"
+#include "parallel/data_parallel/replicated_state.h"
 #include "parallel/strategy/mesh_strategy.h"
-#include "parallel/sync_batch_norm/convert.h"
+#include "parallel/sync_batch_norm/sync_batch_norm.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::replicated_layers_test {
@@ -114,10 +121,10 @@ absl::StatusOr<LayerSpecs> Replicated(const LayerSpecs& specs,
   const auto make = [&] { return MakeLayers(specs, kSeed); };
   TANDEM_ASSIGN_OR_RETURN(const LayerList layers,
                           ReplicateOverDevices(make(), make, devices));
-  return SpecsOf(layers);
+  return SpecsFromLayers(layers);
 }
 
-// Of one rank's devices[rank * each], or of all of these.
+// The job of one rank's devices[rank * each], or of all of these.
 LabJob JobOf(const Problem& problem, const LabLayout& layout,
              const Devices& devices, int each) {
   LabJob job;
@@ -153,9 +160,7 @@ class ReplicatedLayersTest : public DeviceTypesAnd<int> {
 TEST_P(ReplicatedLayersTest, TrainAsOnOneDevice) {
   for (const Problem& problem : Problems()) {
     SCOPED_TRACE(problem.name);
-    LabLayout layout;
-    layout.schedule = "sequential";
-    layout.microbatches = 2;
+    const LabLayout layout = LabLayoutNamed("sequential 1x1x1", 2);
     const auto run = [&](int each) {
       const Devices devices = DevicesOf(each);
       return TrainInLab(layout, JobOf(problem, layout, devices, each));
@@ -168,10 +173,7 @@ TEST_P(ReplicatedLayersTest, TrainAsOnOneDevice) {
 // Two ranks of so many devices each, and their DDP.
 TEST_P(ReplicatedLayersTest, UnderSeveralRanks) {
   const Problem problem = Problems()[0];
-  LabLayout layout;
-  layout.schedule = "sequential";
-  layout.replicas = 2;
-  layout.microbatches = 2;
+  const LabLayout layout = LabLayoutNamed("sequential 2x1x1", 2);
   const auto run = [&](int each) {
     const Devices devices = DevicesOf(2 * each);
     return TrainInLab(layout, JobOf(problem, layout, devices, each));
@@ -257,6 +259,88 @@ TEST(ReplicatedLayersErrorTest, NoLayers) {
 }
 
 TANDEM_ON_DEVICE_TYPES_AND(ReplicatedLayersTest, testing::Values(2, 3, 4));
+
+// Sums of replicas' gradients.
+
+using Tensors = std::vector<at::Tensor>;
+
+class GradientTreeTest : public DeviceTypesAnd<int> {
+ protected:
+  std::vector<c10::Device> devices() const {
+    return DevicesToTest(std::get<0>(GetParam()), value());
+  }
+  // Device i has a tensor of so many 2^i, of several dtypes and sizes.
+  std::vector<Tensors> Gradients() const {
+    std::vector<Tensors> all(4);
+    for (int i = 0; i < value(); ++i) {
+      const c10::Device device = devices()[static_cast<size_t>(i)];
+      const double number = 1 << i;
+      all[0].push_back(at::full({3, 5}, number).to(device));
+      all[1].push_back(at::full({}, number).to(device));
+      all[2].push_back(at::full({1 << 15}, number).to(device));
+      all[3].push_back(at::full({2}, number, at::kDouble).to(device));
+    }
+    return all;
+  }
+};
+
+TEST_P(GradientTreeTest, SumsEveryDeviceOnce) {
+  for (const Tensors& each : Gradients()) {
+    const at::Tensor sum = SumOverDevices(each, devices());
+    EXPECT_TRUE(IsOn(sum, devices()[0]));
+    EXPECT_TRUE(sum.cpu().eq((1 << value()) - 1).all().item<bool>());
+    EXPECT_EQ(sum.sizes(), each[0].sizes());
+    // What came in is as it was.
+    EXPECT_TRUE(each[0].cpu().eq(1).all().item<bool>());
+  }
+}
+
+// What a sum in another order would round away.
+TEST_P(GradientTreeTest, InTheOrderOfABinaryTree) {
+  if (value() != 3 && value() != 4) return;
+  Tensors all;
+  const std::vector<double> numbers = {1, 1e8, -1e8, 1};
+  for (int i = 0; i < value(); ++i) {
+    all.push_back(at::scalar_tensor(numbers[static_cast<size_t>(i)])
+                      .to(devices()[static_cast<size_t>(i)]));
+  }
+  const float expected =
+      value() == 3 ? (1.f + 1e8f) + -1e8f : (1.f + 1e8f) + (-1e8f + 1.f);
+  EXPECT_EQ(SumOverDevices(all, devices()).item<float>(), expected);
+}
+
+TEST_P(GradientTreeTest, UndefinedOnesCountAsZero) {
+  const Tensors none(static_cast<size_t>(value()));
+  EXPECT_FALSE(SumOverDevices(none, devices()).defined());
+  if (value() == 1) return;
+  for (int missing = 0; missing < value(); ++missing) {
+    Tensors all = Gradients()[1];
+    all[static_cast<size_t>(missing)].reset();
+    const at::Tensor sum = SumOverDevices(all, devices());
+    EXPECT_EQ(sum.item<float>(), (1 << value()) - 1 - (1 << missing));
+    EXPECT_TRUE(IsOn(sum, devices()[0]));
+  }
+}
+
+TEST_P(GradientTreeTest, SparseOnesAndDenseOnes) {
+  if (std::get<0>(GetParam()) != c10::kCPU) return;  // simulated ones have none
+  const at::Tensor sparse = at::sparse_coo_tensor(
+      at::full({1, 1}, 1, at::kLong), at::full({1}, 2.), {3});
+  Tensors alike, mixed;
+  for (int i = 0; i < value(); ++i) {
+    alike.push_back(sparse);
+    mixed.push_back(i % 2 == 0 ? sparse : at::ones({3}));
+  }
+  const at::Tensor sum = SumOverDevices(alike, devices());
+  EXPECT_EQ(sum.to_dense()[1].item<float>(), 2 * value());
+  const int dense = value() / 2;
+  const at::Tensor other = SumOverDevices(mixed, devices());
+  const at::Tensor both = dense > 0 ? other : other.to_dense();
+  EXPECT_EQ(both[1].item<float>(), dense + 2 * (value() - dense));
+  EXPECT_EQ(both[0].item<float>(), dense);
+}
+
+TANDEM_ON_DEVICE_TYPES_AND(GradientTreeTest, testing::Values(1, 2, 3, 4, 7));
 
 }  // namespace
 }  // namespace tandem::replicated_layers_test

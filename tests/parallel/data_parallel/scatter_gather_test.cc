@@ -26,7 +26,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/channel/copy_channel.h"
-#include "parallel/data_parallel/tensor_fields.h"
 
 namespace tandem::scatter_gather_test {
 
@@ -59,7 +58,7 @@ template <typename T>
 std::vector<std::string> PathsOf(const T& value) {
   std::vector<std::string> paths;
   int64_t next = 0;
-  for (const auto& [path, tensor] : TensorsOf(value, "x")) {
+  for (const auto& [path, tensor] : FindTensors(value, "x")) {
     paths.push_back(path);
     EXPECT_EQ(tensor.template item<int64_t>(), next++) << path;
   }
@@ -94,7 +93,7 @@ TEST(TensorFields, AreReplacedInTheSameOrder) {
   std::pair<std::vector<Sample>, at::Tensor> value = {
       {{Number(0), 3, {Number(1)}}, {Number(2), 4, {}}}, Number(3)};
   std::vector<at::Tensor> others;
-  for (const auto& each : TensorsOf(value, "")) {
+  for (const auto& each : FindTensors(value, "")) {
     others.push_back(each.second.add(10));
   }
   ReplaceTensors(value, others);
@@ -201,7 +200,7 @@ TEST_P(ScatterTest, TensorsOfDifferentBatchesAreNamed) {
   EXPECT_THAT(parts.status(),
               InvalidArgument("input[0], Float [8, 2], into 4 parts",
                               "input[1], Float [2], into 2"));
-  // As many parts of other sizes are the module's affair.
+  // Equally many parts of other sizes are the module's affair.
   EXPECT_TRUE(
       Scatter(std::vector{at::zeros({8}), at::zeros({5})}, Devices(2)).ok());
 }

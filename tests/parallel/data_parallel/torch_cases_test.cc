@@ -78,8 +78,8 @@ TEST_P(TorchCasesTest, NestedOutputs) {
   const auto net = std::make_shared<NestedNet>();
   const at::Tensor x = InputOf(7, 2, 0, devices()[0]);
   const auto found =
-      TensorsOf(ValueOf(Wrapped(net, devices())->Forward(x)), "");
-  const auto expected = TensorsOf(net->forward(x), "");
+      FindTensors(ValueOf(Wrapped(net, devices())->Forward(x)), "");
+  const auto expected = FindTensors(net->forward(x), "");
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
     EXPECT_EQ(found[i].first, expected[i].first);
@@ -129,7 +129,7 @@ TEST_P(TorchCasesTest, KeywordInputsAndOutputs) {
 }
 
 struct EyeNet : torch::nn::Cloneable<EyeNet> {
-  explicit EyeNet(c10::Device its) : device(its) {}
+  explicit EyeNet(c10::Device net_device) : device(net_device) {}
   void reset() override {}
   at::Tensor forward() {
     return at::eye(2, 3, at::TensorOptions().device(device));
@@ -189,10 +189,11 @@ TEST_P(TorchCasesTest, TheOutputDevice) {
   const at::Tensor x = InputOf(10, 4, 0, devices()[0]);
   for (const c10::Device to :
        {devices()[0], devices().back(), c10::Device(c10::kCPU)}) {
-    DataParallelOptions its = options();
-    its.output_device = to;
+    DataParallelOptions changed_options = options();
+    changed_options.output_device = to;
     net->zero_grad();
-    const at::Tensor outputs = ValueOf(RunDataParallel(net, its, x));
+    const at::Tensor outputs =
+        ValueOf(RunDataParallel(net, changed_options, x));
     EXPECT_TRUE(IsOn(outputs, to));
     ExpectClose(outputs, net(x), "outputs");
     outputs.sum().backward();

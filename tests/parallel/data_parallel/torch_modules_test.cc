@@ -90,8 +90,8 @@ TEST_P(TorchModulesTest, RecurrentModules) {
     const at::NoGradGuard no_grad;
     ValueOf(parallel->Forward(x.narrow(0, 0, 2)));
   }
-  const auto step = [](RnnNet& its, const at::Tensor& outputs) {
-    torch::optim::SGD optimizer(its.parameters(), 10.);
+  const auto step = [](RnnNet& trained, const at::Tensor& outputs) {
+    torch::optim::SGD optimizer(trained.parameters(), 10.);
     at::mse_loss(outputs, at::zeros_like(outputs)).backward();
     optimizer.step();
   };
@@ -158,8 +158,8 @@ TEST_P(TorchModulesTest, ThreeStepsInAnyLayout) {
     net->conv->weight.set_data(net->conv->weight.data().contiguous(layout));
     const auto alone = CopyOf(net);
     const auto parallel = Wrapped(net, devices());
-    const auto step = [](ConvNet& its, const at::Tensor& outputs) {
-      torch::optim::SGD optimizer(its.parameters(), 0.1);
+    const auto step = [](ConvNet& trained, const at::Tensor& outputs) {
+      torch::optim::SGD optimizer(trained.parameters(), 0.1);
       optimizer.zero_grad();
       at::mse_loss(outputs, at::zeros_like(outputs)).backward();
       optimizer.step();

@@ -1,15 +1,28 @@
-#include "parallel/ddp/buckets.h"
-
 #include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "gtest/gtest.h"
+#include "core/base/tensors.h"
+#include "core/checkpoint/stored_tensors.h"
+#include "core/testing/statuses.h"
+#include "parallel/ddp/ready_marks.h"
+#include "parallel/ddp/reducer_buckets.h"
+#include "parallel/ddp/replica_parameters.h"
+#include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/flat_buffer_list.h"
+#include "tests/parallel/ddp/fixture.h"
 
 namespace tandem::buckets_test {
 namespace {
+
+using testing::ElementsAre;
 
 std::vector<FlatBuffer*> Pointers(const FlatBuffers& buffers) {
   std::vector<FlatBuffer*> pointers;
@@ -126,6 +139,173 @@ TEST(Buckets, EqualPyTorchsTables) {
 
 TEST(Buckets, NothingMakesNone) {
   EXPECT_TRUE(MakeBuckets({}, BucketOptions{}, {}).empty());
+}
+
+using Positions = std::vector<int64_t>;
+
+// Position 1 is not trained.
+ReadyMarks Marks(bool static_graph) {
+  return ReadyMarks({"a", "", "b", "c"}, static_graph);
+}
+
+TEST(ReadyMarks, OneMarkMakesReadyASecondIsNamed) {
+  ReadyMarks marks = Marks(false);
+  for (int step = 0; step < 2; ++step) {
+    marks.Reset();
+    EXPECT_EQ(marks.Unmarked(), (Positions{0, 2, 3}));
+    EXPECT_TRUE(marks.Mark(2).value());
+    EXPECT_TRUE(marks.Mark(0).value());
+    EXPECT_EQ(marks.Unmarked(), (Positions{3}));
+    EXPECT_THAT(
+        marks.CheckAllMarked(),
+        InvalidArgument(
+            "a parameter got no gradient in this backward: c (index 3). "));
+    EXPECT_TRUE(marks.Mark(3).value());
+    EXPECT_TRUE(marks.CheckAllMarked().ok());
+    EXPECT_EQ(marks.Order(), (Positions{2, 0, 3}));
+    EXPECT_THAT(marks.Mark(0).status(),
+                InvalidArgument("parameter a was marked ready twice"));
+  }
+}
+
+TEST(ReadyMarks, UnmarkedComeLastReversed) {
+  ReadyMarks marks = Marks(false);
+  EXPECT_EQ(marks.Order(), (Positions{3, 2, 0}));
+  ASSERT_TRUE(marks.Mark(0).ok());
+  EXPECT_EQ(marks.Order(), (Positions{0, 3, 2}));
+  EXPECT_THAT(marks.CheckAllMarked(),
+              InvalidArgument("parameters got no gradient in this "
+                              "backward: b (index 2), c (index 3). "));
+}
+
+TEST(ReadyMarks, StaticGraphCountsAsTheFirstBackwardDid) {
+  ReadyMarks marks = Marks(true);
+  EXPECT_TRUE(marks.learning());
+  EXPECT_FALSE(marks.Mark(0).value());
+  EXPECT_FALSE(marks.Mark(2).value());
+  EXPECT_FALSE(marks.Mark(0).value());
+  EXPECT_EQ(marks.Order(), (Positions{2, 0, 3}));  // by the last mark
+  marks.Learn();
+  EXPECT_FALSE(marks.learning());
+  EXPECT_FALSE(marks.expects(3));
+  marks.Reset();
+  EXPECT_FALSE(marks.Mark(0).value());
+  EXPECT_THAT(marks.CheckUnchanged(),
+              InvalidArgument("in this one: a (index 0), b (index 2). "));
+  EXPECT_TRUE(marks.Mark(0).value());
+  EXPECT_TRUE(marks.Mark(2).value());
+  EXPECT_TRUE(marks.CheckUnchanged().ok());
+  EXPECT_THAT(
+      marks.Mark(2).status(),
+      InvalidArgument(
+          "the gradient of b was ready 2 times in this backward and 1 times "
+          "in the first"));
+  EXPECT_THAT(marks.Mark(3).status(),
+              InvalidArgument("graph changed under static_graph"));
+}
+
+TEST(ReadyMarks, WhatIsRetiredMustStayAway) {
+  ReadyMarks marks = Marks(false);
+  marks.Retire(2);
+  ASSERT_TRUE(marks.Mark(0).ok());
+  ASSERT_TRUE(marks.Mark(3).ok());
+  EXPECT_TRUE(marks.CheckAllMarked().ok());
+  EXPECT_THAT(marks.Mark(2).status(),
+              InvalidArgument("skip_all_reduce_unused_params"));
+}
+
+// Others have learned their graphs; this rank's comes later.
+TEST(ReadyMarks, WhatIsRetiredIsInNoGraphThatIsLearnedLater) {
+  ReadyMarks marks = Marks(true);
+  marks.Retire(2);
+  marks.Reset();
+  EXPECT_FALSE(marks.Mark(0).value());
+  EXPECT_THAT(marks.Mark(2).status(),
+              InvalidArgument("graph changed under static_graph"));
+}
+
+TEST(ReadyMarks, LongListsAreCut) {
+  ReadyMarks marks(std::vector<std::string>(25, "p"), false);
+  EXPECT_THAT(marks.CheckAllMarked(), InvalidArgument(" and 5 more. "));
+}
+
+// "late" waits for "a", "own" is each replica's, and "copy" is a copy of
+// another stage's "first".
+NamedTensors NineParameters() {
+  NamedTensors parameters;
+  for (const char* name : {"own", "a", "late", "copy", "b"}) {
+    parameters.emplace_back(name, at::ones({3}).requires_grad_());
+  }
+  return parameters;
+}
+
+ReplicaParameterOptions Options() {
+  ReplicaParameterOptions options;
+  options.ddp.delay_all_reduce_named_params = {"late"};
+  options.ddp.param_to_hook_all_reduce = "a";
+  options.ddp.parameters_to_ignore = {"own", "own_statistics"};
+  options.ddp.optimizer_group = [](const std::string& name) -> int64_t {
+    return name == "first" ? 1 : 0;
+  };
+  options.first_of_copy = {{"copy", "first"}};
+  return options;
+}
+
+std::unique_ptr<ReplicaParameters> Make(const NamedTensors& parameters) {
+  const NamedTensors buffers = {{"statistics", at::ones({2})},
+                                {"own_statistics", at::ones({2})}};
+  auto made = ReplicaParameters::Create(parameters, buffers, Options(),
+                                        /*replicas=*/nullptr);
+  EXPECT_TRUE(made.ok()) << made.status();
+  return *std::move(made);
+}
+
+TEST(ReplicaParametersTest, KindsLieInBuffersOfTheirOwnInOneOrder) {
+  const auto replica = Make(NineParameters());
+  EXPECT_THAT(NamesIn(replica->all()),
+              ElementsAre("b", "a", "late", "own", "copy"));
+  EXPECT_THAT(NamesIn(replica->own()), ElementsAre("b", "a", "late", "own"));
+  EXPECT_THAT(NamesIn(replica->averaged()),
+              ElementsAre("b", "a", "late", "copy"));
+  EXPECT_THAT(NamesIn(FlatBufferList(replica->averaged_at_once())),
+              ElementsAre("b", "a", "copy"));
+  EXPECT_THAT(NamesIn(FlatBufferList(replica->averaged_late())),
+              ElementsAre("late"));
+  EXPECT_THAT(NamesIn(replica->ignored()), ElementsAre("own"));
+  // A copy is in its first member's group.
+  EXPECT_THAT(NamesIn(replica->of_group(1)), ElementsAre("copy"));
+  EXPECT_EQ(replica->flat_buffers().size(), replica->all().size());
+}
+
+TEST(ReplicaParametersTest, KnowsWhatReplicasHaveAlike) {
+  const NamedTensors parameters = NineParameters();
+  const auto replica = Make(parameters);
+  EXPECT_THAT(NamesIn(replica->SelectAlike(parameters)),
+              ElementsAre("a", "late", "copy", "b"));
+  EXPECT_EQ(replica->buffers().size(), 1u);
+  EXPECT_TRUE(replica->is_ignored("own_statistics"));
+}
+
+TEST(ReplicaParametersTest, CopiesHaveTheStateOfTheirFirstMember) {
+  const auto replica = Make(NineParameters());
+  const StoredTensors state = {{"a.momentum_buffer", at::ones({3})},
+                               {"first.momentum_buffer", at::ones({3})},
+                               {"another.momentum_buffer", at::ones({3})}};
+  std::vector<std::string> mine;
+  for (const StoredTensor& each : replica->SelectState(state)) {
+    mine.push_back(each.info.name);
+  }
+  EXPECT_THAT(mine, ElementsAre("a.momentum_buffer", "copy.momentum_buffer"));
+  EXPECT_THAT(NamesIn(replica->WithoutCopies(
+                  {{"a.momentum_buffer", at::ones({3})},
+                   {"copy.momentum_buffer", at::ones({3})}})),
+              ElementsAre("a.momentum_buffer"));
+}
+
+TEST(ReplicaParametersTest, OneReplicaHasNothingToExchange) {
+  const auto replica = Make(NineParameters());
+  EXPECT_TRUE(replica->TakeFrom(/*root=*/0).ok());
+  EXPECT_TRUE(replica->BroadcastBuffers().ok());
 }
 
 }  // namespace

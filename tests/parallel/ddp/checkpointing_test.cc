@@ -70,7 +70,7 @@ struct Layers : torch::nn::Module {
   int count = 0;
 };
 
-// As Kind::kOnce, with a layer that is never used.
+// Kind::kOnce with a layer that is never used.
 struct WithUnused : torch::nn::Module {
   WithUnused()
       : layers(

@@ -20,7 +20,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/channel/copy_channel.h"
-#include "parallel/channel/stream_order.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/ddp/logging.h"
 #include "parallel/optim/gradient_clipping.h"

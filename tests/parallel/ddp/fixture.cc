@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
+#include "parallel/optim/flat_buffer.h"
 #include "tests/models/formula_values.h"
 
 namespace tandem {
@@ -31,6 +32,20 @@ void DdpTest::OnRanks(int n,
 std::vector<std::string> DdpBackends() {
   if (std::getenv("TANDEM_TEST_BACKEND") != nullptr) return {TestBackend()};
   return {"gloo", "shm"};
+}
+
+std::vector<std::string> NamesIn(const FlatBufferList& buffers) {
+  std::vector<std::string> names;
+  for (const FlatBuffer* buffer : buffers) {
+    for (const FlatSlot& slot : buffer->slots()) names.push_back(slot.name);
+  }
+  return names;
+}
+
+std::vector<std::string> NamesIn(const NamedTensors& tensors) {
+  std::vector<std::string> names;
+  for (const auto& each : tensors) names.push_back(each.first);
+  return names;
 }
 
 TwoLinear::TwoLinear()

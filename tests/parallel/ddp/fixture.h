@@ -17,10 +17,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
 #include "gtest/gtest.h"
 #include "parallel/ddp/distributed_data_parallel.h"
+#include "parallel/optim/flat_buffer_list.h"
 
 namespace tandem {
 
@@ -52,6 +54,9 @@ struct TwoLinear : torch::nn::Module {
 
   torch::nn::Linear a, b;
 };
+
+std::vector<std::string> NamesIn(const FlatBufferList& buffers);
+std::vector<std::string> NamesIn(const NamedTensors& tensors);
 
 // All floating-point parameters get the values of the formula, by name.
 void FillModule(torch::nn::Module& module);

@@ -192,7 +192,7 @@ CASES = {
     "power_sgd_without_feedback": Case(
         hook=power_sgd(1, min_compression_rate=1, use_error_feedback=False)
     ),
-    # As many columns as any gradient has, so that random Qs do not matter.
+    # It has as many columns as any gradient, so that random Qs do not matter.
     "power_sgd_full_rank": Case(
         hook=power_sgd(WIDTH, min_compression_rate=0.01, warm_start=False)
     ),

@@ -19,7 +19,6 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
 #include "core/model/layer_list.h"
-#include "core/model/layer_list_traits.h"
 #include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"

@@ -1,18 +1,136 @@
 #include "tests/parallel/ddp/parity_cases.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
+#include <cmath>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/variant.h"
 #include "core/base/status_macros.h"
+#include "core/testing/device_types.h"
 #include "parallel/optim/gradient_clipping.h"
-#include "tests/parallel/ddp/parity_mlp.h"
-#include "tests/parallel/ddp/python_optimizer.h"
+#include "tests/models/formula_values.h"
 
 namespace tandem {
+
+PythonOptimizer::PythonOptimizer(const OptimizerOptions& options,
+                                 std::vector<at::Tensor> parameters)
+    : options_(options), parameters_(std::move(parameters)) {
+  for (const at::Tensor& parameter : parameters_) {
+    first_.push_back(at::zeros_like(parameter.detach()));
+    second_.push_back(at::zeros_like(parameter.detach()));
+    steps_.push_back(at::zeros({}, parameter.device()));
+  }
+}
+
+PythonOptimizer::Lists PythonOptimizer::WithGradients() const {
+  Lists lists;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].grad().defined()) continue;
+    lists.parameters.push_back(parameters_[i]);
+    lists.gradients.push_back(parameters_[i].grad());
+    lists.first.push_back(first_[i]);
+    lists.second.push_back(second_[i]);
+    lists.steps.push_back(steps_[i]);
+  }
+  return lists;
+}
+
+void PythonOptimizer::Step(double learning_rate) {
+  at::NoGradGuard no_grad;
+  Lists lists = WithGradients();
+  if (const auto* sgd = absl::get_if<SgdOptions>(&options_)) {
+    at::_fused_sgd_(lists.parameters, lists.gradients, lists.first,
+                    sgd->weight_decay, sgd->momentum, learning_rate,
+                    sgd->dampening, sgd->nesterov, /*maximize=*/false,
+                    /*is_first_step=*/!stepped_);
+  } else {
+    const auto& adamw = absl::get<AdamWOptions>(options_);
+    for (at::Tensor& step : lists.steps) step.add_(1);
+    at::_fused_adamw_(lists.parameters, lists.gradients, lists.first,
+                      lists.second, /*max_exp_avg_sqs=*/{}, lists.steps,
+                      learning_rate, adamw.beta1, adamw.beta2,
+                      adamw.weight_decay, adamw.eps, /*amsgrad=*/false,
+                      /*maximize=*/false);
+  }
+  stepped_ = true;
+}
+
+ParityMlp::ParityMlp(const std::string& suffix)
+    : fc1(register_module("fc1",
+                          torch::nn::Linear(kParityInputs, kParityWidth))),
+      fc2(register_module("fc2",
+                          torch::nn::Linear(kParityWidth, kParityWidth))),
+      branch(register_module("branch",
+                             torch::nn::Linear(kParityWidth, kParityWidth))),
+      fc3(register_module("fc3",
+                          torch::nn::Linear(kParityWidth, kParityClasses))) {
+  at::NoGradGuard no_grad;
+  for (auto& parameter : named_parameters()) {
+    FillByFormula(parameter.key() + suffix, parameter.value());
+  }
+  to(TestDevice());
+}
+
+at::Tensor ParityMlp::forward(at::Tensor x, bool use_branch, int times) {
+  x = fc1(x).tanh();
+  for (int i = 0; i < times; ++i) x = fc2(x).tanh();
+  if (use_branch) x = x.add(branch(x));
+  return fc3(x);
+}
+
+ParityBatch MakeParityBatch(int step, int rank, int microbatch) {
+  ParityBatch batch;
+  batch.inputs = at::empty({kParityBatch, kParityInputs});
+  FillByFormula(absl::StrCat("batch.", step, ".", rank, ".", microbatch),
+                batch.inputs);
+  batch.targets = at::arange(kParityBatch, at::kLong)
+                      .mul(3)
+                      .add(step + 2 * rank + microbatch)
+                      .remainder(kParityClasses)
+                      .to(TestDevice());
+  batch.inputs = batch.inputs.to(TestDevice());
+  return batch;
+}
+
+at::Tensor ParityLoss(const at::Tensor& outputs, const ParityBatch& batch) {
+  return at::cross_entropy_loss(outputs, batch.targets);
+}
+
+at::Tensor FlattenParameters(const torch::nn::Module& module) {
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& parameter : module.parameters()) {
+    parts.push_back(parameter.detach().flatten());
+  }
+  return at::cat(parts).cpu();
+}
+
+at::Tensor FlattenGradients(const torch::nn::Module& module) {
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& parameter : module.parameters()) {
+    const at::Tensor& gradient = parameter.grad();
+    parts.push_back(
+        gradient.defined()
+            ? gradient.detach().flatten()
+            : at::full_like(parameter.detach(), std::nan("")).flatten());
+  }
+  return at::cat(parts).cpu();
+}
+
 namespace {
 
 // A rank at work.

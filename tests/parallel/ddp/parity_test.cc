@@ -1,13 +1,15 @@
 // An MLP under tandem's DistributedDataParallel ends with the weights that it
 // has under Python's (make_ddp_parity.py), within what processors differ in
-// (parity_tolerance.h), and two ranks exactly with those that this processor
+// (parity_check.h), and two ranks exactly with those that this processor
 // computes without data parallelism.
 //
 // Not so three and four: Gloo's ring sums a bucket's pieces in an order that
 // depends on the bucket's length. Nor tandem's own optimizers; a test shows the
 // cause.
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
@@ -17,15 +19,13 @@
 #include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
-#include "gtest/gtest.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/comm_hooks/power_sgd.h"
 #include "tests/models/formula_values.h"
 #include "tests/parallel/ddp/parity_cases.h"
 #include "tests/parallel/ddp/parity_check.h"
-#include "tests/parallel/ddp/parity_mlp.h"
 
-namespace tandem {
+namespace tandem::parity_test {
 namespace {
 
 class DdpParityTest : public DeviceTypesAnd<std::tuple<int, std::string>> {
@@ -207,7 +207,7 @@ TEST_P(DdpHookParityTest, Bf16Compression) {
   ExpectPythons(job);
 }
 
-// As function power_sgd of the script: the Qs that it begins with are the
+// Function power_sgd of the script: the Qs that it begins with are the
 // formula's.
 CommunicationHook PowerSgdHook(PowerSgdOptions options) {
   options.start_power_sgd_iter = 2;
@@ -271,5 +271,57 @@ TANDEM_ON_DEVICE_TYPES_AND(DdpHookParityTest,
                            testing::Combine(testing::Values(2, 3, 4),
                                             testing::Values("gloo", "shm")));
 
+// The parity tests' tolerances are not too wide: mistakes show.
+
+// The elements that are further away than they may be.
+int64_t Beyond(double tolerance, const at::Tensor& actual,
+               const at::Tensor& expected) {
+  return actual.sub(expected).abs().gt(tolerance).sum().item<int64_t>();
+}
+
+// By how much a rate that is a hundredth too high shows in the final weights.
+int64_t BeyondWithAnotherRate(ParityCase job) {
+  const ParityTolerance tolerance = ToleranceOf(job, 2);
+  const ParityResult pythons = PythonsResult(job, 2, 0);
+  EXPECT_EQ(Beyond(tolerance.weights, TrainByHand(job)[0].final, pythons.final),
+            0);
+  job.learning_rate *= 1.01;
+  return Beyond(tolerance.weights, TrainByHand(job)[0].final, pythons.final);
+}
+
+TEST(ParityTolerance, ALearningRateOffByAHundredthShows) {
+  ParityCase job("plain");
+  EXPECT_GT(BeyondWithAnotherRate(job), 250);  // of 302
+  job.name = "adamw";
+  job.optimizer = ParityAdamW();
+  EXPECT_GT(BeyondWithAnotherRate(job), 50);
+}
+
+TEST(ParityTolerance, AnotherWeightDecayShows) {
+  ParityCase job("plain");
+  const ParityTolerance tolerance = ToleranceOf(job, 2);
+  const at::Tensor pythons = PythonsResult(job, 2, 0).final;
+  SgdOptions sgd;
+  sgd.momentum = 0.9;
+  sgd.weight_decay = 0.0101;
+  job.optimizer = sgd;
+  EXPECT_GT(Beyond(tolerance.weights, TrainByHand(job)[0].final, pythons), 50);
+}
+
+// Gradients would be as far away as they are from 0.
+TEST(ParityTolerance, ASumInPlaceOfAMeanShows) {
+  for (const char* name : {"plain", "fp16_hook", "bf16_hook"}) {
+    for (const int ranks : {2, 3, 4}) {
+      ParityCase job(name);
+      if (job.name == "fp16_hook") job.sent_as = at::kHalf;
+      if (job.name == "bf16_hook") job.sent_as = at::kBFloat16;
+      const at::Tensor mean = PythonsResult(job, ranks, 0).first_gradients;
+      EXPECT_GT(Beyond(ToleranceOf(job, ranks).gradients, mean * ranks, mean),
+                200)
+          << name << ", " << ranks << " ranks";
+    }
+  }
+}
+
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::parity_test

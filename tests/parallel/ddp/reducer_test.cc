@@ -146,7 +146,7 @@ TEST_P(ReducerTest, OverlapsWithBackward) {
     // Bucket c is under way: the rest of backward can take its time.
     rank.Mark("ba", 1);
     TANDEM_RETURN_IF_ERROR(rank.reducer().Finish());
-    const ReducerTimes times = TimesOf(rank.reducer().moments());
+    const ReducerTimes times = AwaitTimes(rank.reducer().moments());
     EXPECT_EQ(times.buckets.size(), 3u);
     EXPECT_LT(times.buckets[0].started, times.gradients_ready);
     EXPECT_LE(times.began, times.buckets[0].started);

@@ -31,7 +31,6 @@
 #include "core/base/status_macros.h"
 #include "core/digest/sha256.h"
 #include "core/model/layer_list.h"
-#include "core/model/layer_list_traits.h"
 #include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "gtest/gtest.h"
@@ -40,8 +39,8 @@
 #include "parallel/optim/optimizer_options.h"
 #include "tests/models/formula_values.h"
 #include "tests/models/rounding.h"
+#include "tests/parallel/ddp/parity_cases.h"
 #include "tests/parallel/ddp/plain_resnet.h"
-#include "tests/parallel/ddp/python_optimizer.h"
 
 namespace tandem {
 namespace {

@@ -1,10 +1,9 @@
-#include "parallel/ddp/step_times.h"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <thread>
 
+#include "parallel/ddp/logging.h"
 #include "tests/core/sim/asynchronous.h"
 
 namespace tandem::step_times_test {

@@ -26,7 +26,7 @@
 #include "parallel/ddp/reducer.h"
 #include "parallel/join/join.h"
 #include "parallel/optim/make_optimizer.h"
-#include "parallel/sync_batch_norm/convert.h"
+#include "parallel/sync_batch_norm/sync_batch_norm.h"
 
 namespace tandem::ddp_join_test {
 namespace {

@@ -21,7 +21,7 @@
 #include "core/testing/thread_ranks.h"
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/join/join.h"
-#include "parallel/sync_batch_norm/convert.h"
+#include "parallel/sync_batch_norm/sync_batch_norm.h"
 
 namespace tandem {
 namespace {

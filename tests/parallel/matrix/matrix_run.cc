@@ -7,7 +7,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
@@ -35,28 +34,24 @@ struct Row {
 
 using Rows = std::map<std::pair<std::string, std::string>, Row>;
 
-void Print(const Rows& rows, bool shows_difference) {
-  const char* const difference = shows_difference ? " worst difference |" : "";
-  const char* const dashes = shows_difference ? "---|" : "";
+void Print(const Rows& rows) {
   std::printf(
-      "| model | schedule | cells | same bits |%s failed |\n"
-      "|---|---|---|---|%s---|\n",
-      difference, dashes);
+      "| model | schedule | cells | same bits | worst difference | failed |\n"
+      "|---|---|---|---|---|---|\n");
   for (const auto& [name, row] : rows) {
-    const std::string worst =
-        shows_difference ? absl::StrFormat(" %.1e |", row.worst) : "";
-    std::printf("| %s | %s | %d | %d |%s %d |\n", name.first.c_str(),
-                name.second.c_str(), row.cells, row.same_bits, worst.c_str(),
+    std::printf("| %s | %s | %d | %d | %.1e | %d |\n", name.first.c_str(),
+                name.second.c_str(), row.cells, row.same_bits, row.worst,
                 row.failed);
   }
 }
 
 }  // namespace
 
-std::vector<int> SizesOf(const MatrixValues& values) {
+std::vector<int> SizesOf(const MatrixSettings& settings) {
   std::vector<int> sizes;
-  for (const auto& each : values)
-    sizes.push_back(static_cast<int>(each.size()));
+  for (const MatrixSetting& each : settings) {
+    sizes.push_back(static_cast<int>(each.values.size()));
+  }
   return sizes;
 }
 
@@ -112,7 +107,7 @@ int RunMatrix(const MatrixCommand& command, const MatrixShard& shard) {
       stderr, "\n%s\n",
       absl::FormatDuration(absl::Trunc(absl::Now() - start, absl::Seconds(1)))
           .c_str());
-  Print(rows, command.shows_difference);
+  Print(rows);
   std::printf("\n%d cells, %d failed\n", run, failed);
   return failed;
 }

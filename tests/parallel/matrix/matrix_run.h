@@ -1,5 +1,5 @@
-// What the commands share that run whole matrices of settings and print tables
-// for docs.
+// The run of a whole matrix of settings, and the table of it that it prints for
+// docs.
 
 #ifndef TANDEM_TESTS_PARALLEL_MATRIX_MATRIX_RUN_H_
 #define TANDEM_TESTS_PARALLEL_MATRIX_MATRIX_RUN_H_
@@ -16,11 +16,15 @@
 
 namespace tandem {
 
-// By setting, the names of its values.
-using MatrixValues = std::vector<std::vector<std::string>>;
+struct MatrixSetting {
+  std::string name;
+  std::vector<std::string> values;
+};
+
+using MatrixSettings = std::vector<MatrixSetting>;
 
 // How many values each setting has.
-std::vector<int> SizesOf(const MatrixValues& values);
+std::vector<int> SizesOf(const MatrixSettings& settings);
 
 // InvalidArgument, naming the flag, the value and those that there are, for one
 // of `asked` that is not among `known`.
@@ -51,7 +55,6 @@ struct MatrixCommand {
   // Model and schedule: a row of the table.
   std::function<std::pair<std::string, std::string>(size_t cell)> row;
   std::function<CellOutcome(size_t cell)> run;
-  bool shows_difference = true;  // has the table a column for the worst one?
 };
 
 // Runs the shard's cells; progress and complaints go to stderr, the table to

@@ -52,7 +52,8 @@ TEST(MatrixRunTest, ShardsRunEveryCellOnceAndCountWhatFails) {
 }
 
 TEST(MatrixRunTest, SizesAreThoseOfTheValues) {
-  EXPECT_EQ(SizesOf({{"a"}, {}, {"b", "c"}}), (std::vector<int>{1, 0, 2}));
+  EXPECT_EQ(SizesOf({{"first", {"a"}}, {"none", {}}, {"last", {"b", "c"}}}),
+            (std::vector<int>{1, 0, 2}));
 }
 
 }  // namespace

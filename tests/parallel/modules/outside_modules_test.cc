@@ -1,6 +1,8 @@
 // Modules that this project did not write, in every layout, with no change to
 // their classes.
 
+#include "tests/parallel/modules/outside_modules.h"
+
 #include <ATen/Tensor.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +21,6 @@
 #include "parallel/distributed_data_parallel.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/pipeline/microbatches.h"
-#include "tests/parallel/modules/outside_cases.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem {
@@ -30,15 +31,15 @@ using at::Tensor;
 // Simulated devices are made before a process's first backward.
 [[maybe_unused]] const bool has_devices = !SimDevices(3).empty();
 
-LabJob Job(const OutsideCase& its) {
+LabJob Job(const OutsideCase& outside_case) {
   LabJob job;
-  job.specs = [layers = its.layers] { return layers().specs; };
-  job.loss = its.loss(its.layers());
+  job.specs = [layers = outside_case.layers] { return layers().specs; };
+  job.loss = outside_case.loss(outside_case.layers());
   job.change = [](MeshStrategyOptions& options) {
     options.reproducible = true;
     options.seed = kOutsideSeed;
   };
-  job.batch = its.batch;
+  job.batch = outside_case.batch;
   job.sparing = true;
   job.steps = kOutsideSteps;
   job.rate = kOutsideRate;
@@ -77,32 +78,30 @@ std::vector<LabLayout> Layouts() {
 class OutsideModulesTest : public testing::TestWithParam<OutsideCase> {};
 
 TEST_P(OutsideModulesTest, EveryLayoutHasTheSameBits) {
-  const OutsideCase& its = GetParam();
-  LabLayout single = {"single"};
-  single.microbatches = 8;
-  const auto expected = TrainInLab(single, Job(its));
+  const OutsideCase& outside_case = GetParam();
+  const LabLayout single = LabLayoutNamed("1f1b 1x1x1", 8);
+  const auto expected = TrainInLab(single, Job(outside_case));
   ASSERT_TRUE(expected.ok()) << expected.status();
   int cells = 0;
   for (const LabLayout& layout : Layouts()) {
     SCOPED_TRACE(layout.name);
-    ExpectSameBits(TrainInLab(layout, Job(its)), expected);
+    ExpectSameBits(TrainInLab(layout, Job(outside_case)), expected);
     ++cells;
-    std::printf("%s: %s\n", its.name.c_str(), layout.name.c_str());
+    std::printf("%s: %s\n", outside_case.name.c_str(), layout.name.c_str());
   }
   EXPECT_EQ(cells, 13);
 }
 
 TEST_P(OutsideModulesTest, ItTrainsAsTheModuleByItself) {
-  const OutsideCase& its = GetParam();
-  LabLayout single = {"single"};
-  single.microbatches = 8;
-  const auto found = TrainInLab(single, Job(its));
+  const OutsideCase& outside_case = GetParam();
+  const LabLayout single = LabLayoutNamed("1f1b 1x1x1", 8);
+  const auto found = TrainInLab(single, Job(outside_case));
   ASSERT_TRUE(found.ok()) << found.status();
-  for (const auto& [name, values] : TrainedByItself(its)) {
+  for (const auto& [name, values] : TrainedByItself(outside_case)) {
     SCOPED_TRACE(name);
     ASSERT_EQ(found->model.count(name), 1u);
     EXPECT_TRUE(found->model.at(name).allclose(values, 1e-4, 1e-5));
-    const auto before = Seeded(its.make)->named_parameters()[name];
+    const auto before = Seeded(outside_case.make)->named_parameters()[name];
     EXPECT_FALSE(found->model.at(name).equal(before));
   }
 }
@@ -117,14 +116,12 @@ TEST(OutsideModulesValuesTest, ReplicasTakeThoseOfReplica0) {
   job.specs = [] {
     const auto seed = static_cast<uint64_t>(ThisThreadsRank());
     return LayersOf(Seeded(outside::Recurrent, seed),
-                    TreeOf(OfRecurrent().batch(0).inputs))
+                    ToTree(OfRecurrent().batch(0).inputs))
         .value()
         .specs;
   };
   job.steps = 0;
-  LabLayout layout = {"hybrid", "1f1b", 2, 2};
-  layout.microbatches = 8;
-  const auto found = TrainInLab(layout, job);
+  const auto found = TrainInLab(LabLayoutNamed("1f1b 2x2x1", 8), job);
   ASSERT_TRUE(found.ok()) << found.status();
   const auto net = [](uint64_t rank) {
     return CopiesOf(*Seeded(outside::Recurrent, rank));

@@ -102,7 +102,7 @@ absl::StatusOr<LabOutcome> Trained(const std::string& schedule, Log& log) {
   return TrainInLab(layout, job);
 }
 
-// Of a stage's microbatches.
+// What a stage's microbatches have postponed.
 struct Postponed {
   int behind_inputs = 0;  // weights' parts behind the whole of inputs' parts
   int most_waiting = 0;   // most weights' parts that waited at one time

@@ -1,10 +1,14 @@
 // Parameter groups: optimizers over part of the flat buffers.
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -13,10 +17,9 @@
 #include "absl/strings/match.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/testing/statuses.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "parallel/ddp/logging.h"
 #include "parallel/optim/make_optimizer.h"
+#include "parallel/optim/update_options.h"
 #include "tests/parallel/ddp/fixture.h"
 
 namespace tandem::optimizer_groups_test {
@@ -276,6 +279,21 @@ TEST_P(GroupedOptimizerTest, AGroupWithoutOptionsIsRefused) {
 }
 
 TANDEM_ON_DEVICE_TYPES(GroupedOptimizerTest);
+
+TEST(GroupOfAnyTest, IsTheGreatestOfAllNames) {
+  const auto group = [](const std::string& name) -> int64_t {
+    return name == "head" ? 2 : name == "bias" ? 1 : 0;
+  };
+  const std::vector<std::string> tied = {"embedding", "head"};
+  const std::map<std::string, std::vector<std::string>> names = {
+      {"embedding", tied}, {"head", tied}};
+  const OptimizerGroup of_any = GroupOfAny(group, names);
+  EXPECT_EQ(of_any("embedding"), 2);
+  EXPECT_EQ(of_any("head"), 2);
+  EXPECT_EQ(of_any("bias"), 1);
+  EXPECT_EQ(of_any("weight"), 0);
+  EXPECT_FALSE(GroupOfAny(nullptr, names));
+}
 
 }  // namespace
 }  // namespace tandem::optimizer_groups_test

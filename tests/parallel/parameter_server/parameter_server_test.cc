@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::make_tuple(3, 1), std::make_tuple(6, 1),
                     std::make_tuple(2, 2), std::make_tuple(4, 3)));
 
-// Of the 4 targets of each worker another number counts.
+// Each worker has 4 targets, of which another number counts.
 TEST(ParameterServerTest, ALossWithAWeightIsTheMeanOverWhatCounts) {
   for (const int workers : {2, 3}) {
     const ParameterServerOptions options = Momentum();

@@ -39,7 +39,7 @@ LabJob JobOf(int steps) {
 LayerSpecs ServedSpecs(int seed) {
   LayerList layers = PlainModel(static_cast<uint64_t>(seed));
   layers.insert(layers.begin() + 1, BatchNormLayer("bn", kHidden));
-  return SpecsOf(layers);
+  return SpecsFromLayers(layers);
 }
 
 Batch BatchOfWorker(int step, int worker) {

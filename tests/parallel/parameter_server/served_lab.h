@@ -16,7 +16,7 @@ namespace tandem {
 // Two linear layers with BatchNorm between them, and a seed.
 LayerSpecs ServedSpecs(int seed);
 
-// Of the worker with that number.
+// The batch of the worker with that number.
 Batch BatchOfWorker(int step, int worker);
 
 // So many workers, beside options.servers; worker w begins with other values

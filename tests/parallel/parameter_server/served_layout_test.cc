@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "models/classification_loss.h"
-#include "parallel/parameter_server/worker_strategy.h"
+#include "parallel/parameter_server/strategies.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
@@ -18,7 +18,7 @@
 namespace tandem::served_layout_test {
 namespace {
 
-// Of awkward sizes and dtypes, one in channels-last order.
+// Tensors of awkward sizes and dtypes, one in channels-last order.
 std::vector<at::Tensor> Tensors() {
   std::vector<at::Tensor> tensors;
   for (const std::vector<int64_t>& sizes : std::vector<std::vector<int64_t>>{
@@ -37,7 +37,7 @@ std::vector<ServedTensor> Served(const std::vector<at::Tensor>& tensors) {
   std::vector<ServedTensor> served;
   for (size_t i = 0; i < tensors.size(); ++i) {
     ServedTensor each;
-    each.info = InfoOf("t" + std::to_string(i), tensors[i]);
+    each.info = MakeTensorInfo("t" + std::to_string(i), tensors[i]);
     each.strides = tensors[i].strides().vec();
     each.group = static_cast<int64_t>(i % 2);
     served.push_back(each);
@@ -56,8 +56,8 @@ TEST(ServedLayoutTest, ATiedWeightIsInTheGroupOfAnyOfItsNames) {
         nullptr);
     ASSERT_TRUE(replica.ok()) << replica.status();
     for (const std::string name : {kFirst, "lm_head.weight"}) {
-      const ReplicaTensors tensors =
-          TensorsOf(**replica, [&](const std::string& each) -> int64_t {
+      const ReplicaTensors tensors = MakeReplicaTensors(
+          **replica, [&](const std::string& each) -> int64_t {
             return each == name ? 1 : 0;
           });
       EXPECT_EQ(tensors.copies.size(), stages == 2 ? 1u : 0u);

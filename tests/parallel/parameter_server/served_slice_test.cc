@@ -19,7 +19,6 @@
 #include "core/testing/statuses.h"
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/optim/make_optimizer.h"
-#include "parallel/parameter_server/piece_stream.h"
 #include "parallel/parameter_server/served_layout.h"
 
 namespace tandem::served_slice_test {
@@ -48,7 +47,7 @@ ServedLayout LayoutOf(const std::vector<at::Tensor>& tensors) {
   ServedLayout layout;
   for (size_t i = 0; i < tensors.size(); ++i) {
     layout.trained.push_back(
-        {InfoOf(NameOf(i), tensors[i]), tensors[i].strides().vec(), 0});
+        {MakeTensorInfo(NameOf(i), tensors[i]), tensors[i].strides().vec(), 0});
   }
   return layout;
 }
@@ -179,9 +178,9 @@ TEST_P(ServedSliceTest, AveragesInTheOrderGiven) {
       pushes.back()[0].reset();
       if (w != 1) pushes.back()[3].reset();
       for (size_t i = 0; i < mean.size(); ++i) {
-        const at::Tensor& its = pushes.back()[i];
-        if (!its.defined()) continue;
-        const at::Tensor part = its * (1.0 / 3);
+        const at::Tensor& gradient = pushes.back()[i];
+        if (!gradient.defined()) continue;
+        const at::Tensor part = gradient * (1.0 / 3);
         mean[i] = mean[i].defined() ? mean[i] + part : part;
       }
     }
@@ -197,7 +196,7 @@ TEST_P(ServedSliceTest, ItsStateIsStreamedWholeAndLoaded) {
   Reference reference(options);
   servers.Apply({DrawAll("gradient")});
   reference.Step(DrawAll("gradient"));
-  // As the servers' ranks would send them.
+  // The servers' ranks would send them in this order.
   NamedTensors pieces;
   for (const auto& each : servers.served) {
     for (auto& piece : each->Pieces()) pieces.push_back(piece);

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,8 +27,8 @@
 namespace tandem::server_test {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::Pair;
+using testing::ElementsAre;
+using testing::Pair;
 
 constexpr int64_t kNumel = 5;
 
@@ -51,7 +52,7 @@ const std::vector<Slice>& Slices() {
 using Serve = std::function<absl::Status(ParameterServer& server)>;
 using Work = std::function<absl::Status(int worker, WorkerClient& client)>;
 
-// Of plain SGD; values begin at 0.
+// Servers of plain SGD; values begin at 0.
 absl::Status RunServed(int workers, int64_t max_staleness, const Serve& serve,
                        const Work& work) {
   return RunThreadRanks(workers + 1, [&](Communicator& world) -> absl::Status {
@@ -256,7 +257,7 @@ TEST(ServerTest, AJobThatGoesOnIsNotStale) {
       }));
 }
 
-// As many as live.
+// The mean is over those that live.
 TEST(ServerTest, WorkersLearnTheMeanOfTheirWeights) {
   ExpectOk(RunServed(
       3, 0,
@@ -307,6 +308,76 @@ TEST(ServerTest, WhoWantsAStepOfAServerThatHasEndedIsTold) {
         EXPECT_THAT(pushed, Says("takes no more steps"));
         return absl::OkStatus();
       }));
+}
+
+// Workers that have done so many steps each.
+WorkerProgress After(int64_t max_staleness, const std::vector<int>& pushed) {
+  WorkerProgress progress(static_cast<int>(pushed.size()), max_staleness);
+  for (size_t w = 0; w < pushed.size(); ++w) {
+    for (int i = 0; i < pushed[w]; ++i) progress.Advance(static_cast<int>(w));
+  }
+  return progress;
+}
+
+// By worker: 'g' may go on, '.' waits.
+std::string WhoGoesOn(const WorkerProgress& progress) {
+  std::string who;
+  for (int w = 0; w < progress.workers(); ++w) {
+    who += progress.MayGoOn(w) ? 'g' : '.';
+  }
+  return who;
+}
+
+// Bound, steps done, who may begin the next one.
+using Row = std::tuple<int, std::vector<int>, std::string>;
+
+TEST(WorkerProgressTest, TheBoundIsExact) {
+  const std::vector<Row> table = {
+      {0, {0}, "g"},         {0, {5}, "g"},          {0, {0, 0, 0}, "ggg"},
+      {0, {1, 0, 1}, ".g."}, {0, {1, 1, 1}, "ggg"},  {1, {1, 0, 0}, "ggg"},
+      {1, {2, 0, 1}, ".gg"}, {1, {2, 1, 1}, "ggg"},  {3, {3, 0}, "gg"},
+      {3, {4, 0}, ".g"},     {3, {4, 1}, "gg"},      {3, {7, 4, 3, 8}, ".gg."},
+      {-1, {1000, 0}, "gg"}, {-1, {0, 7, 1}, "ggg"},
+  };
+  for (const auto& [bound, pushed, who] : table) {
+    EXPECT_EQ(WhoGoesOn(After(bound, pushed)), who)
+        << "bound " << bound << ", " << testing::PrintToString(pushed);
+  }
+}
+
+TEST(WorkerProgressTest, APushCountsOnce) {
+  WorkerProgress progress(2, 0);
+  EXPECT_EQ(progress.Classify(0, 1), WorkerProgress::Push::kNext);
+  EXPECT_EQ(progress.Classify(0, 2), WorkerProgress::Push::kGap);
+  progress.Advance(0);
+  EXPECT_EQ(progress.Classify(0, 1), WorkerProgress::Push::kDuplicate);
+  EXPECT_EQ(progress.Classify(0, 2), WorkerProgress::Push::kNext);
+  EXPECT_EQ(progress.Classify(0, 3), WorkerProgress::Push::kGap);
+  EXPECT_EQ(progress.Classify(1, 1), WorkerProgress::Push::kNext);
+}
+
+TEST(WorkerProgressTest, NobodyWaitsForTheDead) {
+  WorkerProgress progress = After(1, {5, 2, 4});
+  EXPECT_EQ(WhoGoesOn(progress), ".g.");
+  progress.Drop(1);
+  EXPECT_EQ(progress.living(), 2);
+  EXPECT_FALSE(progress.lives(1));
+  EXPECT_EQ(progress.slowest(), 4);
+  EXPECT_TRUE(progress.MayGoOn(0));
+  EXPECT_TRUE(progress.MayGoOn(2));
+  progress.Drop(0);
+  progress.Drop(2);
+  EXPECT_EQ(progress.living(), 0);
+  EXPECT_EQ(progress.slowest(), -1);
+  EXPECT_EQ(progress.fastest(), 5);
+}
+
+TEST(WorkerProgressTest, GoesOnFromACheckpoint) {
+  WorkerProgress progress(3, 2);
+  progress.ResumeAt(40);
+  EXPECT_EQ(progress.Classify(1, 40), WorkerProgress::Push::kDuplicate);
+  EXPECT_EQ(progress.Classify(1, 41), WorkerProgress::Push::kNext);
+  EXPECT_EQ(progress.slowest(), 40);
 }
 
 }  // namespace

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
+#include "parallel/partition/layer_profile.h"
 
 namespace tandem::balance_test {
 namespace {
@@ -205,7 +207,7 @@ TEST(CutsByTime, ADevicesPartsShareItsMemory) {
   EXPECT_THAT(*CutsByTime(layers, 4, options), ElementsAre(1, 2, 3));
 }
 
-// As good as the best of all where they can all be tried; else near a bound
+// The cuts are the best of all where they can all be tried; else near a bound
 // that no cut can pass.
 TEST(CutsByTime, IsGoodWhereDevicesHaveSeveralParts) {
   std::mt19937 random(11);
@@ -262,6 +264,20 @@ TEST(CutsByType, CountsTheLayersOfThatType) {
   EXPECT_THAT(CutsByType(types, "(", 2).status(),
               Says("no regular expression"));
 }
+
+class CopyCostTest : public DeviceTypeTest {};
+
+TEST_P(CopyCostTest, MoreBytesTakeLonger) {
+  const std::vector<c10::Device> devices = Devices(2);
+  for (const c10::Device& to : devices) {
+    const auto cost = MeasureCopy(devices.front(), to);
+    ASSERT_TRUE(cost.ok()) << cost.status();
+    EXPECT_GT(cost->seconds_per_byte, 0) << to;  // of 1000 times as many
+    EXPECT_GE(cost->seconds_per_message, 0) << to;
+  }
+}
+
+TANDEM_ON_DEVICE_TYPES(CopyCostTest);
 
 }  // namespace
 }  // namespace tandem::balance_test

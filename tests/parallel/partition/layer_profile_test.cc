@@ -25,7 +25,7 @@
 #include "models/mlp.h"
 #include "models/registry.h"
 
-namespace tandem {
+namespace tandem::layer_profile_test {
 namespace {
 
 using testing::ElementsAre;
@@ -73,13 +73,14 @@ TEST_P(LayerProfileTest, CountsTheBytesOfAnMlp) {
   // needs, of ReLU's output it and the next layer keep the one copy.
   const int64_t kept = 7 * 16 * kFloat;
   EXPECT_THAT(Activations(*profile), ElementsAre(0, 0, kept, 0, kept, 0));
-  const std::vector<LayerProfile>& its = profile->layers;
-  EXPECT_EQ(its[1].name, "fc1");
-  EXPECT_EQ(its[1].parameter_bytes, (12 * 16 + 16) * kFloat);
-  EXPECT_EQ(its[1].state_bytes, 3 * its[1].parameter_bytes);
-  EXPECT_EQ(its[2].state_bytes, 0);
-  EXPECT_EQ(its[2].output_bytes, kept);
-  EXPECT_EQ(its[5].output_bytes, 7 * 5 * kFloat);
+  const std::vector<LayerProfile>& layer_profiles = profile->layers;
+  EXPECT_EQ(layer_profiles[1].name, "fc1");
+  EXPECT_EQ(layer_profiles[1].parameter_bytes, (12 * 16 + 16) * kFloat);
+  EXPECT_EQ(layer_profiles[1].state_bytes,
+            3 * layer_profiles[1].parameter_bytes);
+  EXPECT_EQ(layer_profiles[2].state_bytes, 0);
+  EXPECT_EQ(layer_profiles[2].output_bytes, kept);
+  EXPECT_EQ(layer_profiles[5].output_bytes, 7 * 5 * kFloat);
 }
 
 TEST_P(LayerProfileTest, LeavesTheModelAsItWas) {
@@ -101,7 +102,7 @@ TEST_P(LayerProfileTest, LeavesTheModelAsItWas) {
   }
 }
 
-// Those of a whole model would be as large as the model.
+// Gradients of a whole model would be as large as the model.
 TEST_P(LayerProfileTest, HasTheGradientsOfOneLayerAtATime) {
   LayerList layers = MakeLayers({LinearLayer("first", 4, 4)}, 1);
   const NamedTensors parameters = NamedParameters(layers);
@@ -126,7 +127,8 @@ TEST_P(LayerProfileTest, RunsInTheCallersAutocast) {
   const AutocastGuard precision(Devices(1).front().type(), at::kBFloat16);
   const auto profile = Profile(layers, at::ones({7, 12}));
   ASSERT_TRUE(profile.ok()) << profile.status();
-  // As above, but for what products make; parameters stay as they were.
+  // The same as above, but for what products make; parameters stay as they
+  // were.
   EXPECT_EQ(profile->layers[2].output_bytes, 7 * 16 * kFloat / 2);
   EXPECT_EQ(profile->layers[1].parameter_bytes, (12 * 16 + 16) * kFloat);
 }
@@ -234,7 +236,7 @@ TEST_P(LayerProfileTest, CarriesFurtherInputsAsFarAsTheyAreRead) {
   EXPECT_EQ(profile->layers[1].output_bytes, one + mask);
   EXPECT_EQ(profile->layers[2].output_bytes, one);
   EXPECT_EQ(profile->layers[3].output_bytes, one);
-  // Of the products nothing is kept but the mask, which is no layer's.
+  // The products' mask alone is kept, which is no layer's.
   EXPECT_THAT(Activations(*profile), ElementsAre(one, 0, 0, one));
 }
 
@@ -361,15 +363,15 @@ TEST(LayerProfile, SaysWhatADeviceKeeps) {
       if (layer.module != nullptr) layer.module->to(device);
     }
     const at::Tensor there = input.to(device);
-    const int64_t before = sim::BooksOf(0).now.total;
+    const int64_t before = sim::DeviceMemoryStatistics(0).now.total;
     const at::Tensor output = Forward(layers, there);
     auto kept = static_cast<int64_t>(output.nbytes());
     for (const LayerProfile& each : profile->layers) {
       kept += each.activation_bytes;
     }
-    EXPECT_EQ(sim::BooksOf(0).now.total - before, kept);
+    EXPECT_EQ(sim::DeviceMemoryStatistics(0).now.total - before, kept);
   }
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::layer_profile_test

@@ -11,10 +11,9 @@
 
 #include "core/testing/statuses.h"
 #include "parallel/partition/balance.h"
-#include "parallel/partition/kept_microbatches.h"
 #include "parallel/partition/table.h"
-#include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedules.h"
+#include "parallel/schedule/simulation.h"
 
 namespace tandem::partition_test {
 namespace {
@@ -132,9 +131,9 @@ TEST(Partition, CountsWhatIsComputedTwice) {
   EXPECT_EQ(StageMemories(profile, {2}, gpipe, kAlways)[0].activations,
             4 * 1024 + 4096);
   const ScheduleCosts costs =
-      ScheduleCostsOf(profile, {2}, TwoStages(), {}, kAlways);
+      MakeScheduleCosts(profile, {2}, TwoStages(), {}, kAlways);
   EXPECT_DOUBLE_EQ(costs.stages[0].backward_input, 1.5e-3 + 1.5e-3);
-  EXPECT_DOUBLE_EQ(ScheduleCostsOf(profile, {2}, TwoStages(), {}, kExceptLast)
+  EXPECT_DOUBLE_EQ(MakeScheduleCosts(profile, {2}, TwoStages(), {}, kExceptLast)
                        .stages[0]
                        .backward_input,
                    1.5e-3 + 1.5e-3 * 3 / 4);
@@ -163,14 +162,14 @@ TEST(Partition, ByProfileMakesDevicesAlike) {
   const Cuts found = *CutsOf("profile", schedule, model);
   const auto step = [&](const Cuts& cuts) {
     return PredictSchedule(schedule,
-                           ScheduleCostsOf(profile, cuts, schedule, {}))
+                           MakeScheduleCosts(profile, cuts, schedule, {}))
         ->step;
   };
-  const Cuts by_stage = *CutsByTime(CostsOf(profile), 4);
+  const Cuts by_stage = *CutsByTime(LayerCosts(profile), 4);
   EXPECT_THAT(by_stage, ElementsAre(5, 10, 15));
   EXPECT_LT(step(found), step(by_stage));
   // 23 units of 3 ms: 12 and 11.
-  const auto parts = PartTimes(CostsOf(profile), found);
+  const auto parts = PartTimes(LayerCosts(profile), found);
   EXPECT_NEAR(std::max(parts[0] + parts[3], parts[1] + parts[2]), 36e-3, 1e-9);
   // Stages of one device share its memory as each needs it.
   const auto bytes = DeviceMemories(profile, found, schedule);
@@ -198,7 +197,7 @@ TEST(Partition, CountsAStagesMemory) {
   EXPECT_EQ(stages[1].activations, 4096 + 512);
 }
 
-// Of one layer at a time its input, its output and what it makes: 5120, 12288,
+// One layer at a time has its input, its output and what it makes: 5120, 12288,
 // 6144 and 3584 bytes of as many samples as in training.
 TEST(Partition, CountsAnEvaluation) {
   ModelProfile profile = *Model().profile;

@@ -135,7 +135,7 @@ TEST_F(BoundaryTensorsTest, OutputsAreNotKeptForBackward) {
       WithWeight("wide", {kLarge, kWidth}, {},
                  [&](const at::Tensor& weight, const at::Tensor& x, Skips&) {
                    at::Tensor y = at::linear(x, weight);
-                   const int64_t now = sim::BooksOf(0).now.total;
+                   const int64_t now = sim::DeviceMemoryStatistics(0).now.total;
                    if (least == 0) least = now;
                    most = std::max(most, now);
                    return y;

@@ -20,15 +20,15 @@
 #include "core/testing/device_types.h"
 #include "models/classification_loss.h"
 #include "parallel/pipeline/model.h"
-#include "parallel/pipeline/stage_gradients.h"
+#include "parallel/pipeline/training_step.h"
 #include "parallel/schedule/schedules.h"
 #include "tests/models/rounding.h"
-#include "tests/parallel/pipeline/executor_fixture.h"
+#include "tests/parallel/pipeline/rank_pipeline.h"
 
 namespace tandem::executor_test {
 namespace {
 
-// Of gradients up to 1, whose sums go another way.
+// The rounding of gradients up to 1, whose sums go another way.
 double Rounding() { return RoundingTolerance(at::kFloat, 128, 1); }
 
 constexpr int kSteps = 3;
@@ -189,7 +189,7 @@ class NotedGradients {
   std::atomic<int> finished_before_{0};
 };
 
-// As at the end of a data set, and a whole step afterwards.
+// A short step, like at the end of a data set, and a whole one afterwards.
 TEST_P(PipelineExecutorTest, AStepMayHaveFewerMicrobatches) {
   for (const std::string& name : ScheduleNames()) {
     const int chunks =

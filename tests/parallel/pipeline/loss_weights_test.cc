@@ -1,8 +1,6 @@
 // Losses that leave predictions out: the gradient is that of the uncut batch,
 // whatever it is cut into.
 
-#include "parallel/pipeline/loss_weights.h"
-
 #include <ATen/Tensor.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -29,6 +27,7 @@
 #include "core/testing/statuses.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
+#include "parallel/pipeline/microbatches.h"
 #include "parallel/strategy/replicated.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
@@ -52,7 +51,7 @@ LayerSpecs Specs() {
   return specs;
 }
 
-// Of sequences of different lengths: the first ones are full, of the following
+// Sequences of different lengths: the first ones are full, of the following
 // the more is ignored the later they come, and the last are padding alone, at
 // least as many as a microbatch has. `padded` off: all targets count.
 Batch PaddedBatch(bool padded = true) {
@@ -76,7 +75,7 @@ Batch SamplesOf(const Batch& batch, int64_t first, int64_t size) {
 
 using Gradients = std::map<std::string, at::Tensor>;
 
-// Of LibTorch's own loss over all of the batch.
+// Gradients of LibTorch's own loss over all of the batch.
 Gradients Expected(const Batch& batch, double z_loss = 0) {
   const LayerList layers = MakeLayers(Specs(), kSeed);
   const at::Tensor logits = Forward(layers, batch.inputs).flatten(0, 1);
@@ -195,10 +194,7 @@ TEST(LossWeightsTest, ReproducibleBitsAreThoseOfOneDevice) {
     const LossFunction loss = CrossEntropyIgnoring(kIgnored);
     const TensorsByName one = Trained({"one"}, loss, batch);
     for (const LabLayout& layout :
-         {LabLayout{"two", "1f1b", 2, 1, 1},
-          LabLayout{"pairs", "1f1b", 3, 1, 2},
-          LabLayout{"over ranks", "zb_h1", 2, 2, 1},
-          LabLayout{"four stages", "gpipe", 1, 1, 4}}) {
+         LabLayouts("1f1b 2x1x1, 1f1b 3x1x2, zb_h1 2x2x1, gpipe 1x1x4")) {
       SCOPED_TRACE(layout.name);
       ExpectSameBits(Trained(layout, loss, batch), one);
     }

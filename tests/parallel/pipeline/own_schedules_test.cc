@@ -45,7 +45,7 @@ LayerSpecs Specs(int64_t features) {
   return Mlp({features, 10, features, kClasses});
 }
 
-// Of about `rows` samples.
+// Batches of about `rows` samples.
 std::vector<Batch> BatchesOf(int64_t rows, int64_t features, int count) {
   const int64_t all = rows * count + 1;
   const at::Tensor inputs =
@@ -126,8 +126,8 @@ absl::Status RunStep(PipelineExecutor& executor, const LayerSpecs& specs,
                 parameter.grad().cpu().allclose(expected.gradients.at(name),
                                                 1e-4, 1e-6))
         << name << " in schedule " << executor.schedule().name;
-    at::Tensor its = parameter;
-    its.mutable_grad().reset();
+    at::Tensor tensor = parameter;
+    tensor.mutable_grad().reset();
   }
   if (!executor.has_last_stage()) return absl::OkStatus();
   EXPECT_NEAR(score.loss(), expected.loss, 1e-5);

@@ -1,6 +1,9 @@
 #include "tests/parallel/pipeline/rank_pipeline.h"
 
+#include <ATen/Context.h>
+#include <ATen/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
@@ -19,6 +22,7 @@
 #include "core/testing/device_types.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
+#include "models/mlp.h"
 #include "parallel/balance/cut.h"
 #include "parallel/pipeline/model.h"
 #include "parallel/schedule/schedules.h"
@@ -122,7 +126,7 @@ absl::Status RunRankPipeline(
 absl::StatusOr<StepsOutcome> StepsInOnePiece(
     const LayerSpecs& specs, const std::vector<StepsStep>& steps) {
   const LayerList layers = MakeLayers(specs, kSeed);
-  const std::vector<std::string> further = FurtherInputs(LinksOf(layers));
+  const std::vector<std::string> further = FurtherInputs(LinksByLayer(layers));
   StepsOutcome outcome;
   for (const StepsStep& step : steps) {
     const at::AutoGradMode mode(step.trains);
@@ -184,13 +188,53 @@ void ExpectSame(const absl::StatusOr<StepsOutcome>& found,
   ASSERT_EQ(found->gradients.size(), expected->gradients.size());
   for (const auto& [name, gradient] : expected->gradients) {
     ASSERT_EQ(found->gradients.count(name), 1u) << name;
-    const at::Tensor& its = found->gradients.at(name);
-    EXPECT_TRUE(same_bits ? its.equal(gradient)
-                          : its.allclose(gradient, 1e-5, 1e-6))
+    const at::Tensor& found_gradient = found->gradients.at(name);
+    EXPECT_TRUE(same_bits ? found_gradient.equal(gradient)
+                          : found_gradient.allclose(gradient, 1e-5, 1e-6))
         << name << "\n"
-        << its << "\n"
+        << found_gradient << "\n"
         << gradient;
   }
+}
+
+namespace {
+
+constexpr int64_t kFeatures = 12;
+constexpr int64_t kClasses = 5;
+
+}  // namespace
+
+LayerSpecs ExecutorFixture::Specs() {
+  return Mlp({kFeatures, 6, 16, kClasses});
+}
+
+std::vector<Batch> ExecutorFixture::BatchesOf(int64_t size, int parts,
+                                              int seed) {
+  at::manual_seed(seed);
+  const at::Tensor inputs = at::randn({size, kFeatures});
+  const at::Tensor targets = at::arange(size).remainder(kClasses);
+  std::vector<Batch> batches;
+  const auto inputs_of = inputs.tensor_split(parts);
+  const auto targets_of = targets.tensor_split(parts);
+  for (int i = 0; i < parts; ++i) {
+    batches.push_back({inputs_of[i], targets_of[i], inputs_of[i].size(0)});
+  }
+  return batches;
+}
+
+absl::StatusOr<std::unique_ptr<PipelineExecutor>> ExecutorFixture::Make(
+    const Schedule& schedule, const LayerSpecs& specs,
+    const PipelineOptions& options) {
+  PipelineModelOptions model;
+  model.seed = kSeed;
+  model.cuts =
+      *UniformCuts(static_cast<int64_t>(specs.size()), schedule.stages);
+  model.splits_backward = schedule.name[0] == 'z';
+  const PipelineLayout layout = {Devices(schedule.devices()), nullptr};
+  auto stages = MakeStages(specs, schedule, layout, model, CrossEntropy);
+  if (!stages.ok()) return stages.status();
+  return PipelineExecutor::Create(schedule, *std::move(stages), layout,
+                                  options);
 }
 
 }  // namespace tandem

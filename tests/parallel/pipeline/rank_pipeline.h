@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,10 @@
 #include "absl/status/statusor.h"
 #include "core/model/batch.h"
 #include "core/model/layer.h"
+#include "core/testing/device_types.h"
 #include "parallel/pipeline/executor.h"
+#include "parallel/pipeline/options.h"
+#include "parallel/schedule/schedule.h"
 
 namespace tandem {
 
@@ -73,6 +77,21 @@ absl::StatusOr<StepsOutcome> StepsInStages(const LayerSpecs& specs,
 // nearly.
 void ExpectSame(const absl::StatusOr<StepsOutcome>& found,
                 const absl::StatusOr<StepsOutcome>& expected, bool same_bits);
+
+// A small model in pipelines of simulated and other devices.
+class ExecutorFixture : public DeviceTypeTest {
+ protected:
+  static constexpr uint64_t kSeed = 3;  // of the layers of Make
+
+  static LayerSpecs Specs();
+  // A batch of `size` samples for it, in that many microbatches.
+  static std::vector<Batch> BatchesOf(int64_t size, int parts, int seed);
+
+  // An executor of all stages, on as many devices as the schedule has.
+  static absl::StatusOr<std::unique_ptr<PipelineExecutor>> Make(
+      const Schedule& schedule, const LayerSpecs& specs,
+      const PipelineOptions& options = {});
+};
 
 }  // namespace tandem
 

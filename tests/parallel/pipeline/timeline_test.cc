@@ -19,12 +19,12 @@ ActionMoments MomentsOf(int microbatch, c10::Device device) {
 }
 
 TEST(TimelineTest, HasEachMomentsTime) {
-  EXPECT_TRUE(TimesOf({}).empty());
+  EXPECT_TRUE(AwaitTimes({}).empty());
   EXPECT_TRUE(HaveCome({}));
   const PipelineMoments moments = {
       {}, {MomentsOf(0, c10::kCPU), MomentsOf(1, c10::kCPU)}};
   EXPECT_TRUE(HaveCome(moments));
-  const PipelineTimeline times = TimesOf(moments);
+  const PipelineTimeline times = AwaitTimes(moments);
   ASSERT_EQ(times.size(), 2u);
   EXPECT_TRUE(times[0].empty());
   ASSERT_EQ(times[1].size(), 2u);
@@ -47,7 +47,7 @@ TEST(TimelineTest, HasNotComeBeforeItsDeviceHas) {
     moments[0].push_back(MomentsOf(0, SimDevice(0)));
     EXPECT_FALSE(HaveCome(moments));
   }
-  const PipelineTimeline times = TimesOf(moments);  // waits
+  const PipelineTimeline times = AwaitTimes(moments);  // waits
   EXPECT_TRUE(HaveCome(moments));
   EXPECT_LE(times[0][0].came, times[0][0].ended);
 }

@@ -89,7 +89,7 @@ struct Fault {
   double value;
 };
 
-// Of a rank's own: its gates' gradients in the step under way.
+// Spoils a rank's own gates' gradients in the step under way.
 class Spoiler {
  public:
   void Begin(const LabRank& rank, const Fault& fault) {
@@ -288,9 +288,9 @@ TEST(GradScalerStrategyTest, ChangesNoBitOfWhatDoesNotOverflow) {
         const bool takes_long = model == "gpt_tiny_tied";
         if (takes_long && name != "plain" && name != "reproducible") continue;
         SCOPED_TRACE(absl::StrCat(layout.name, ", ", name, ", ", model));
-        const auto train = [&, m = model](const LabChange& its) {
-          LabJob job =
-              m == "gated" ? GatedJob(4, its) : ModelJob(m, kBatch, 4, its);
+        const auto train = [&, m = model](const LabChange& job_change) {
+          LabJob job = m == "gated" ? GatedJob(4, job_change)
+                                    : ModelJob(m, kBatch, 4, job_change);
           job.test = 9;
           return TrainInLab(layout, job);
         };
@@ -360,37 +360,6 @@ TEST(GradScalerStrategyTest, AScaleThatFallsWithoutEndIsAnError) {
                 StatusIs(absl::StatusCode::kOutOfRange,
                          "gradients of the last 2 steps were not finite"));
   }
-}
-
-// A loss so small that fp16, whose least number is 2^-24, has no gradients of
-// it.
-TEST(GradScalerStrategyTest, KeepsGradientsThatFp16Loses) {
-  const auto gradient = [](bool scales) {
-    double greatest = 0;
-    LabJob job = ModelJob("mlp_small", kBatch, 1, [=](auto& options) {
-      options.ddp.mixed_precision.param_dtype = at::kHalf;
-      if (scales) options.grad_scaler.emplace();
-    });
-    job.loss = [](const at::Tensor& outputs, const at::Tensor& targets) {
-      LossResult result = CrossEntropy(outputs, targets);
-      result.loss = result.loss * 1e-7;
-      return result;
-    };
-    job.step = [&](const LabRank& rank, const Batch& batch,
-                   int) -> absl::StatusOr<Score> {
-      TANDEM_ASSIGN_OR_RETURN(const Score score,
-                              rank.strategy->ComputeGradients(batch));
-      const NamedTensors gradients = rank.strategy->Gradients();
-      greatest = gradients.front().second.abs().max().item<double>();
-      TANDEM_RETURN_IF_ERROR(rank.strategy->Update(kLabRate));
-      return score;
-    };
-    const auto done = TrainInLab(Layouts()[0], job);
-    EXPECT_TRUE(done.ok()) << done.status();
-    return greatest;
-  };
-  EXPECT_EQ(gradient(/*scales=*/false), 0);
-  EXPECT_GT(gradient(/*scales=*/true), 0);
 }
 
 TEST(GradScalerStrategyTest, RanksAgreeOnIt) {

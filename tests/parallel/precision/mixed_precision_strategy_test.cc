@@ -1,6 +1,6 @@
 // Training in mixed precision, in layouts of the mesh. That the bits are those
 // of one device whatever the layout, the layout matrix shows
-// (tests/e2e/layouts).
+// (tests/parallel/matrix).
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 #include "core/loss/loss.h"
 #include "core/model/layer_list.h"
 #include "models/classification_loss.h"
@@ -28,22 +29,9 @@ void InBf16(MeshStrategyOptions& options) {
   options.ddp.mixed_precision.param_dtype = at::kBFloat16;
 }
 
-LabLayout OneDevice() {
-  LabLayout one;
-  one.name = "one device";
-  one.schedule = "sequential";
-  one.microbatches = 4;
-  return one;
-}
+LabLayout OneDevice() { return LabLayoutNamed("sequential 1x1x1", 4); }
 
-LabLayout Hybrid() {
-  LabLayout hybrid;
-  hybrid.name = "hybrid";
-  hybrid.replicas = 2;
-  hybrid.pipe = 2;
-  hybrid.microbatches = 8;
-  return hybrid;
-}
+LabLayout Hybrid() { return LabLayoutNamed("1f1b 2x2x1", 8); }
 
 class ModelsInMixedPrecisionTest : public testing::TestWithParam<std::string> {
 };
@@ -162,10 +150,7 @@ TEST(MixedPrecisionStrategyTest, OtherLossesGetFloats) {
 }
 
 TEST(MixedPrecisionStrategyTest, GradientsTravelAsTheHookHasThem) {
-  LabLayout two;
-  two.replicas = 2;
-  two.schedule = "sequential";
-  two.microbatches = 2;
+  const LabLayout two = LabLayoutNamed("sequential 2x1x1", 2);
   const auto reduced =
       TrainInLab(two, ModelJob("mlp_small", 24, 3, [](auto& options) {
                    options.ddp.mixed_precision.reduce_dtype = at::kBFloat16;
@@ -199,6 +184,37 @@ TEST(MixedPrecisionStrategyTest, WhatDoesNotGoTogetherIsRefused) {
           o.reproducible = true;
         },
         "reproducible excludes mixed_precision.reduce_dtype"}});
+}
+
+// A loss so small that fp16, whose least number is 2^-24, has no gradients of
+// it.
+TEST(GradScalerStrategyTest, KeepsGradientsThatFp16Loses) {
+  const auto gradient = [](bool scales) {
+    double greatest = 0;
+    LabJob job = ModelJob("mlp_small", 24, 1, [=](auto& options) {
+      options.ddp.mixed_precision.param_dtype = at::kHalf;
+      if (scales) options.grad_scaler.emplace();
+    });
+    job.loss = [](const at::Tensor& outputs, const at::Tensor& targets) {
+      LossResult result = CrossEntropy(outputs, targets);
+      result.loss = result.loss * 1e-7;
+      return result;
+    };
+    job.step = [&](const LabRank& rank, const Batch& batch,
+                   int) -> absl::StatusOr<Score> {
+      TANDEM_ASSIGN_OR_RETURN(const Score score,
+                              rank.strategy->ComputeGradients(batch));
+      const NamedTensors gradients = rank.strategy->Gradients();
+      greatest = gradients.front().second.abs().max().item<double>();
+      TANDEM_RETURN_IF_ERROR(rank.strategy->Update(kLabRate));
+      return score;
+    };
+    const auto done = TrainInLab(OneDevice(), job);
+    EXPECT_TRUE(done.ok()) << done.status();
+    return greatest;
+  };
+  EXPECT_EQ(gradient(/*scales=*/false), 0);
+  EXPECT_GT(gradient(/*scales=*/true), 0);
 }
 
 }  // namespace

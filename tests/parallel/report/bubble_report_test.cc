@@ -12,8 +12,8 @@
 
 #include "core/testing/statuses.h"
 #include "parallel/report/pipeline_times.h"
-#include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedules.h"
+#include "parallel/schedule/simulation.h"
 
 namespace tandem::bubble_report_test {
 namespace {
@@ -48,8 +48,8 @@ PipelineTimeline TimelineOf(const Schedule& schedule,
   return timeline;
 }
 
-PipelineTimes TimesOf(const Schedule& schedule, const ScheduleCosts& costs,
-                      int steps = 3) {
+PipelineTimes AwaitTimes(const Schedule& schedule, const ScheduleCosts& costs,
+                         int steps = 3) {
   PipelineTimes times(schedule, /*skipped=*/0);
   for (int i = 0; i < steps; ++i) times.Add(TimelineOf(schedule, costs));
   return times;
@@ -89,7 +89,7 @@ TEST(PipelineTimes, GivesTheCostsBack) {
   for (const Case& each : Cases()) {
     SCOPED_TRACE(each.schedule);
     const Schedule schedule = *MakeSchedule(each.schedule, each.shape);
-    const PipelineTimes times = TimesOf(schedule, each.costs);
+    const PipelineTimes times = AwaitTimes(schedule, each.costs);
     EXPECT_EQ(times.steps(), 3);
     ExpectCosts(times.StageCosts(), each.costs.stages);
     const auto predicted = PredictSchedule(schedule, each.costs);
@@ -114,9 +114,9 @@ TEST(PipelineTimes, DoesNotCountTheFirstSteps) {
 }
 
 TEST(PipelineTimes, AddsUpOverRanks) {
-  const Case its = Cases()[1];
-  const Schedule schedule = *MakeSchedule(its.schedule, its.shape);
-  const PipelineTimeline all = TimelineOf(schedule, its.costs);
+  const Case test_case = Cases()[1];
+  const Schedule schedule = *MakeSchedule(test_case.schedule, test_case.shape);
+  const PipelineTimeline all = TimelineOf(schedule, test_case.costs);
   PipelineTimes sum(schedule, 0);
   for (int rank = 0; rank < 2; ++rank) {
     PipelineTimeline own(2);
@@ -127,9 +127,9 @@ TEST(PipelineTimes, AddsUpOverRanks) {
     ASSERT_TRUE(received.SetFlat(times.Flatten()).ok());
     sum.Add(received);
   }
-  ExpectCosts(sum.StageCosts(), its.costs.stages);
-  EXPECT_NEAR(sum.StepSeconds(), PredictSchedule(schedule, its.costs)->step,
-              1e-7);
+  ExpectCosts(sum.StageCosts(), test_case.costs.stages);
+  EXPECT_NEAR(sum.StepSeconds(),
+              PredictSchedule(schedule, test_case.costs)->step, 1e-7);
   EXPECT_EQ(sum.steps(), 1);
   EXPECT_THAT(sum.SetFlat({1, 2}), Says("but 2 were given"));
 }
@@ -161,7 +161,8 @@ TEST(BubbleReport, MeasuresWhatIsPredicted) {
   for (const Case& each : Cases()) {
     SCOPED_TRACE(each.schedule);
     const Schedule schedule = *MakeSchedule(each.schedule, each.shape);
-    const auto report = ReportBubbles(schedule, TimesOf(schedule, each.costs));
+    const auto report =
+        ReportBubbles(schedule, AwaitTimes(schedule, each.costs));
     ASSERT_TRUE(report.ok()) << report.status();
     const auto predicted = PredictSchedule(schedule, each.costs);
     const double bubble = predicted->bubble / predicted->step;
@@ -178,7 +179,7 @@ TEST(BubbleReport, KnowsThePapersBubbles) {
     for (int s = 0; s < schedule.stages; ++s) {
       costs.stages.push_back(InMs(1 + s, 1 + s, 1 + s));
     }
-    return ReportBubbles(schedule, TimesOf(schedule, costs))->ideal_bubble;
+    return ReportBubbles(schedule, AwaitTimes(schedule, costs))->ideal_bubble;
   };
   EXPECT_NEAR(ideal("gpipe", {3, 1, 4}), 2.0 / 6, 1e-6);
   EXPECT_NEAR(ideal("1f1b", {4, 1, 8}), 3.0 / 11, 1e-6);
@@ -189,7 +190,7 @@ TEST(BubbleReport, KnowsThePapersBubbles) {
 TEST(BubbleReport, IsForAPerson) {
   const Schedule schedule = *OneFOneB({2, 1, 4});
   const ScheduleCosts costs = {{InMs(1.5, 1.25, 1.25), InMs(3, 3, 3)}, 0};
-  const auto report = ReportBubbles(schedule, TimesOf(schedule, costs));
+  const auto report = ReportBubbles(schedule, AwaitTimes(schedule, costs));
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ("\n" + report->text, R"(
 1f1b: 2 stages on 2 devices, 4 microbatches; means of 3 steps
@@ -224,7 +225,7 @@ Advice AdviceOn(const std::string& name, const ScheduleShape& shape,
                 const std::vector<StageCost>& stages,
                 const AdviceLimits& limits) {
   const Schedule schedule = *MakeSchedule(name, shape);
-  return ReportBubbles(schedule, TimesOf(schedule, {stages, 0}), limits)
+  return ReportBubbles(schedule, AwaitTimes(schedule, {stages, 0}), limits)
       ->advice;
 }
 
@@ -292,6 +293,36 @@ TEST(PipelineAdvice, OnAScheduleOfOnesOwn) {
   ASSERT_TRUE(advice.ok()) << advice.status();
   // How it would go on with more microbatches is not known.
   EXPECT_EQ(advice->kind, AdviceKind::kOtherSchedule);
+}
+
+using std::chrono::milliseconds;
+
+ActionTime TimeOf(const Action& action, int begin) {
+  const ActionTime::Clock::time_point zero;
+  return {action, zero + milliseconds(begin), zero + milliseconds(begin + 1),
+          zero + milliseconds(begin + 3), zero + milliseconds(begin + 4)};
+}
+
+TEST(PipelineTrace, ShowsWhatEachDeviceComputed) {
+  const PipelineTimeline timeline = {
+      {},  // of another rank
+      {TimeOf({ActionKind::kForward, 1, 3}, 0),
+       TimeOf({ActionKind::kBackward, 1, 3}, 10),
+       TimeOf({ActionKind::kBackwardInput, 2, 0}, 20),
+       TimeOf({ActionKind::kBackwardWeight, 2, 0}, 30)}};
+  Trace trace;
+  trace.Start();
+  AddToTrace(timeline, trace);
+  std::vector<std::string> names;
+  for (const TraceEvent& each : trace.Stop()) {
+    EXPECT_EQ(each.track, "device 1");
+    EXPECT_EQ(each.end - each.start, milliseconds(2)) << each.name;
+    names.push_back(each.name);
+  }
+  EXPECT_THAT(names, testing::ElementsAre("forward 3 of stage 1",
+                                          "backward 3 of stage 1",
+                                          "backward 0 of stage 2, input",
+                                          "backward 0 of stage 2, weights"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // the tree's all the same, whatever the schedule.
 
 #include <ATen/Tensor.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -10,6 +11,7 @@
 #include <iostream>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +25,9 @@
 
 namespace tandem::ordered_gradients_halves_test {
 namespace {
+
+using testing::ElementsAre;
+using testing::Pair;
 
 constexpr int kParameters = 4;
 constexpr int64_t kSize = 5;
@@ -41,7 +46,7 @@ bool InWeights(int parameter, int microbatch) {
   return parameter != 1;
 }
 
-// Of a microbatch of the whole batch; on the host.
+// The part of a microbatch of the whole batch; on the host.
 at::Tensor PartOf(int microbatch, int parameter, bool weights) {
   return at::randn(
       {kSize}, GeneratorFor(5, absl::StrCat("part ", microbatch, " ", parameter,
@@ -77,7 +82,7 @@ at::Tensor Expected(int microbatches, int groups, int parameter) {
   return sums[0];
 }
 
-// Of `replicas`, each with the schedule's microbatches.
+// A stage of `replicas`, each with the schedule's microbatches.
 struct Cell {
   Schedule schedule;
   int stage = 0;
@@ -222,6 +227,56 @@ TEST(OrderedGradientsHalvesTest, WholeOnesMayComeBetween) {
   }
   const char* const down = "F0 F1 F2 I2 I1 W2 I0 W1 W0";
   RunCell({*ParseSchedule(down, down), 0, 3});
+}
+
+at::Tensor Part(double value) { return at::full({2}, value); }
+
+// (microbatch, value) of all that are whole.
+std::vector<std::pair<int, double>> Wholes(GradientHalves& halves) {
+  std::vector<std::pair<int, double>> all;
+  while (const auto whole = halves.Next()) {
+    all.emplace_back(whole->microbatch, whole->gradient[1].item<double>());
+  }
+  return all;
+}
+
+TEST(GradientHalvesTest, WhatComesAtOnceGoesAtOnce) {
+  GradientHalves halves;
+  const at::Tensor part = Part(3);
+  halves.Add(5, part, /*awaits=*/false);
+  const auto whole = halves.Next();
+  ASSERT_TRUE(whole.has_value());
+  EXPECT_TRUE(whole->gradient.is_alias_of(part));  // no copy
+  EXPECT_TRUE(halves.empty());
+  EXPECT_FALSE(halves.Next().has_value());
+}
+
+TEST(GradientHalvesTest, TheFirstPartWaitsForTheSecond) {
+  GradientHalves halves;
+  at::Tensor place = Part(3);
+  halves.Add(0, place, /*awaits=*/true);
+  EXPECT_TRUE(Wholes(halves).empty());
+  place.fill_(4);  // the next microbatch's, in the same place
+  halves.Add(1, place, /*awaits=*/true);
+  EXPECT_TRUE(Wholes(halves).empty());
+  place.fill_(10);
+  halves.Add(0, place, /*awaits=*/false);
+  EXPECT_THAT(Wholes(halves), ElementsAre(Pair(0, 13)));
+  place.fill_(20);
+  halves.Add(1, place, /*awaits=*/false);
+  EXPECT_THAT(Wholes(halves), ElementsAre(Pair(1, 24)));
+  EXPECT_TRUE(halves.empty());
+}
+
+TEST(GradientHalvesTest, OrderIsThatOfTheFirstParts) {
+  GradientHalves halves;
+  at::Tensor place = Part(1);
+  halves.Add(3, at::Tensor(), /*awaits=*/true);  // no first part
+  halves.Add(2, place, /*awaits=*/false);
+  place.fill_(0);
+  EXPECT_TRUE(Wholes(halves).empty());
+  halves.Add(3, Part(7), /*awaits=*/false);
+  EXPECT_THAT(Wholes(halves), ElementsAre(Pair(3, 7), Pair(2, 1)));
 }
 
 }  // namespace

@@ -1,23 +1,30 @@
 #include "parallel/reproducible/ordered_gradients.h"
 
 #include <ATen/Tensor.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/random/random.h"
+#include "core/sim/testing.h"
 #include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
+#include "core/testing/thread_ranks.h"
 #include "parallel/optim/flat_buffer.h"
+#include "parallel/reproducible/ordered_exchange.h"
 
 namespace tandem::ordered_gradients_test {
 namespace {
@@ -44,7 +51,7 @@ bool Uses(const Job& job, int microbatch, int parameter) {
   return IsThere(job, microbatch) && (parameter != 2 || microbatch % 3 == 1);
 }
 
-// Of the whole batch's microbatch.
+// The gradient of the whole batch's microbatch.
 at::Tensor GradientOf(int microbatch, int parameter) {
   const std::vector<int64_t> sizes[kParameters] = {{7}, {5, 11}, {33}};
   return at::randn(sizes[parameter],
@@ -77,7 +84,7 @@ at::Tensor Expected(const Job& job, int parameter) {
   return sums[0];
 }
 
-// As a stage does it: a backward of each microbatch, or two.
+// What a stage does: a backward of each microbatch, or two.
 absl::Status RunStep(const Job& job, int replica,
                      const NamedTensors& parameters,
                      OrderedGradients* gradients) {
@@ -151,7 +158,7 @@ absl::Status RunReplica(const Job& job, int replica, Communicator* replicas) {
     for (const auto& buffer : buffers) buffer->ZeroGrad();
     TANDEM_RETURN_IF_ERROR(RunStep(job, replica, parameters, &gradients));
     const std::string wrong = WrongGradients(job, parameters);
-    // Of what has failed on streams the host learns here; values mean nothing
+    // The host learns here what has failed on streams; values mean nothing
     // then.
     if (replicas != nullptr) TANDEM_RETURN_IF_ERROR(replicas->Synchronize());
     EXPECT_EQ(wrong, "") << "on replica " << replica << " in step " << step;
@@ -189,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
                           job.splits ? "Split" : "");
     });
 
-// Those that are missing add zeros, as on one replica.
+// Missing gradients add zeros, as on one replica.
 TEST(OrderedGradientsShortStepTest, WhatIsMissingAddsNothing) {
   for (const int missing : {1, 3, 4, 7, 11}) {
     for (const int replicas : {1, 2, 3, 6}) {
@@ -217,7 +224,7 @@ TEST(OrderedGradientsShortStepTest, NothingIsUnusedWhereNothingIsThere) {
   ExpectOk(RunJob(job));
 }
 
-// Of two microbatches the first alone gives a gradient, -0.
+// The first of two microbatches alone gives a gradient, -0.
 absl::Status RunNegativeZero(int replicas, int replica, Communicator* group) {
   const at::Tensor parameter = at::zeros({1}, TestDevice()).requires_grad_();
   const FlatBuffers buffers = MakeFlatBuffers({{"p", parameter}});
@@ -243,12 +250,80 @@ TEST(OrderedGradientsZeroTest, ItsSignDoesNotTellTheLayout) {
   }));
 }
 
-// Of six microbatches the second and the fifth use p2.
+// The second and the fifth of six microbatches use p2.
 TEST(OrderedGradientsErrorTest, WhatAReplicaDoesNotUseIsNamed) {
   Job job = {6, 6, 6};
   job.find_unused_parameters = false;
   const absl::Status status = RunJob(job);
   EXPECT_THAT(status, InvalidArgument("no gradient from any microbatch: p2"));
+}
+
+using Node = SummationTree::Node;
+
+at::Tensor Term(int number, int64_t size) {
+  return at::randn({size}, GeneratorFor(5, absl::StrCat("term ", number)));
+}
+
+// By the tree's definition, from its terms.
+at::Tensor SumOf(const SummationTree& tree, const Node& node, int64_t size) {
+  if (node.level == 0) return Term(node.index, size);
+  const Node left = {node.level - 1, 2 * node.index};
+  const at::Tensor sum = SumOf(tree, left, size);
+  if (!tree.has_sibling(left)) return sum;
+  return sum.add(SumOf(tree, SummationTree::Sibling(left), size));
+}
+
+// Simulated devices where the backend is for those.
+const c10::DeviceType device_type =
+    TestBackend() == "sim_nccl" ? SimDevices(1).front().type() : c10::kCPU;
+
+// Replicas, terms of each, numbers of each.
+class OrderedExchangeTest
+    : public testing::TestWithParam<std::tuple<int, int, int>> {
+ protected:
+  static CommunicatorOptions Options() {
+    CommunicatorOptions options;
+    options.backend = TestBackend();
+    options.timeout = std::chrono::seconds(30);
+    return WithTestDevice(options);
+  }
+
+ private:
+  TestDeviceTypeScope scope_{device_type};
+};
+
+TEST_P(OrderedExchangeTest, EveryReplicaHasTheTreesBits) {
+  const auto [replicas, terms, size] = GetParam();
+  const SummationTree tree(replicas * terms);
+  ExpectOk(RunThreadRanks(
+      replicas,
+      [&, size = size](Communicator& group) -> absl::Status {
+        const OrderedExchange exchange(tree, &group);
+        std::vector<at::Tensor> sums;
+        for (const Node& node : exchange.cover()) {
+          sums.push_back(SumOf(tree, node, size).to(TestDevice()));
+        }
+        const at::Tensor expected = SumOf(tree, tree.root(), size);
+        for (int number : {0, 1}) {
+          const at::Tensor result = at::full({size}, -1.0).to(TestDevice());
+          TANDEM_RETURN_IF_ERROR(exchange.Sum(sums, number, result));
+          EXPECT_TRUE(result.cpu().equal(expected)) << "rank " << group.rank();
+        }
+        return absl::OkStatus();
+      },
+      &Options, std::chrono::seconds(30)));
+}
+
+// Sizes with replicas that have no share, and shares that are not full.
+INSTANTIATE_TEST_SUITE_P(Sizes, OrderedExchangeTest,
+                         testing::Combine(testing::Values(2, 3, 4, 7),
+                                          testing::Values(1, 2, 3, 6),
+                                          testing::Values(0, 1, 17, 211)));
+
+TEST(OrderedExchange, AReplicaAloneHasTheRoot) {
+  const SummationTree tree(6);
+  const OrderedExchange exchange(tree, nullptr);
+  EXPECT_THAT(exchange.cover(), testing::ElementsAre(tree.root()));
 }
 
 }  // namespace

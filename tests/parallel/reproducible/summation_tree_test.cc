@@ -1,11 +1,11 @@
-#include "parallel/reproducible/summation_tree.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <set>
 #include <vector>
+
+#include "parallel/reproducible/ordered_exchange.h"
 
 namespace tandem::summation_tree_test {
 namespace {

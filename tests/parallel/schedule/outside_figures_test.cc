@@ -12,8 +12,8 @@
 #include "parallel/balance/cut.h"
 #include "parallel/partition/balance.h"
 #include "parallel/schedule/choice.h"
-#include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedules.h"
+#include "parallel/schedule/simulation.h"
 
 namespace tandem::outside_figures_test {
 namespace {

@@ -26,11 +26,12 @@ void ShareStages(const RandomShape& shape, std::mt19937& random,
   schedule->stages = static_cast<int>(holders.size());
   schedule->stages_of.resize(static_cast<size_t>(shape.devices));
   for (size_t stage = 0; stage < holders.size(); ++stage) {
-    auto& its = schedule->stages_of[static_cast<size_t>(holders[stage])];
-    its.push_back(static_cast<int>(stage));
+    auto& device_stages =
+        schedule->stages_of[static_cast<size_t>(holders[stage])];
+    device_stages.push_back(static_cast<int>(stage));
   }
-  for (auto& its : schedule->stages_of) {
-    std::shuffle(its.begin(), its.end(), random);
+  for (auto& device_stages : schedule->stages_of) {
+    std::shuffle(device_stages.begin(), device_stages.end(), random);
   }
 }
 

@@ -1,5 +1,3 @@
-#include "parallel/optim/optimizer_share.h"
-
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randn_like.h>
 #include <gmock/gmock.h>
@@ -12,15 +10,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
+#include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/optim/optimizer_rule.h"
 #include "parallel/sharding/optimizer_sharding.h"
-#include "parallel/sharding/share_exchange.h"
 
 namespace tandem {
 namespace {
@@ -47,7 +45,7 @@ TEST(OptimizerShareTest, SpansFollowEachOtherOnBoundaries) {
       int64_t end = 0;
       int64_t least = buffer.values().numel(), most = 0;
       for (int rank = 0; rank < ranks; ++rank) {
-        const ElementSpan span = SpanOf(buffer, {rank, ranks});
+        const ElementSpan span = ShareSpan(buffer, {rank, ranks});
         EXPECT_EQ(span.begin, end);
         EXPECT_EQ(span.begin * 4 % 64, 0);
         end = span.end;
@@ -92,7 +90,7 @@ TEST(OptimizerShareTest, SharesTogetherStepAsOneOptimizer) {
       const int64_t stepped = step_with(whole, *optimizer);
       for (int rank = 0; rank < ranks; ++rank) {
         EXPECT_EQ(step_with(shares[rank], *optimizers[rank]), stepped);
-        const ElementSpan span = SpanOf(*whole[0], {rank, ranks});
+        const ElementSpan span = ShareSpan(*whole[0], {rank, ranks});
         const auto part = [&](const FlatBuffers& buffers) {
           return buffers[0]->values().narrow(0, span.begin, span.length());
         };
@@ -111,14 +109,14 @@ TEST(ShareExchangeTest, ValuesOfAllRanksAndStateOnTheFirst) {
       FlatBuffer& buffer = *buffers[0];
       buffer.values().fill_(world.rank());
       EXPECT_TRUE(GatherValues(buffers, world, 1).ok());
-      const ElementSpan mine = SpanOf(buffer, ShareIn(world, buffer));
-      const at::Tensor state = buffer.AddStateOf(mine.begin, mine.end);
+      const ElementSpan mine = ShareSpan(buffer, ShareIn(world, buffer));
+      const at::Tensor state = buffer.AddPartialState(mine.begin, mine.end);
       state.fill_(world.rank());
       const auto gathered = GatherOnFirst(buffer, state, world);
       EXPECT_TRUE(gathered.ok()) << gathered.status();
       EXPECT_EQ(gathered->defined(), world.rank() == 0);
       for (int rank = 0; rank < ranks; ++rank) {
-        const ElementSpan span = SpanOf(buffer, {rank, ranks});
+        const ElementSpan span = ShareSpan(buffer, {rank, ranks});
         if (span.length() == 0) continue;
         const auto all_are = [&](const at::Tensor& flat) {
           return flat.narrow(0, span.begin, span.length())
@@ -136,7 +134,7 @@ TEST(ShareExchangeTest, ValuesOfAllRanksAndStateOnTheFirst) {
 
 TEST(OptimizerShareDeathTest, ABufferWithSharedStateKeepsItsOrder) {
   const FlatBuffers buffers = BuffersOf(34);
-  buffers[0]->AddStateOf(0, 16);
+  buffers[0]->AddPartialState(0, 16);
   EXPECT_DEATH(buffers[0]->Reorder({1, 0}), "state of a part");
 }
 
@@ -149,9 +147,9 @@ ShardingChoice Choose(OptimizerSharding asked, const OptimizerWork& work,
   ExpectOk(RunThreadRanks(
       ranks,
       [&](Communicator& world) -> absl::Status {
-        const ShardingChoice its =
+        const ShardingChoice rank_choice =
             ChooseSharding(asked, work, &world, excluded_by);
-        if (world.rank() == 0) choice = its;
+        if (world.rank() == 0) choice = rank_choice;
         return absl::OkStatus();
       },
       options));

@@ -1,9 +1,13 @@
 // Replicas that share the optimizer: the bits of replicas that do not, in every
 // layout, and state that any number of replicas goes on from.
 
+#include "parallel/sharding/sharded_optimizer.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -11,9 +15,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/checkpoint/stored_tensors.h"
+#include "core/checkpoint/fingerprint.h"
 #include "parallel/comm_hooks/compression_hooks.h"
+#include "parallel/ddp/distributed_data_parallel.h"
+#include "parallel/ddp/reducer.h"
+#include "parallel/optim/make_optimizer.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/ddp/fixture.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
@@ -128,23 +136,13 @@ TEST(ShardedOptimizerStateTest, AnyNumberOfReplicasGoesOn) {
   ASSERT_TRUE(uninterrupted.ok()) << uninterrupted.status();
   const auto first = TrainInLab({"three", "1f1b", 3}, ReproducibleJob(0, 3));
   ASSERT_TRUE(first.ok()) << first.status();
-  const auto list = [](const TensorsByName& tensors) {
-    return StoredTensors(NamedTensors(tensors.begin(), tensors.end()));
-  };
   int resumed = 0;
   for (const LabLayout& layout :
-       std::vector<LabLayout>{{"one", "1f1b", 1},
-                              {"two", "1f1b", 2},
-                              {"six", "1f1b", 6},
-                              {"pairs", "1f1b", 2, 2, 1}}) {
+       LabLayouts("1f1b 1x1x1, 1f1b 2x1x1, 1f1b 6x1x1, 1f1b 2x2x1")) {
     SCOPED_TRACE(layout.name);
     LabJob job = ReproducibleJob(3, 3);
-    job.begin = [&](const LabRank& rank) -> absl::Status {
-      TANDEM_RETURN_IF_ERROR(rank.strategy->LoadModelState(list(first->model)));
-      TANDEM_RETURN_IF_ERROR(
-          rank.strategy->LoadOptimizerState(list(first->optimizer)));
-      rank.strategy->ResumeAt(3);
-      return absl::OkStatus();
+    job.begin = [&](const LabRank& rank) {
+      return Resume(*rank.strategy, *first, 3);
     };
     const auto found = TrainInLab(layout, job);
     ASSERT_TRUE(found.ok()) << found.status();
@@ -169,8 +167,8 @@ TEST(ShardedOptimizerStateTest, SevenReplicasGiveTheBitsOfAWholeOne) {
   ExpectSameBits(TrainInLab(layout, job(OptimizerSharding::kOn)), whole);
 }
 
-// Who takes a step in halves sees all gradients in between; who does not, has
-// those of each replica's own share reduced alone.
+// A job that takes a step in halves sees all gradients in between; any other
+// has those of each replica's own share reduced alone.
 TEST(ShardedOptimizerStateTest, GradientsAreWholeForWhoSeesThem) {
   const LabLayout layout = {"Ddp", "sequential", 2};
   std::vector<TensorsByName> after(2), between(2);
@@ -259,6 +257,79 @@ TEST(ShardedOptimizerOptionsTest, WhatExcludesItIsNamed) {
     EXPECT_TRUE(done.ok()) << done.status();
   }
 }
+
+// ShardedOptimizer in a loop of one's own, with DistributedDataParallel.
+
+class ShardedOptimizerDdpTest : public DdpTest {};
+
+DistributedDataParallelOptions Ddp() {
+  DistributedDataParallelOptions options;
+  options.bucket_cap_mb = 1e-6;  // several buckets
+  options.find_unused_parameters = true;
+  options.optimizer_group = [](const std::string& name) -> int64_t {
+    return name == "b.weight" ? 1 : 0;
+  };
+  return options;
+}
+
+const std::vector<OptimizerOptions>& Groups() {
+  static const auto* const groups =
+      new std::vector<OptimizerOptions>{AdamWOptions(), AdamOptions()};
+  return *groups;
+}
+
+std::string Sha(const torch::nn::Module& module) {
+  NamedTensors named;
+  for (const auto& each : module.named_parameters()) {
+    named.emplace_back(each.key(), each.value().detach().cpu());
+  }
+  return WeightsSha256(named);
+}
+
+// Both optimizers over the same steps, of which the second uses one layer
+// alone.
+absl::Status TrainBoth(Communicator& world, int ranks) {
+  TANDEM_ASSIGN_OR_RETURN(auto whole, MakeTwins<TwoLinear>(world, Ddp()));
+  TANDEM_ASSIGN_OR_RETURN(auto shared, MakeTwins<TwoLinear>(world, Ddp()));
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Optimizer> of_each,
+      MakeGroupedOptimizer(Groups(), whole.ddp->flat_buffers()));
+  TANDEM_ASSIGN_OR_RETURN(
+      ShardedOptimizer of_all,
+      ShardedOptimizer::Create(Groups(), shared.ddp->flat_buffers(), world));
+  for (int step = 0; step < 4; ++step) {
+    const at::Tensor x = ExampleInput(step, world);
+    for (auto* twins : {&whole, &shared}) {
+      twins->ddp->ZeroGrad();
+      TANDEM_ASSIGN_OR_RETURN(const at::Tensor y,
+                              twins->ddp->Forward(x, true, step != 1));
+      TANDEM_RETURN_IF_ERROR(twins->ddp->Backward(y.square().sum()));
+    }
+    of_each->Step(0.01);
+    TANDEM_RETURN_IF_ERROR(of_all.Step(0.01));
+    EXPECT_EQ(Sha(*shared.module), Sha(*whole.module)) << "step " << step;
+    if (step != 2) continue;
+    // Saved and loaded.
+    TANDEM_ASSIGN_OR_RETURN(const NamedTensors gathered, of_all.GatherState());
+    if (world.rank() == 0) {
+      EXPECT_EQ(WeightsSha256(gathered), WeightsSha256(of_each->State()));
+    } else {
+      EXPECT_EQ(gathered.empty(), ranks > 1);
+    }
+    TANDEM_RETURN_IF_ERROR(of_all.LoadState(of_each->State()));
+  }
+  EXPECT_FALSE(shared.ddp->reducer().buckets().is_rebuilt() && ranks > 1);
+  return absl::OkStatus();
+}
+
+TEST_P(ShardedOptimizerDdpTest, StepsAsAnOptimizerOnEveryRank) {
+  for (const int ranks : {1, 2, 3, 7}) {
+    OnRanks(ranks,
+            [&](Communicator& world) { return TrainBoth(world, ranks); });
+  }
+}
+
+TANDEM_ON_DEVICES_AND_BACKENDS(ShardedOptimizerDdpTest);
 
 }  // namespace
 }  // namespace tandem::sharded_optimizer_test

@@ -2,7 +2,6 @@
 // two terms, wherever the model is cut.
 
 #include <ATen/Tensor.h>
-#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,6 +19,7 @@
 #include "models/layers/basic_layers.h"
 #include "parallel/strategy/replicated.h"
 #include "tests/parallel/matrix/matrix_problem.h"
+#include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::auxiliary_losses_test {
@@ -89,12 +89,7 @@ Outcome ByHand() {
     }
     all.backward();
     outcome.trained.scores.push_back(result.score);
-    const at::NoGradGuard no_grad;
-    for (const auto& each : NamedParameters(layers)) {
-      at::Tensor parameter = each.second;
-      parameter.sub_(parameter.grad(), kRate);
-      parameter.mutable_grad().reset();
-    }
+    Descend(layers, kRate);
   }
   outcome.trained.model = CopiesOf(NamedParameters(layers));
   return outcome;

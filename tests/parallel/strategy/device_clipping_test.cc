@@ -1,8 +1,6 @@
 // Clipping by norms that stay on their device, within strategies: the CPU and
 // simulated devices stand in for a GPU.
 
-#include "parallel/optim/device_clipping.h"
-
 #include <ATen/Tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,8 +12,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/sim/streams/host_waits.h"
+#include "core/sim/streams/streams.h"
 #include "core/sim/testing.h"
+#include "parallel/optim/parameter_update.h"
 #include "parallel/step/step_score.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
@@ -134,7 +133,7 @@ int64_t DivisorsIn(const LabLayout& layout, const LabJob& job) {
   return counted.divisors();
 }
 
-// Of kSteps steps, after as many.
+// The waits of kSteps steps, after as many.
 absl::StatusOr<sim::HostWaits> WaitsOf(const std::string& model) {
   LabLayout layout = LayoutOf(1);
   layout.device_pool = SimDevices(1);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -163,13 +164,8 @@ TEST(EmaTest, GoOnInAnyLayoutWithTheSameBits) {
           const int number = step == kTest ? kTest : step + 2;
           return LabBatch(model, kSamples, kLabSeed, number);
         };
-        job.begin = [&](const LabRank& rank) -> absl::Status {
-          TANDEM_RETURN_IF_ERROR(rank.strategy->LoadOptimizerState(
-              NamedTensors(saved->optimizer.begin(), saved->optimizer.end())));
-          TANDEM_RETURN_IF_ERROR(rank.strategy->LoadModelState(
-              NamedTensors(saved->model.begin(), saved->model.end())));
-          rank.strategy->ResumeAt(2);
-          return absl::OkStatus();
+        job.begin = [&](const LabRank& rank) {
+          return Resume(*rank.strategy, *saved, 2);
         };
         const auto found = TrainInLab(to, job);
         ASSERT_TRUE(found.ok()) << found.status();
@@ -266,6 +262,47 @@ TEST(EmaTest, BeginWithTheFirstUpdate) {
     TANDEM_RETURN_IF_ERROR(strategy.ComputeGradients(BatchOf(2)).status());
     TANDEM_RETURN_IF_ERROR(strategy.SkipUpdate());
     ExpectSameBits(AveragesIn(strategy.OptimizerState()), first);
+    return absl::OkStatus();
+  });
+}
+
+// A whole evaluation shows them once: with the scores of batch by batch, and
+// trained weights afterwards, also where batches end with an error.
+TEST(EmaTest, AreShownForAWholeEvaluation) {
+  WithStrategy(nullptr, [](Strategy& strategy) -> absl::Status {
+    for (int step = 0; step < 2; ++step) {
+      TANDEM_RETURN_IF_ERROR(
+          strategy.TrainStep(BatchOf(step), kLabRate).status());
+    }
+    const TensorsByName before = CopiesOf(strategy.Parameters());
+    const TensorsByName averages = AveragesIn(strategy.OptimizerState());
+    Score each;
+    for (const int number : {kTest, kTest + 1}) {
+      TANDEM_ASSIGN_OR_RETURN(const Score score,
+                              strategy.Evaluate(BatchOf(number)));
+      each += score;
+    }
+    int next = 0;
+    TANDEM_ASSIGN_OR_RETURN(
+        const Score all,
+        strategy.EvaluateBatches([&]() -> absl::StatusOr<std::optional<Batch>> {
+          if (next == 2) return std::nullopt;
+          return BatchOf(kTest + next++);
+        }));
+    EXPECT_EQ(all.loss_sum, each.loss_sum);
+    EXPECT_EQ(all.count, each.count);
+    ExpectSameBits(CopiesOf(strategy.Parameters()), before);
+    next = 0;
+    EXPECT_THAT(
+        strategy
+            .EvaluateBatches([&]() -> absl::StatusOr<std::optional<Batch>> {
+              if (next == 1) return absl::DataLossError("no more");
+              return BatchOf(kTest + next++);
+            })
+            .status(),
+        StatusIs(absl::StatusCode::kDataLoss, "no more"));
+    ExpectSameBits(CopiesOf(strategy.Parameters()), before);
+    ExpectSameBits(AveragesIn(strategy.OptimizerState()), averages);
     return absl::OkStatus();
   });
 }

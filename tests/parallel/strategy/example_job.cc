@@ -88,6 +88,14 @@ std::string Fingerprint(const Strategy& strategy) {
                       WeightsSha256(strategy.OptimizerState()));
 }
 
+NamedTensors DetachedCopies(const NamedTensors& tensors) {
+  NamedTensors copies;
+  for (const auto& [name, tensor] : tensors) {
+    copies.emplace_back(name, tensor.detach().cpu().clone());
+  }
+  return copies;
+}
+
 at::Tensor Find(const NamedTensors& tensors, const std::string& name) {
   for (const auto& each : tensors) {
     if (each.first == name) return each.second;

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/comm/communicator.h"
 #include "core/model/batch.h"
 #include "core/model/layer.h"
@@ -44,8 +44,11 @@ Batch Share(const Batch& batch, const Communicator& world);
 absl::StatusOr<std::unique_ptr<Strategy>> NewReplicated(
     LayerList layers, ReplicatedOptions options, Communicator& world);
 
-// Of parameters, buffers and optimizer state.
+// A digest of parameters, buffers and optimizer state.
 std::string Fingerprint(const Strategy& strategy);
+
+// Detached copies, on the CPU.
+NamedTensors DetachedCopies(const NamedTensors& tensors);
 
 // The tensor of that name; undefined, and the test fails, when there is none.
 at::Tensor Find(const NamedTensors& tensors, const std::string& name);

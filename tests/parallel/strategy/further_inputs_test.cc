@@ -2,9 +2,15 @@
 // one is refused by name.
 
 #include <ATen/Tensor.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,6 +23,7 @@
 #include "core/base/status_macros.h"
 #include "core/model/batch_inputs.h"
 #include "core/model/layer_list.h"
+#include "core/random/random.h"
 #include "core/sim/testing.h"
 #include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
@@ -26,21 +33,96 @@
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
-#include "tests/parallel/strategy/further_inputs_model.h"
+#include "tests/parallel/pipeline/rank_pipeline.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::further_inputs_test {
 namespace {
 
-using further_inputs::BatchOf;
-using further_inputs::Job;
-using further_inputs::kRate;
-using further_inputs::kSamples;
-using further_inputs::kSeed;
-using further_inputs::kSteps;
-using further_inputs::kWidth;
-using further_inputs::Specs;
+constexpr uint64_t kSeed = 5;
+constexpr double kRate = 0.1;
+constexpr int kSteps = 3;
+constexpr int64_t kSamples = 13;
+constexpr int64_t kWidth = 6;
+constexpr int64_t kTypes = 4;
+constexpr int64_t kClasses = 5;
+
+// Token types at the beginning, two further views in the middle, a mask twice,
+// the second time in the last layer; and a skip connection.
+LayerSpecs Specs() {
+  LayerLinks types, views, leave, mask, last;
+  types.reads = {"types"};
+  views.reads = {"views[0]", "views[1]"};
+  leave.stash = {"long"};
+  mask.reads = {"mask"};
+  last.pop = {"long"};
+  last.reads = {"mask"};
+  return {TanhLinear("fc", kWidth, kWidth),
+          WithWeight(
+              "types", {kTypes, kWidth}, types,
+              [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
+                return x + at::embedding(weight, skips.at("types"));
+              }),
+          WithWeight(
+              "leave", {kWidth, kWidth}, leave,
+              [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
+                skips["long"] = x;
+                return at::linear(x, weight).tanh();
+              }),
+          WithWeight(
+              "views", {kWidth, kWidth}, views,
+              [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
+                const at::Tensor both =
+                    skips.at("views[0]") - skips.at("views[1]");
+                return x + at::linear(both, weight);
+              }),
+          WithWeight(
+              "mask", {kWidth, kWidth}, mask,
+              [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
+                return at::linear(x * skips.at("mask"), weight);
+              }),
+          TanhLinear("between", kWidth, kWidth),
+          WithWeight(
+              "last", {kClasses, kWidth}, last,
+              [](const at::Tensor& weight, const at::Tensor& x, Skips& skips) {
+                const at::Tensor past = skips.extract("long").mapped();
+                return at::linear(x + past * skips.at("mask"), weight);
+              })};
+}
+
+// kSamples with "types", "views" (two) and "mask".
+Batch BatchOf(int number) {
+  const at::Generator generator =
+      GeneratorFor(kSeed, absl::StrCat("batch ", number));
+  const auto image = [&] { return at::randn({kSamples, kWidth}, generator); };
+  Batch batch;
+  batch.size = kSamples;
+  batch.inputs = image();
+  batch.targets = at::randint(kClasses, {kSamples}, generator, at::kLong);
+  batch.further_inputs["types"] =
+      at::randint(kTypes, {kSamples}, generator, at::kLong);
+  batch.further_inputs["views"] =
+      c10::ivalue::Tuple::create({image(), image()});
+  batch.further_inputs["mask"] =
+      at::rand({kSamples, kWidth}, generator).gt(0.3).to(at::kFloat);
+  return batch;
+}
+
+LabJob Job(int64_t microbatch_size = 0) {
+  LabJob job;
+  job.specs = Specs;
+  job.loss = CrossEntropy;
+  job.change = [microbatch_size](MeshStrategyOptions& options) {
+    options.seed = kSeed;
+    options.microbatch_size = microbatch_size;
+  };
+  // The whole batch on each rank: gradients are its, and replicas' mean too.
+  job.share = [](int step, int) { return BatchOf(step); };
+  job.steps = kSteps;
+  job.rate = kRate;
+  return job;
+}
 
 constexpr int kTestNumber = 100;  // of a batch that is not trained on
 
@@ -53,8 +135,8 @@ struct Way {
 
 absl::StatusOr<at::Tensor> OutputOf(const LayerList& layers, const Batch& part,
                                     const Way& way) {
-  TANDEM_ASSIGN_OR_RETURN(Skips further,
-                          NamedInputs(part, FurtherInputs(LinksOf(layers))));
+  TANDEM_ASSIGN_OR_RETURN(
+      Skips further, NamedInputs(part, FurtherInputs(LinksByLayer(layers))));
   if (!way.copies) return Forward(layers, part.inputs, further);
   for (auto& each : further) each.second = each.second.clone();
   return Forward(layers, part.inputs.clone(), further);
@@ -184,12 +266,8 @@ TEST_F(FurtherInputsTest, SoItIsUnderOtherSchedulesAndCheckpointing) {
 
 // Whole replicas, in one piece or cut: `parts` microbatches on each rank.
 absl::StatusOr<LabOutcome> InReplicas(int ranks, int parts, bool cut) {
-  LabLayout layout = {"replicas", "sequential", ranks, 1, cut ? 2 : 1};
-  layout.microbatches = parts * ranks;
-  layout.group_of_one = true;
   LabJob job = Job();
   if (cut) {
-    layout.device_pool = SimDevices(4);
     job.change = [](MeshStrategyOptions& options) {
       options.seed = kSeed;
       options.cuts = {5};
@@ -201,7 +279,8 @@ absl::StatusOr<LabOutcome> InReplicas(int ranks, int parts, bool cut) {
     EXPECT_EQ(test.count, kSamples);
     return absl::OkStatus();
   };
-  TANDEM_ASSIGN_OR_RETURN(LabOutcome outcome, TrainInLab(layout, job));
+  TANDEM_ASSIGN_OR_RETURN(LabOutcome outcome,
+                          TrainInLab(LabReplicas(ranks, parts, cut), job));
   // All ranks have the same samples: of one of them.
   for (Score& each : outcome.scores) {
     each = {each.loss_sum / ranks, each.correct / ranks, each.count / ranks};

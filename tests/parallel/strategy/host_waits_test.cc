@@ -1,8 +1,6 @@
 // The host waits for no device within a training step: not in any layout, and
 // not for what is trained in it. Scores are read when they are asked for.
 
-#include "core/sim/streams/host_waits.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/barrier.h"
 #include "core/base/status_macros.h"
+#include "core/sim/streams/streams.h"
 #include "parallel/comm_hooks/power_sgd.h"
 #include "parallel/step/step_score.h"
 #include "tests/parallel/strategy/lab_models.h"
@@ -34,8 +33,8 @@ struct Waits {
   sim::HostWaits reading;
 };
 
-// Of kSteps steps of all ranks, and of reading their scores. `measures`: with
-// the norms of gradients.
+// The waits of kSteps steps of all ranks, and of reading their scores.
+// `measures`: with the norms of gradients.
 absl::StatusOr<Waits> WaitsOf(const LabLayout& layout, const std::string& model,
                               const LabChange& change, bool measures = false) {
   const LabJob job = ModelJob(model, 0, 0, change);

@@ -4,21 +4,31 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "core/base/status_macros.h"
 #include "core/random/random.h"
+#include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
 #include "parallel/join/join.h"
+#include "parallel/strategy/replicated.h"
+#include "tests/parallel/strategy/example_job.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::joinable_strategy_test {
@@ -82,9 +92,9 @@ absl::StatusOr<TensorsByName> TrainedInJoin(const LabLayout& layout,
       }));
   TensorsByName first;
   for (int rank = 0; rank < layout.ranks(); ++rank) {
-    const auto& its = held[static_cast<size_t>(rank)];
-    ExpectSameBits(its, held[static_cast<size_t>(rank % layout.pipe)]);
-    first.insert(its.begin(), its.end());
+    const auto& rank_state = held[static_cast<size_t>(rank)];
+    ExpectSameBits(rank_state, held[static_cast<size_t>(rank % layout.pipe)]);
+    first.insert(rank_state.begin(), rank_state.end());
   }
   return first;
 }
@@ -134,9 +144,7 @@ TensorsByName Expected(const Numbers& batches, bool by_initial) {
 
 TEST(JoinableStrategyTest, IsOneReplicaWithTheBatchesOfThoseStillThere) {
   for (const LabLayout& layout :
-       {LabLayout{"two", "1f1b", 2, 1, 1}, LabLayout{"three", "gpipe", 3, 1, 1},
-        LabLayout{"pairs", "zb_h1", 2, 1, 2},
-        LabLayout{"pairs over ranks", "1f1b", 2, 2, 1}}) {
+       LabLayouts("1f1b 2x1x1, gpipe 3x1x1, zb_h1 2x1x2, 1f1b 2x2x1")) {
     for (const bool by_initial : {true, false}) {
       Numbers batches = {4, 1, 2};
       batches.resize(static_cast<size_t>(layout.replicas));
@@ -181,6 +189,67 @@ TEST(JoinableStrategyTest, NeedsUnevenBatches) {
         return absl::OkStatus();
       }));
 }
+
+// Replicas that train apart between two averagings of their parameters.
+
+constexpr int kRanks = 2;
+
+// Parameters are averaged after steps 0, 3, 6.
+ReplicatedOptions EveryThirdStep() {
+  ReplicatedOptions options;
+  options.averaging = ParameterAveragingOptions{3, 0};
+  return options;
+}
+
+Batch LocalBatch(int step, const Communicator& world) {
+  return Share(GlobalBatch(step, 4 * kRanks), world);
+}
+
+class LocalSgdTest : public DeviceTypeTest {};
+
+// Rank 1 begins its steps 1 and 2 when rank 0 has ended its own: anything that
+// either sent would wait for the other. Gradients are accumulated and buffers
+// broadcast as well.
+TEST_P(LocalSgdTest, RanksDoNotWaitForEachOtherBetweenTwoAveragings) {
+  absl::Notification rank0_is_ahead;
+  CommunicatorOptions communication;
+  communication.timeout = std::chrono::seconds(10);
+  const auto body = [&](Communicator& world) -> absl::Status {
+    ReplicatedOptions options = EveryThirdStep();
+    options.accumulation_steps = 2;
+    options.clip_norm = 1;
+    LayerList layers = PlainModel(3);
+    layers.insert(layers.begin() + 1, BatchNormLayer("bn", kHidden));
+    TANDEM_ASSIGN_OR_RETURN(auto strategy,
+                            NewReplicated(std::move(layers), options, world));
+    for (int step = 0; step < 5; ++step) {
+      if (step == 1 && world.rank() == 1 &&
+          !rank0_is_ahead.WaitForNotificationWithTimeout(absl::Seconds(20))) {
+        return absl::DeadlineExceededError("rank 0 does not get through");
+      }
+      TANDEM_RETURN_IF_ERROR(
+          strategy->TrainStep(LocalBatch(step, world), 0.1).status());
+      if (step == 2 && world.rank() == 0) rank0_is_ahead.Notify();
+    }
+    return absl::OkStatus();
+  };
+  ExpectOk(RunThreadRanks(kRanks, body, communication));
+}
+
+TEST_P(LocalSgdTest, TheScoreIsThatOfAllRanksWhereParametersAreAveraged) {
+  ExpectOk(RunDeviceRanks(kRanks, [](Communicator& world) -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(
+        auto strategy, NewReplicated(PlainModel(3), EveryThirdStep(), world));
+    for (int step = 0; step < 5; ++step) {
+      TANDEM_ASSIGN_OR_RETURN(
+          const Score score, strategy->TrainStep(LocalBatch(step, world), 0.1));
+      EXPECT_EQ(score.count, step % 3 == 0 ? 4 * kRanks : 4);
+    }
+    return absl::OkStatus();
+  }));
+}
+
+TANDEM_ON_DEVICE_TYPES(LocalSgdTest);
 
 }  // namespace
 }  // namespace tandem::joinable_strategy_test

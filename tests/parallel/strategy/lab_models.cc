@@ -1,5 +1,6 @@
 #include "tests/parallel/strategy/lab_models.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 
 #include "core/base/status_macros.h"
@@ -63,6 +64,20 @@ LabJob ModelJob(const std::string& model, int64_t size, int steps,
   job.steps = steps;
   job.rate = kLabRate;
   return job;
+}
+
+absl::StatusOr<std::unique_ptr<MeshStrategy>> OnOneRank(
+    const LayerSpecs& specs, const MeshStrategyOptions& options) {
+  return MeshStrategy::Create(specs, CrossEntropy, options, nullptr);
+}
+
+void Descend(const LayerList& layers, double rate) {
+  const at::NoGradGuard no_grad;
+  for (const auto& each : NamedParameters(layers)) {
+    at::Tensor parameter = each.second;
+    parameter.sub_(parameter.grad(), rate);
+    parameter.mutable_grad().reset();
+  }
 }
 
 void ExpectRefusals(

@@ -6,14 +6,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "core/loss/loss.h"
 #include "core/model/batch.h"
 #include "core/model/layer.h"
 #include "parallel/step/mesh_strategy_options.h"
+#include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/strategy.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
@@ -40,6 +43,13 @@ constexpr double kLabRate = 0.05;
 // Trains with cross-entropy on batches of `size`. `change` may be null.
 LabJob ModelJob(const std::string& model, int64_t size, int steps,
                 const LabChange& change = nullptr);
+
+// A strategy of one process that trains with cross-entropy.
+absl::StatusOr<std::unique_ptr<MeshStrategy>> OnOneRank(
+    const LayerSpecs& specs, const MeshStrategyOptions& options);
+
+// A step of plain SGD, by hand, after which there are no gradients.
+void Descend(const LayerList& layers, double rate);
 
 // A change that is refused, and a part of what is said of it.
 struct LabRefusal {

@@ -35,11 +35,6 @@ MeshStrategyOptions OptionsOf(const LayerSpecs& specs, int ranks = 1) {
                     static_cast<int64_t>(specs.size()));
 }
 
-absl::StatusOr<std::unique_ptr<MeshStrategy>> OnOneRank(
-    const LayerSpecs& specs, const MeshStrategyOptions& options) {
-  return MeshStrategy::Create(specs, CrossEntropy, options, nullptr);
-}
-
 // The second stage's third layer fails on rank 1: rank 0 is told.
 TEST(MeshStrategyErrorsTest, AFailureIsTheErrorOfEveryRank) {
   LayerSpecs specs = LabSpecs("mlp_small");

@@ -1,5 +1,5 @@
 // The mesh strategy: update, state. That a pipeline computes what the
-// uncut model does is pipeline_matrix_test's.
+// uncut model does is matrix_test's.
 
 #include "parallel/strategy/mesh_strategy.h"
 
@@ -16,7 +16,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/checkpoint/stored_tensors.h"
 #include "core/model/layer_list.h"
 #include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
@@ -57,30 +56,18 @@ MeshStrategyOptions Options(const LayerSpecs& specs, const LabLayout& layout) {
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<MeshStrategy>> OnOneRank(
-    const LayerSpecs& specs, const MeshStrategyOptions& options) {
-  return MeshStrategy::Create(specs, CrossEntropy, options, nullptr);
-}
-
 // Two steps, after as many that came to `half`.
 LabJob SecondHalf(const std::string& model, const LabOutcome& half,
                   const LabChange& change) {
   LabJob job = Job(model, 2, change);
   job.batch = [model](int step) { return BatchOf(model, 2 + step); };
-  job.begin = [&half](const LabRank& rank) -> absl::Status {
-    const auto named = [](const TensorsByName& tensors) {
-      return NamedTensors(tensors.begin(), tensors.end());
-    };
-    TANDEM_RETURN_IF_ERROR(rank.strategy->LoadModelState(named(half.model)));
-    TANDEM_RETURN_IF_ERROR(
-        rank.strategy->LoadOptimizerState(named(half.optimizer)));
-    rank.strategy->ResumeAt(2);
-    return absl::OkStatus();
+  job.begin = [&half](const LabRank& rank) {
+    return Resume(*rank.strategy, half, 2);
   };
   return job;
 }
 
-// Of the same model on one device, whole.
+// The outcome of the same model on one device, whole.
 absl::StatusOr<LabOutcome> Reference(const std::string& model,
                                      const ReplicatedOptions& options,
                                      int steps) {
@@ -305,7 +292,8 @@ TEST(MeshStrategyTest, SaysWhereTimeWentAndWhatWasHeld) {
   EXPECT_THAT(text, HasSubstr("bound): device 0: 2 (2), device 1: 1 (1)"));
 }
 
-// As its owner leaves it: frozen, whatever trains and evaluates around it.
+// It stays frozen, as its owner leaves it, whatever trains and evaluates around
+// it.
 TEST(MeshStrategyTest, AModuleInEvaluationModeStaysInIt) {
   const auto norm = [](bool frozen) {
     return ModuleLayer<torch::nn::BatchNorm1dImpl>(

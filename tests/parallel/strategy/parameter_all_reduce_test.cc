@@ -32,7 +32,7 @@ using Change = std::function<void(MeshStrategyOptions&)>;
 
 LabJob JobWith(const OptimizerOptions& optimizer, const Change& change = {}) {
   LabJob job;
-  job.specs = [] { return SpecsOf(PlainModel(3)); };
+  job.specs = [] { return SpecsFromLayers(PlainModel(3)); };
   job.loss = CrossEntropy;
   job.change = [=](MeshStrategyOptions& options) {
     options.optimizer = optimizer;
@@ -185,7 +185,7 @@ TEST(DiLoCoTest, EvaluatingAndSavingChangeNoReplica) {
       job.specs = [] {
         LayerList layers = PlainModel(3);
         layers.insert(layers.begin() + 1, BatchNormLayer("bn", kHidden));
-        return SpecsOf(layers);
+        return SpecsFromLayers(layers);
       };
       job.step = [=](const LabRank& rank, const Batch& batch,
                      int step) -> absl::StatusOr<Score> {
@@ -223,13 +223,8 @@ TEST(DiLoCoTest, GoesOnFromACheckpointWithTheSameBits) {
       TANDEM_ASSIGN_OR_RETURN(const WholeState state,
                               rank.strategy->GatherState());
       if (rank.rank == 0) {
-        for (const auto& [from, to] :
-             {std::make_pair(&state.parameters, &saved.parameters),
-              std::make_pair(&state.optimizer, &saved.optimizer)}) {
-          for (const auto& [name, tensor] : *from) {
-            to->emplace_back(name, tensor.detach().clone());
-          }
-        }
+        saved.parameters = DetachedCopies(state.parameters);
+        saved.optimizer = DetachedCopies(state.optimizer);
       }
       TANDEM_RETURN_IF_ERROR(rank.world->Barrier());
       TANDEM_RETURN_IF_ERROR(rank.strategy->LoadModelState(saved.parameters));

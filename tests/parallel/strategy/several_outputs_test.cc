@@ -24,7 +24,6 @@
 #include "models/classification_loss.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/make_optimizer.h"
-#include "parallel/pipeline/loss_weights.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/pipeline/model_parallel.h"
 #include "parallel/strategy/mesh_strategy.h"
@@ -117,10 +116,10 @@ Batch BatchOf(int number) {
 absl::StatusOr<LossResult> LossOf(const LayerList& layers,
                                   const LossFunction& loss, const Batch& part) {
   TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
-                          TargetsOf(part, loss.names()));
+                          BatchTargets(part, loss.names()));
   const auto [output, further] =
       ForwardWithSkips(layers, part.inputs, {}, loss.names().outputs);
-  return loss(ArgumentsOf(output, further, targets));
+  return loss(MakeLossArguments(output, further, targets));
 }
 
 // The layers one after the other, without any strategy. Bits depend on where
@@ -161,16 +160,6 @@ absl::StatusOr<LabOutcome> InOnePiece(int64_t microbatches,
 LabLayout TwoByTwo() {
   LabLayout layout = LabPipeline(2, 2);
   layout.replicas = 2;
-  return layout;
-}
-
-// Whole replicas, each in one piece, or cut over two devices: `parts`
-// microbatches on each.
-LabLayout Replicas(int ranks, int parts, bool cut) {
-  LabLayout layout = {"replicas", "sequential", ranks, 1, cut ? 2 : 1};
-  layout.microbatches = parts * ranks;
-  layout.group_of_one = true;
-  if (cut) layout.device_pool = SimDevices(4);
   return layout;
 }
 
@@ -217,14 +206,14 @@ TEST_F(SeveralOutputsTest, EveryLayerIsTrained) {
 TEST_F(SeveralOutputsTest, OneReplicaHasTheBitsOfTheLayersAlone) {
   for (const bool cut : {false, true}) {
     SCOPED_TRACE(cut ? "cut" : "whole");
-    ExpectSameBits(Trained(Replicas(1, 1, cut)), InOnePiece(1));
+    ExpectSameBits(Trained(LabReplicas(1, 1, cut)), InOnePiece(1));
   }
 }
 
 TEST_F(SeveralOutputsTest, ReplicasTrainTheWholeBatch) {
   for (const bool cut : {false, true}) {
     SCOPED_TRACE(cut ? "cut" : "whole");
-    ExpectClose(Trained(Replicas(2, 2, cut)), InOnePiece(1));
+    ExpectClose(Trained(LabReplicas(2, 2, cut)), InOnePiece(1));
   }
 }
 
@@ -278,7 +267,7 @@ TEST_F(SeveralOutputsTest, AWeightMayBeOfFurtherTargets) {
   pipeline.microbatches = 12;  // of one sample each: some weigh nothing
   ExpectClose(Trained(pipeline, loss), expected);
   ExpectClose(Trained(TwoByTwo(), loss), expected);
-  ExpectClose(Trained(Replicas(2, 6, false), loss), expected);
+  ExpectClose(Trained(LabReplicas(2, 6, false), loss), expected);
 }
 
 TEST_F(SeveralOutputsTest, ZLossGoesAroundIt) {

@@ -1,5 +1,3 @@
-#include "parallel/strategy/stage/stage_reducer.h"
-
 #include <ATen/Tensor.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -19,6 +17,7 @@
 #include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
 #include "parallel/optim/flat_buffer.h"
+#include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem::stage_reducer_test {
 namespace {
@@ -42,11 +41,12 @@ class Stage {
         defers);
     ExpectOk(gradients_->reducer().SetHook(
         [this](const GradBucket& bucket,
-               Communicator& its) -> absl::StatusOr<FinishReduction> {
+               Communicator& reducer_group) -> absl::StatusOr<FinishReduction> {
           absl::StrAppend(&log, "+", bucket.names[0]);
           TANDEM_ASSIGN_OR_RETURN(
               PendingCollective started,
-              its.StartAllReduceSum(bucket.buffer, 1.0 / its.size()));
+              reducer_group.StartAllReduceSum(bucket.buffer,
+                                              1.0 / reducer_group.size()));
           const auto pending =
               std::make_shared<PendingCollective>(std::move(started));
           return FinishReduction([this, bucket, pending] {

@@ -30,6 +30,7 @@
 #include "parallel/balance/cut.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/schedule/schedules.h"
+#include "parallel/step/parts/step_parts.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "parallel/strategy/replicated.h"
 
@@ -59,7 +60,9 @@ Batch BatchOf(int step) {
           at::arange(kBatch, at::kLong).remainder(kClasses), kBatch};
 }
 
-int64_t InUse(int device) { return sim::BooksOf(device).now.total; }
+int64_t InUse(int device) {
+  return sim::DeviceMemoryStatistics(device).now.total;
+}
 
 // How much more than before the device held at most during `work`.
 absl::Status Extra(int device, const std::function<absl::Status()>& work,
@@ -67,7 +70,7 @@ absl::Status Extra(int device, const std::function<absl::Status()>& work,
   const int64_t before = InUse(device);
   sim::ResetPeak(device);
   TANDEM_RETURN_IF_ERROR(work());
-  *extra = sim::BooksOf(device).peak.total - before;
+  *extra = sim::DeviceMemoryStatistics(device).peak.total - before;
   return absl::OkStatus();
 }
 
@@ -224,7 +227,7 @@ TEST(StateMemoryTest, ARankReadsItsOwnTensorsAlone) {
   }));
 }
 
-// As between two steps, when buckets are rebuilt.
+// It is so between two steps, when buckets are rebuilt.
 TEST(StateMemoryTest, AnotherOrderTakesNoMemoryWhereThereAreNoGradients) {
   const c10::Device device = Devices()[0];
   NamedTensors parameters;
@@ -259,6 +262,68 @@ TEST(StateMemoryTest, AnotherOrderTakesNoMemoryWhereThereAreNoGradients) {
   }
   EXPECT_EQ(flat.grads().abs().max().item<float>(), 0);
   EXPECT_TRUE(flat.CheckViews().ok());
+}
+
+MeshStrategyOptions Adam() {
+  MeshStrategyOptions options;
+  options.schedule = *OneFOneB({2, 1, 8});
+  options.optimizer = AdamWOptions{};
+  return options;
+}
+
+TEST(StatePerParameterTest, IsTheOptimizersSharedWhereItIs) {
+  MeshStrategyOptions options = Adam();
+  EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_states, 2);
+  EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_shares, 1);
+  options.shard_optimizer = OptimizerSharding::kAuto;
+  EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_shares, 4);
+  EXPECT_EQ(KeptStatePerParameter(options, 4, false).optimizer_shares, 1);
+  options.ddp.static_graph = true;
+  EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_shares, 1);
+  options = Adam();
+  options.shard_optimizer = OptimizerSharding::kOn;
+  EXPECT_EQ(KeptStatePerParameter(options, 4, false).optimizer_shares, 4);
+  options.shard_optimizer = OptimizerSharding::kAuto;
+  options.optimizer = SgdOptions{0.9};
+  EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_states, 1);
+  EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_shares, 1);
+}
+
+TEST(StatePerParameterTest, HasDiLoCosValuesAndMomentum) {
+  MeshStrategyOptions options = Adam();
+  EXPECT_EQ(KeptStatePerParameter(options, 2, true).further, 0);
+  options.averaging = ParameterAveragingOptions{10, 0};
+  EXPECT_EQ(KeptStatePerParameter(options, 2, true).further, 1);
+  options.averaging->outer = OuterOptimizerOptions{0.7, 0};
+  EXPECT_EQ(KeptStatePerParameter(options, 2, true).further, 2);
+  options.averaging->outer->momentum = 0.9;
+  EXPECT_EQ(KeptStatePerParameter(options, 2, true).further, 3);
+  // A device's values are kept in the host's memory meanwhile.
+  options.devices = {c10::kCUDA};
+  EXPECT_EQ(KeptStatePerParameter(options, 2, true).further, 2);
+}
+
+TEST(StatePerParameterTest, HasTheAverages) {
+  MeshStrategyOptions options = Adam();
+  options.ema_decay = 0.9;
+  EXPECT_EQ(KeptStatePerParameter(options, 1, true).further, 1);
+  // They are whole on each replica, whoever has the optimizer's state.
+  options.shard_optimizer = OptimizerSharding::kOn;
+  EXPECT_EQ(KeptStatePerParameter(options, 4, true).further, 1);
+  EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_shares, 4);
+}
+
+// log2 of a replica's groups and one; one to send; one for groups in two parts.
+TEST(StatePerParameterTest, HasTheSumsOfReproducible) {
+  MeshStrategyOptions options = Adam();
+  options.reproducible = true;
+  EXPECT_EQ(KeptStatePerParameter(options, 1, true).further, 4);
+  EXPECT_EQ(KeptStatePerParameter(options, 2, true).further, 5);
+  options.gradient_groups = 2;
+  EXPECT_EQ(KeptStatePerParameter(options, 1, true).further, 2);
+  EXPECT_EQ(KeptStatePerParameter(options, 2, true).further, 2);
+  options.schedule = *ZeroBubbleH1({2, 1, 8});
+  EXPECT_EQ(KeptStatePerParameter(options, 1, true).further, 3);
 }
 
 }  // namespace

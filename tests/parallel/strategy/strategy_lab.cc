@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
+#include "core/checkpoint/stored_tensors.h"
 #include "core/sim/testing.h"
 #include "core/testing/thread_ranks.h"
 #include "parallel/balance/cut.h"
@@ -109,7 +110,17 @@ std::vector<Score> AllScores(const LabOutcome& outcome) {
   return scores;
 }
 
-LabLayout LayoutNamed(absl::string_view column, int microbatches) {
+}  // namespace
+
+std::vector<LabLayout> LabLayouts(absl::string_view columns, int microbatches) {
+  std::vector<LabLayout> layouts;
+  for (const absl::string_view column : absl::StrSplit(columns, ", ")) {
+    layouts.push_back(LabLayoutNamed(column, microbatches));
+  }
+  return layouts;
+}
+
+LabLayout LabLayoutNamed(absl::string_view column, int microbatches) {
   const std::vector<std::string> words = absl::StrSplit(column, ' ');
   LabLayout layout;
   layout.name = std::string(column);
@@ -130,21 +141,19 @@ LabLayout LayoutNamed(absl::string_view column, int microbatches) {
   return layout;
 }
 
-}  // namespace
-
-std::vector<LabLayout> LabLayouts(absl::string_view columns, int microbatches) {
-  std::vector<LabLayout> layouts;
-  for (const absl::string_view column : absl::StrSplit(columns, ", ")) {
-    layouts.push_back(LayoutNamed(column, microbatches));
-  }
-  return layouts;
-}
-
 LabLayout LabPipeline(int stages, int ranks, int microbatches) {
   LabLayout layout;
   layout.pipe = ranks;
   layout.devices = stages / ranks;
   layout.microbatches = microbatches;
+  return layout;
+}
+
+LabLayout LabReplicas(int ranks, int microbatches_of_each, bool cut) {
+  LabLayout layout = {"replicas", "sequential", ranks, 1, cut ? 2 : 1};
+  layout.microbatches = microbatches_of_each * ranks;
+  layout.group_of_one = true;
+  if (cut) layout.device_pool = SimDevices(4);
   return layout;
 }
 
@@ -208,6 +217,16 @@ TensorsByName CopiesOf(const NamedTensors& tensors) {
   return copies;
 }
 
+absl::Status Resume(Strategy& strategy, const LabOutcome& from, int steps) {
+  const auto list = [](const TensorsByName& tensors) {
+    return NamedTensors(tensors.begin(), tensors.end());
+  };
+  TANDEM_RETURN_IF_ERROR(strategy.LoadOptimizerState(list(from.optimizer)));
+  TANDEM_RETURN_IF_ERROR(strategy.LoadModelState(list(from.model)));
+  strategy.ResumeAt(steps);
+  return absl::OkStatus();
+}
+
 Batch TakenBy(const Strategy& strategy, Batch batch) {
   if (!strategy.takes_inputs()) {
     batch.inputs.reset();
@@ -231,12 +250,12 @@ void ExpectSameBits(const absl::StatusOr<LabOutcome>& found,
                     const absl::StatusOr<LabOutcome>& expected) {
   ASSERT_TRUE(found.ok()) << found.status();
   ASSERT_TRUE(expected.ok()) << expected.status();
-  const auto its = AllScores(*found), scores = AllScores(*expected);
-  ASSERT_EQ(its.size(), scores.size());
+  const auto found_scores = AllScores(*found), scores = AllScores(*expected);
+  ASSERT_EQ(found_scores.size(), scores.size());
   for (size_t i = 0; i < scores.size(); ++i) {
-    EXPECT_EQ(its[i].loss_sum, scores[i].loss_sum) << "step " << i;
-    EXPECT_EQ(its[i].correct, scores[i].correct) << "step " << i;
-    EXPECT_EQ(its[i].count, scores[i].count) << "step " << i;
+    EXPECT_EQ(found_scores[i].loss_sum, scores[i].loss_sum) << "step " << i;
+    EXPECT_EQ(found_scores[i].correct, scores[i].correct) << "step " << i;
+    EXPECT_EQ(found_scores[i].count, scores[i].count) << "step " << i;
   }
   ExpectSameBits(found->model, expected->model);
   ExpectSameBits(found->optimizer, expected->optimizer);
@@ -247,12 +266,12 @@ void ExpectClose(const absl::StatusOr<LabOutcome>& found,
                  const LabTolerance& tolerance) {
   ASSERT_TRUE(found.ok()) << found.status();
   ASSERT_TRUE(expected.ok()) << expected.status();
-  const auto its = AllScores(*found), scores = AllScores(*expected);
-  ASSERT_EQ(its.size(), scores.size());
+  const auto found_scores = AllScores(*found), scores = AllScores(*expected);
+  ASSERT_EQ(found_scores.size(), scores.size());
   for (size_t i = 0; i < scores.size(); ++i) {
-    EXPECT_NEAR(its[i].loss(), scores[i].loss(), tolerance.loss)
+    EXPECT_NEAR(found_scores[i].loss(), scores[i].loss(), tolerance.loss)
         << "step " << i;
-    EXPECT_EQ(its[i].count, scores[i].count) << "step " << i;
+    EXPECT_EQ(found_scores[i].count, scores[i].count) << "step " << i;
   }
   EXPECT_EQ(found->evaluation.correct, expected->evaluation.correct);
   const auto compare = [&](const at::Tensor& tensor, const at::Tensor& other) {

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/comm/communicator.h"
 #include "core/loss/loss.h"
 #include "core/model/batch.h"
@@ -55,10 +55,17 @@ struct LabLayout {
 std::vector<LabLayout> LabLayouts(absl::string_view columns,
                                   int microbatches = 12);
 
+// The layout of one column.
+LabLayout LabLayoutNamed(absl::string_view column, int microbatches = 12);
+
 // One replica of so many stages, cut over that many ranks.
 LabLayout LabPipeline(int stages, int ranks = 1, int microbatches = 4);
 
-// Of the calling rank, for a model of so many layers, cut uniformly.
+// Replicas on a rank each, with so many microbatches, in one piece, or cut over
+// two simulated devices.
+LabLayout LabReplicas(int ranks, int microbatches_of_each, bool cut);
+
+// The calling rank's options, for a model of so many layers, cut uniformly.
 MeshStrategyOptions LabOptions(const LabLayout& layout, int64_t layers);
 
 struct LabRank {
@@ -113,6 +120,9 @@ absl::StatusOr<LabOutcome> TrainInLab(const LabLayout& layout,
                                       const LabJob& job);
 
 TensorsByName CopiesOf(const NamedTensors& tensors);
+
+// Has the strategy go on from what others came to in so many steps.
+absl::Status Resume(Strategy& strategy, const LabOutcome& from, int steps);
 
 // `batch` without what the strategy has no use for on this rank.
 Batch TakenBy(const Strategy& strategy, Batch batch);

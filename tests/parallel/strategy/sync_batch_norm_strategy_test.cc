@@ -3,7 +3,6 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/core/grad_mode.h>
 #include <torch/nn/modules/conv.h>
 
 #include <algorithm>
@@ -15,9 +14,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/context/compute_context.h"
 #include "core/model/layer_list.h"
-#include "core/model/make_layers.h"
-#include "core/model/microbatch_scope.h"
 #include "core/random/random.h"
 #include "core/testing/statuses.h"
 #include "gmock/gmock.h"
@@ -92,12 +90,7 @@ TensorsByName Alone(const Deal& deal, bool defers,
       (loss * (static_cast<double>(x.size(0)) / static_cast<double>(total)))
           .backward();
     }
-    const at::NoGradGuard no_grad;
-    for (const auto& each : NamedParameters(layers)) {
-      at::Tensor parameter = each.second;
-      parameter.sub_(parameter.grad(), kRate);
-      parameter.mutable_grad().reset();
-    }
+    Descend(layers, kRate);
   }
   NamedTensors all = NamedParameters(layers);
   for (const auto& each : NamedBuffers(layers)) all.push_back(each);

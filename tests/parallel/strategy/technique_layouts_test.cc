@@ -20,7 +20,6 @@
 #include "tests/parallel/matrix/matrix_problem.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
-#include "tests/parallel/strategy/technique_models.h"
 #include "tests/parallel/strategy/technique_rows.h"
 
 namespace tandem::technique_layouts_test {
@@ -139,7 +138,7 @@ Rows TransposedTensorRows() {
                       /*microbatches=*/4),
            Always(JobOf(SmallVisionTransformer, {{3, 32, 32}, 8}, 16,
                         /*seed=*/7, [](auto&) {})),
-           LabLayouts("1f1b 1x1x1", 4).front()}};
+           LabLayoutNamed("1f1b 1x1x1", 4)}};
 }
 
 // Evaluation is of the averages.
@@ -221,7 +220,7 @@ Rows ChunkedLossRows() {
         rows.push_back({"ChunkedLossIn" + chunked.Name(),
                         LabLayouts(everywhere ? all : few, 8),
                         Always(ChunkedJob(chunked, /*chunk=*/5)),
-                        LabLayouts("sequential 1x1x1", 8).front()});
+                        LabLayoutNamed("sequential 1x1x1", 8)});
         for (const int64_t chunk : {1, 5, 100}) {
           TechniqueRow plain = {
               absl::StrCat("ChunksOf", chunk, "PlainLossIn", chunked.Name()),

@@ -20,6 +20,7 @@
 #include "core/instrument/fault_point.h"
 #include "core/testing/device_types.h"
 #include "core/testing/statuses.h"
+#include "tests/parallel/ddp/fixture.h"
 
 namespace tandem::trained_stage_test {
 namespace {
@@ -57,20 +58,6 @@ std::unique_ptr<TrainedStage> Make(const NamedTensors& parameters,
   auto stage = TrainedStage::Create(parameters, {}, Copies(), options, nullptr);
   EXPECT_TRUE(stage.ok()) << stage.status();
   return *std::move(stage);
-}
-
-std::vector<std::string> NamesIn(const FlatBufferList& buffers) {
-  std::vector<std::string> names;
-  for (const FlatBuffer* buffer : buffers) {
-    for (const FlatSlot& slot : buffer->slots()) names.push_back(slot.name);
-  }
-  return names;
-}
-
-std::vector<std::string> NamesIn(const NamedTensors& tensors) {
-  std::vector<std::string> names;
-  for (const auto& each : tensors) names.push_back(each.first);
-  return names;
 }
 
 // One action that gives every parameter `value`, the last of its step.
@@ -186,7 +173,7 @@ TEST(TrainedStageTest, StateIsThatOfAGroupsFirstMember) {
   const NamedTensors whole = {{"w.momentum_buffer", at::full({3, 5}, 5.0)},
                               {"b.momentum_buffer", at::full({7}, 6.0)},
                               {"other.momentum_buffer", at::zeros({2})}};
-  const StoredTensors mine = stage->parameters().StateOf(whole);
+  const StoredTensors mine = stage->parameters().SelectState(whole);
   std::vector<std::string> names;
   for (const StoredTensor& each : mine) names.push_back(each.info.name);
   EXPECT_THAT(names,

@@ -163,8 +163,7 @@ TEST(UnevenBatchesTest, HaveTheirCells) {
 
 // Each sample weighs as much as any other, whoever has it.
 TEST(UnevenBatchesTest, TheGradientIsThatOfTheMeanOverAllSamples) {
-  LabLayout one = {"one", "gpipe"};
-  one.microbatches = 1;
+  const LabLayout one = LabLayoutNamed("gpipe 1x1x1", 1);
   for (const std::string model : {"mlp_dropout", "gpt_tiny_tied"}) {
     for (const LabLayout& layout : Layouts()) {
       SCOPED_TRACE(absl::StrCat(model, ", ", layout.name));

@@ -25,6 +25,7 @@
 namespace tandem::sync_batch_norm_test {
 namespace {
 
+using testing::Each;
 using testing::HasSubstr;
 using torch::nn::BatchNormOptions;
 
@@ -108,10 +109,12 @@ void ExpectNear(const at::Tensor& found, const at::Tensor& expected,
   ASSERT_EQ(found.defined(), expected.defined()) << what;
   if (!found.defined()) return;
   ASSERT_EQ(found.numel(), expected.numel()) << what;
-  const at::Tensor mine = found.detach().to(at::kCPU, at::kDouble).flatten();
-  const at::Tensor its = expected.detach().to(at::kCPU, at::kDouble).flatten();
-  EXPECT_TRUE(at::allclose(mine, its, tolerance, tolerance))
-      << what << ": " << mine << " instead of " << its;
+  const at::Tensor found_values =
+      found.detach().to(at::kCPU, at::kDouble).flatten();
+  const at::Tensor expected_values =
+      expected.detach().to(at::kCPU, at::kDouble).flatten();
+  EXPECT_TRUE(at::allclose(found_values, expected_values, tolerance, tolerance))
+      << what << ": " << found_values << " instead of " << expected_values;
 }
 
 using Setting = std::tuple<int, std::string>;
@@ -273,10 +276,10 @@ TEST(SyncBatchNormLayoutTest, ChannelsLastStays) {
         x.detach().contiguous(at::MemoryFormat::ChannelsLast).requires_grad_();
     const at::Tensor y = norm->forward(last);
     EXPECT_TRUE(y.is_contiguous(at::MemoryFormat::ChannelsLast));
-    const at::Tensor its = same->forward(x);
-    ExpectNear(y, its, 1e-5, "output");
+    const at::Tensor expected = same->forward(x);
+    ExpectNear(y, expected, 1e-5, "output");
     y.square().sum().backward();
-    its.square().sum().backward();
+    expected.square().sum().backward();
     ExpectNear(last.grad(), x.grad(), 1e-4, "gradient");
     return absl::OkStatus();
   }));
@@ -321,41 +324,34 @@ std::vector<std::string> SaidOnTwo(
   std::vector<std::string> said(2);
   ExpectOk(OnTwo([&](Communicator& world) {
     SyncBatchNorm norm = NewNorm(world);
-    const absl::Status its = CatchTorch([&] { work(norm, world.rank()); });
-    said[static_cast<size_t>(world.rank())] = std::string(its.message());
+    const absl::Status status = CatchTorch([&] { work(norm, world.rank()); });
+    said[static_cast<size_t>(world.rank())] = std::string(status.message());
     return absl::OkStatus();
   }));
   return said;
 }
 
 TEST(SyncBatchNormErrorTest, NamesWhatItCannotTake) {
+  const auto forward = [](std::vector<int64_t> sizes) {
+    return [sizes](SyncBatchNorm& norm, int) {
+      norm->forward(at::ones(sizes, TestDevice()));
+    };
+  };
   // One value a channel has no variance; one on each rank has.
-  for (const std::string& each : SaidOnTwo([](auto&norm, int rank) {
-         norm->forward(at::ones({rank, kChannels}, TestDevice()));
-       })) {
-    EXPECT_THAT(each, HasSubstr("more than 1 value per channel"));
-  }
-  EXPECT_THAT(SaidOnTwo([](auto& norm, int) {
-                norm->forward(at::ones({1, kChannels}, TestDevice()));
+  EXPECT_THAT(SaidOnTwo([](auto& norm, int rank) {
+                norm->forward(at::ones({rank, kChannels}, TestDevice()));
               }),
-              testing::Each(""));
-  for (const std::string& each : SaidOnTwo([](auto&norm, int) {
-         norm->forward(at::ones({4, kChannels + 1}, TestDevice()));
-       })) {
-    EXPECT_THAT(each, HasSubstr("[4, 4]"));
-  }
-  for (const std::string& each : SaidOnTwo([](auto&norm, int) {
-         norm->forward(at::ones({4}, TestDevice()));
-       })) {
-    EXPECT_THAT(each, HasSubstr("[n, channels, ...]"));
-  }
-  for (const std::string& each : SaidOnTwo([](auto&norm, int) {
-         const at::Tensor x =
-             at::randn({4, kChannels}, TestDevice()).requires_grad_();
-         norm->forward(x).square().sum().backward({}, true, true);
-       })) {
-    EXPECT_THAT(each, HasSubstr("create_graph"));
-  }
+              Each(HasSubstr("more than 1 value per channel")));
+  EXPECT_THAT(SaidOnTwo(forward({1, kChannels})), Each(""));
+  EXPECT_THAT(SaidOnTwo(forward({4, kChannels + 1})),
+              Each(HasSubstr("[4, 4]")));
+  EXPECT_THAT(SaidOnTwo(forward({4})), Each(HasSubstr("[n, channels, ...]")));
+  EXPECT_THAT(SaidOnTwo([](auto& norm, int) {
+                const at::Tensor x =
+                    at::randn({4, kChannels}, TestDevice()).requires_grad_();
+                norm->forward(x).square().sum().backward({}, true, true);
+              }),
+              Each(HasSubstr("create_graph")));
 }
 
 }  // namespace

@@ -6,14 +6,13 @@
 #include <functional>
 #include <vector>
 
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace tandem {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr int kRanks = 3;
 
@@ -25,11 +24,9 @@ ExampleOptions WithBatchSize(int64_t batch_size) {
 
 void OnRanks(int ranks, const ExampleOptions& options,
              const std::function<absl::Status(const ExampleRank&)>& body) {
-  const absl::Status status =
-      RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
-        return body({options, world, {c10::Device(c10::kCPU)}});
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
+    return body({options, world, {c10::Device(c10::kCPU)}});
+  }));
 }
 
 TEST(ExampleProgramTest, WeightsThatDifferAreAnErrorThatNamesTheRank) {
@@ -37,9 +34,9 @@ TEST(ExampleProgramTest, WeightsThatDifferAreAnErrorThatNamesTheRank) {
     const float value = rank.rank() == 2 ? 1 : 0;
     const auto common =
         CommonFingerprint(rank, {{"weight", at::full({3}, value)}});
-    EXPECT_EQ(common.status().code(), absl::StatusCode::kInternal);
-    EXPECT_THAT(std::string(common.status().message()),
-                HasSubstr("weights of rank 2 differ from rank 0's"));
+    EXPECT_THAT(common.status(),
+                StatusIs(absl::StatusCode::kInternal,
+                         "weights of rank 2 differ from rank 0's"));
     return absl::OkStatus();
   });
 }
@@ -56,11 +53,11 @@ TEST(ExampleProgramTest, WeightsThatAreTheSameHaveOneFingerprint) {
 TEST(ExampleProgramTest, RanksHaveConsecutiveRowsOfWhatOneRankHas) {
   std::vector<ExampleSamples> shares(kRanks);
   OnRanks(kRanks, WithBatchSize(5), [&](const ExampleRank& rank) {
-    shares[rank.rank()] = SamplesOf(rank);
+    shares[rank.rank()] = MakeExampleSamples(rank);
     return absl::OkStatus();
   });
   OnRanks(1, WithBatchSize(5 * kRanks), [&](const ExampleRank& rank) {
-    const ExampleSamples all = SamplesOf(rank);
+    const ExampleSamples all = MakeExampleSamples(rank);
     std::vector<at::Tensor> inputs, labels;
     for (const ExampleSamples& share : shares) {
       EXPECT_EQ(share.inputs.sizes(), (std::vector<int64_t>{5, 10}));

@@ -9,7 +9,6 @@
 #include "gtest/gtest.h"
 #include "tests/tools/hang_diagnosis/job.h"
 #include "tools/hang_diagnosis/report.h"
-#include "tools/hang_diagnosis/waits.h"
 
 namespace tandem::diagnose_test {
 namespace {
@@ -26,7 +25,7 @@ Verdict VerdictOn(const MadeJob& job) {
 
 TEST(DiagnoseNothingTest, NoDumpsShowNoHang) {
   EXPECT_EQ(VerdictOn(MadeJob(0)).fault, Fault::kNone);
-  EXPECT_THAT(WaitsOf(JobHistory({})), IsEmpty());
+  EXPECT_THAT(FindWaits(JobHistory({})), IsEmpty());
   EXPECT_THAT(Sentence(Verdict()), HasSubstr("no hang"));
 }
 
@@ -53,7 +52,7 @@ TEST(DiagnoseNothingTest, DumpsWithoutEntriesShowNothing) {
   EXPECT_EQ(VerdictOn(failed).culprits, std::vector<int>{1});
 }
 
-// Of so many ranks, one is at fault. All have done an all-reduce of [5] and one
+// One of so many ranks is at fault. All have done an all-reduce of [5] and one
 // of [7] together, and do so in every step.
 class CulpritTest : public testing::TestWithParam<std::pair<int, int>> {
  protected:
@@ -156,7 +155,7 @@ TEST_P(CulpritTest, OtherShape) {
 TEST_P(CulpritTest, OtherOrder) {
   OthersAwait({5});
   for (int rank : others_) job_.Start(rank, world_, "all-reduce", {7});
-  // As often as the others have done theirs: what is done before tells nothing.
+  // It has done as many as the others have: what is done before tells nothing.
   job_.Await(culprit_, world_, "all-reduce", {7});
   job_.Start(culprit_, world_, "all-reduce", {5});
   DumpOthers();

@@ -81,7 +81,7 @@ class MadeJob {
     dump.dumped_ns = now_ += kSecond;
   }
 
-  // Of the ranks that were dumped.
+  // The dumps of the ranks that were dumped.
   std::vector<FlightDump> Dumps() const {
     std::vector<FlightDump> dumps;
     for (const auto& [rank, dump] : dumps_) {

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/texts/text_files.h"
@@ -23,9 +24,7 @@
 namespace tandem::document_reader_test {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 std::string NewFolder() {
   static int count = 0;
@@ -70,15 +69,14 @@ std::vector<std::string> PiecesOf(const TextFile& file,
                                   const ReadDocumentsOptions& options = {}) {
   absl::Status status;
   const auto pieces = Pieces(file, options, &status);
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(status);
   return pieces;
 }
 
-std::string ErrorOf(const TextFile& file) {
+absl::Status Read(const TextFile& file) {
   absl::Status status;
   Pieces(file, {}, &status);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-  return std::string(status.message());
+  return status;
 }
 
 TEST(DocumentReaderTest, ATextIsOneDocument) {
@@ -163,30 +161,29 @@ TEST(DocumentReaderTest, LinesOfJsonAreDocuments) {
 
 TEST(DocumentReaderTest, WrongLinesAreSaid) {
   EXPECT_THAT(
-      ErrorOf(FileOf("a.jsonl", "{\"text\": \"a\"}\n{\"text\": 1}\n")),
-      HasSubstr("line 2: expected a JSON object with a text in 'text'"));
-  EXPECT_THAT(ErrorOf(FileOf("a.jsonl", "{\"body\": \"a\"}")),
-              HasSubstr("found texts in body"));
+      Read(FileOf("a.jsonl", "{\"text\": \"a\"}\n{\"text\": 1}\n")),
+      InvalidArgument("line 2: expected a JSON object with a text in 'text'"));
+  EXPECT_THAT(Read(FileOf("a.jsonl", "{\"body\": \"a\"}")),
+              InvalidArgument("found texts in body"));
   for (const char* const line :
        {"{", "[1]", "3", "null", "{\"text\": \"\xFF\"}"}) {
-    EXPECT_THAT(ErrorOf(FileOf("a.jsonl", line)), HasSubstr("line 1"));
+    EXPECT_THAT(Read(FileOf("a.jsonl", line)), InvalidArgument("line 1"));
   }
 }
 
 TEST(DocumentReaderTest, WhatIsNoJsonIsSaidByItsReason) {
-  EXPECT_THAT(
-      ErrorOf(FileOf("a.jsonl",
-                     "{\"text\": \"a\"}\n{\"text\": \"x \\ud83d y\"}\n")),
-      AllOf(HasSubstr("line 2: "), HasSubstr("a lone surrogate")));
-  EXPECT_THAT(
-      ErrorOf(FileOf("a.jsonl", "{\"text\": \"a\"} {\"text\": \"b\"}")),
-      AllOf(HasSubstr("line 1: expected a JSON object, found no JSON: "),
-            HasSubstr("byte 15 has '{', expected end of input")));
-  EXPECT_THAT(ErrorOf(FileOf("a.jsonl", "{\"text\": \"a")),
-              HasSubstr("found no JSON: it ends too early"));
+  EXPECT_THAT(Read(FileOf("a.jsonl",
+                          "{\"text\": \"a\"}\n{\"text\": \"x \\ud83d y\"}\n")),
+              InvalidArgument("line 2: ", "a lone surrogate"));
+  EXPECT_THAT(Read(FileOf("a.jsonl", "{\"text\": \"a\"} {\"text\": \"b\"}")),
+              InvalidArgument("line 1: expected a JSON object, found no JSON: ",
+                              "byte 15 has '{', expected end of input"));
+  EXPECT_THAT(Read(FileOf("a.jsonl", "{\"text\": \"a")),
+              InvalidArgument("found no JSON: it ends too early"));
   // The parser's error of another kind.
-  EXPECT_THAT(ErrorOf(FileOf("a.jsonl", "{\"text\": \"a\", \"n\": 1e999}")),
-              HasSubstr("found no JSON: a number in it is more than a double"));
+  EXPECT_THAT(
+      Read(FileOf("a.jsonl", "{\"text\": \"a\", \"n\": 1e999}")),
+      InvalidArgument("found no JSON: a number in it is more than a double"));
 }
 
 TEST(DocumentReaderTest, WhatIsNoTextIsRefusedByName) {
@@ -211,8 +208,7 @@ TEST(DocumentReaderTest, WhatIsNoTextIsRefusedByName) {
     for (const std::string name : {"a.txt", "a.jsonl"}) {
       const std::string path = absl::StrCat(NewFolder(), "/", name);
       Write(path, beginning + after);
-      EXPECT_THAT(FindTextFiles(path).status().message(),
-                  AllOf(HasSubstr(path), HasSubstr(what)));
+      EXPECT_THAT(FindTextFiles(path).status(), Says(path, what));
     }
   }
   EXPECT_THAT(PiecesOf(FileOf("a.txt", "BZhang PK PAR1")),
@@ -277,12 +273,10 @@ TEST(TextFilesTest, WhatIsNoTextIsSaid) {
   EXPECT_EQ(FindTextFiles(folder).status().code(),
             absl::StatusCode::kInvalidArgument);
   Write(folder + "/pages.jsonl.gz", "x");
-  EXPECT_THAT(std::string(FindTextFiles(folder).status().message()),
-              HasSubstr("it has others: 1 .gz"));
+  EXPECT_THAT(FindTextFiles(folder).status(), Says("it has others: 1 .gz"));
   Write(folder + "/pages.json", "{}\n{}\n");
-  EXPECT_THAT(
-      std::string(FindTextFiles(folder + "/pages.json").status().message()),
-      HasSubstr("pages.json is JSON by its name"));
+  EXPECT_THAT(FindTextFiles(folder + "/pages.json").status(),
+              Says("pages.json is JSON by its name"));
 }
 
 // Root, who may read everything, may read what it has the right to for a
@@ -316,9 +310,8 @@ TEST(TextFilesTest, AFolderThatCannotBeReadIsNamed) {
       found = FindTextFiles(path);
     }
     if (name == std::string("/mine")) {
-      EXPECT_EQ(found.status().code(), absl::StatusCode::kPermissionDenied);
-      EXPECT_THAT(std::string(found.status().message()),
-                  HasSubstr("cannot read " + path + "/mine"));
+      EXPECT_THAT(found.status(), StatusIs(absl::StatusCode::kPermissionDenied,
+                                           "cannot read " + path + "/mine"));
     } else {  // which file systems make, for root alone
       ASSERT_TRUE(found.ok()) << found.status();
       EXPECT_EQ(found->files.size(), 1);

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "core/testing/statuses.h"
 #include "datasets/tokenizers/open_tokenizer.h"
 #include "datasets/tokenizers/tokenizer.h"
 #include "datasets/tokens/token_file.h"
@@ -22,9 +23,6 @@
 
 namespace tandem::tokenize_test {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr char kLlama3[] = "tests/datasets/tokenizers/testdata/llama3";
 
@@ -60,12 +58,6 @@ std::string TextIn(const std::string& folder, const std::string& name) {
 
 absl::StatusOr<TokenizeResult> Made(const TokenizeOptions& options) {
   return Tokenize(options, [](const TokenizeProgress&) {});
-}
-
-std::string ErrorOf(const TokenizeOptions& options) {
-  const auto result = Made(options);
-  EXPECT_FALSE(result.ok());
-  return std::string(result.status().message());
 }
 
 std::string Lines(int count) {
@@ -249,9 +241,8 @@ TEST(TokenizeTest, ATokenizerWithoutAnEndOfTextIsSaid) {
   TokenizeOptions options = {folder, Write("a.jsonl", Documents(0, 3)),
                              NewFolder()};
   options.validation_fraction = 0;
-  EXPECT_THAT(ErrorOf(options),
-              AllOf(HasSubstr("has no token that ends a text"),
-                    HasSubstr("--noend_of_text")));
+  EXPECT_THAT(Made(options).status(),
+              Says("has no token that ends a text", "--noend_of_text"));
   std::ofstream(folder + "/tokenizer_config.json")
       << "{\"eos_token\": {\"content\": \"<|another|>\"}}";
   const auto named = Made(options);
@@ -270,9 +261,9 @@ TEST(TokenizeTest, ATokenizerWithoutAnEndOfTextIsSaid) {
 TEST(TokenizeTest, AColumnIsOfJsonLines) {
   TokenizeOptions options = {"bytes", Write("a.txt", Lines(1000)), NewFolder(),
                              "body"};
-  EXPECT_THAT(ErrorOf(options),
-              HasSubstr("--column=body was given, but " + options.input +
-                        " has no .jsonl file: leave it out"));
+  EXPECT_THAT(Made(options).status(),
+              Says("--column=body was given, but " + options.input +
+                   " has no .jsonl file: leave it out"));
   EXPECT_TRUE(std::filesystem::is_empty(options.output));
   // Beside texts.
   const std::string folder =
@@ -287,22 +278,22 @@ TEST(TokenizeTest, AColumnIsOfJsonLines) {
 TEST(TokenizeTest, WhatCannotBeDoneIsSaid) {
   const std::string text = Write("a.txt", Lines(10));
   const std::string folder = NewFolder();
-  EXPECT_THAT(ErrorOf({"bytes", text, ""}), HasSubstr("--output"));
-  EXPECT_THAT(ErrorOf({"bytes", "no/such/text", folder}),
-              HasSubstr("no/such/text"));
-  EXPECT_THAT(ErrorOf({"no/such", text, folder}), HasSubstr("no/such"));
-  EXPECT_THAT(ErrorOf({"bytes", text, folder, "text", 1.0}),
-              HasSubstr("--validation_fraction=1"));
-  EXPECT_THAT(ErrorOf({"bytes", Write("b.txt", "1"), folder}),
-              HasSubstr("none would be held out"));
-  EXPECT_THAT(ErrorOf({"bytes", Write("a.jsonl", ""), folder}),
-              HasSubstr("none would be trained on"));
-  EXPECT_THAT(ErrorOf({"bytes", Write("c.txt", "\x1f\x8b"), folder}),
-              HasSubstr("unpack it: gunzip"));
+  EXPECT_THAT(Made({"bytes", text, ""}).status(), Says("--output"));
+  EXPECT_THAT(Made({"bytes", "no/such/text", folder}).status(),
+              Says("no/such/text"));
+  EXPECT_THAT(Made({"no/such", text, folder}).status(), Says("no/such"));
+  EXPECT_THAT(Made({"bytes", text, folder, "text", 1.0}).status(),
+              Says("--validation_fraction=1"));
+  EXPECT_THAT(Made({"bytes", Write("b.txt", "1"), folder}).status(),
+              Says("none would be held out"));
+  EXPECT_THAT(Made({"bytes", Write("a.jsonl", ""), folder}).status(),
+              Says("none would be trained on"));
+  EXPECT_THAT(Made({"bytes", Write("c.txt", "\x1f\x8b"), folder}).status(),
+              Says("unpack it: gunzip"));
   EXPECT_TRUE(std::filesystem::is_empty(folder));
   ASSERT_TRUE(Made({"bytes", text, folder}).ok());
-  EXPECT_THAT(ErrorOf({kLlama3, text, folder}),
-              HasSubstr("has another tokenizer"));
+  EXPECT_THAT(Made({kLlama3, text, folder}).status(),
+              Says("has another tokenizer"));
 }
 
 }  // namespace

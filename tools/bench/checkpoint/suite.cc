@@ -15,9 +15,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/environment.h"
-#include "core/base/named_tensors.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/folder/host_copy.h"
 #include "core/checkpoint/folder/save.h"
@@ -28,9 +27,8 @@
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/process/program.h"
-#include "tools/bench/process/progress.h"
-#include "tools/bench/process/runfile.h"
 #include "tools/bench/process/side.h"
+#include "tools/bench/suite/suite.h"
 
 namespace tandem {
 namespace {
@@ -162,17 +160,9 @@ class Contest {
     result.operation = operation;
     result.bytes =
         state_.tensors * state_.numbers * static_cast<int64_t>(sizeof(float));
-    for (int round = 0; round < bench_.rounds; ++round) {
-      for (const bool is_ours : {round % 2 == 0, round % 2 != 0}) {
-        if (is_ours) {
-          TANDEM_ASSIGN_OR_RETURN(result.ours_ms.emplace_back(),
-                                  OurTime(operation));
-          continue;
-        }
-        TANDEM_ASSIGN_OR_RETURN(result.peer_ms.emplace_back(),
-                                PeerTime(operation));
-      }
-    }
+    TANDEM_RETURN_IF_ERROR(TakeTurns(
+        bench_.rounds, [&] { return OurTime(operation); },
+        [&] { return PeerTime(operation); }, result.ours_ms, result.peer_ms));
     return result;
   }
 
@@ -186,17 +176,6 @@ class Contest {
   HostCopy copy_;
 };
 
-absl::StatusOr<std::unique_ptr<Side>> StartPeer(const CheckpointBench& bench) {
-  SideOptions side;
-  side.name = "Python";
-  side.command = bench.peer;
-  side.environment = Environment::OfProcess();
-  side.environment.Set("OMP_NUM_THREADS", "1");
-  side.environment.Set("PYTHONDONTWRITEBYTECODE", "1");
-  side.folder = bench.folder;
-  return Side::Start(side);
-}
-
 // A model of many layers, and one of few: equally many bytes.
 std::vector<CheckpointState> States(int64_t megabytes) {
   const auto state = [&](const char* name, int64_t numbers) {
@@ -206,8 +185,8 @@ std::vector<CheckpointState> States(int64_t megabytes) {
   return {state("tensors of 64 kB", 16000), state("tensors of 16 MB", 4000000)};
 }
 
-absl::StatusOr<std::string> FolderOfFlag(const std::string& output,
-                                         const std::string& scratch) {
+absl::StatusOr<std::string> FolderFromFlag(const std::string& output,
+                                           const std::string& scratch) {
   if (output.empty()) return scratch;
   // A name of this run's own: the folder is deleted at the end.
   return FolderFor(std::filesystem::path(scratch).filename().string(),
@@ -218,7 +197,9 @@ absl::StatusOr<std::string> FolderOfFlag(const std::string& output,
 
 absl::StatusOr<std::vector<CheckpointResult>> CompareCheckpoints(
     const CheckpointBench& bench) {
-  TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Side> peer, StartPeer(bench));
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Side> peer,
+      StartPython(bench.peer, "OMP_NUM_THREADS", bench.folder));
   TANDEM_RETURN_IF_ERROR(BindToCore(CoreNumber(0, 1)));
   at::set_num_threads(1);  // on one core more would wait for each other
   BenchProgress progress(
@@ -246,7 +227,7 @@ std::vector<Table> CheckpointTables(
                   {"ratio_min", "", 2},
                   {"ratio_max", "", 2}}};
   for (const CheckpointResult& each : results) {
-    const Ratio ratio = RatioOf(each.peer_ms, each.ours_ms);
+    const Ratio ratio = PairedRatio(each.peer_ms, each.ours_ms);
     cases.Add({each.state, each.operation, each.bytes, Median(each.ours_ms),
                MegabytesPerSecond(each.bytes, each.ours_ms),
                Median(each.peer_ms),
@@ -262,11 +243,12 @@ absl::StatusOr<SuiteReport> RunCheckpointSuite(const BenchFlags& flags,
   bench.rounds = flags.rounds.value_or(7);
   TANDEM_RETURN_IF_ERROR(CheckAtLeast("rounds", bench.rounds, 1));
   TANDEM_RETURN_IF_ERROR(CheckAtLeast("megabytes", flags.megabytes, 16));
-  TANDEM_ASSIGN_OR_RETURN(const std::string python, PythonOfFlag(flags.python));
+  TANDEM_ASSIGN_OR_RETURN(const std::string python,
+                          PythonFromFlag(flags.python));
   TANDEM_ASSIGN_OR_RETURN(const std::string script,
                           Runfile("tools/bench/peers/checkpoints.py"));
   bench.peer = {"/usr/bin/env", python, script};
-  TANDEM_ASSIGN_OR_RETURN(bench.folder, FolderOfFlag(flags.output, folder));
+  TANDEM_ASSIGN_OR_RETURN(bench.folder, FolderFromFlag(flags.output, folder));
   bench.states = States(flags.megabytes);
   const auto results = CompareCheckpoints(bench);
   if (bench.folder != folder) {
@@ -274,9 +256,7 @@ absl::StatusOr<SuiteReport> RunCheckpointSuite(const BenchFlags& flags,
     std::filesystem::remove_all(bench.folder, ignored);
   }
   TANDEM_RETURN_IF_ERROR(results.status());
-  SuiteReport report;
-  report.tables = CheckpointTables(*results);
-  return report;
+  return SuiteReport{CheckpointTables(*results)};
 }
 
 }  // namespace tandem

@@ -16,7 +16,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tools/bench/case/case.h"
-#include "tools/bench/case/setting.h"
 #include "tools/bench/process/side.h"
 
 namespace tandem {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "core/device/processor.h"
+#include "core/device/host_resources.h"
 
 namespace tandem {
 namespace {
@@ -17,8 +17,8 @@ constexpr size_t kCases = 0, kFailures = 1, kKernels = 2;
 
 }  // namespace
 
-Ratio RatioOf(const CaseResult& result, const SideResult& peer) {
-  return RatioOf(peer.step_ms, result.ours.step_ms);
+Ratio PairedRatio(const CaseResult& result, const SideResult& peer) {
+  return PairedRatio(peer.step_ms, result.ours.step_ms);
 }
 
 double SamplesPerSecond(const CaseResult& result, const SideResult& side) {
@@ -56,7 +56,7 @@ void CaseTables::Add(
       continue;
     }
     AddKernels(result, peer);
-    const Ratio ratio = RatioOf(result, peer);
+    const Ratio ratio = PairedRatio(result, peer);
     std::vector<json> row = {name,
                              peer.name,
                              Median(result.ours.step_ms),

@@ -15,7 +15,7 @@
 namespace tandem {
 
 // Peer / ours, of a peer that has figures.
-Ratio RatioOf(const CaseResult& result, const SideResult& peer);
+Ratio PairedRatio(const CaseResult& result, const SideResult& peer);
 
 // Samples of the whole batch, for a side that has figures.
 double SamplesPerSecond(const CaseResult& result, const SideResult& side);

@@ -13,9 +13,9 @@
 #include "core/device/device.h"
 #include "core/program/process.h"
 #include "core/sim/sim.h"
-#include "tools/bench/data_parallel/ways.h"
+#include "tools/bench/data_parallel/methods.h"
+#include "tools/bench/measure/cores.h"
 #include "tools/bench/measure/median.h"
-#include "tools/bench/measure/usage.h"
 #include "tools/bench/process/program.h"
 
 namespace tandem {
@@ -24,8 +24,8 @@ namespace {
 constexpr double kFarthest = 1e-4;
 
 absl::Status CompareLosses(const std::vector<BenchBatch>& batches,
-                           const std::vector<NamedWay>& ways,
-                           std::vector<WayResult>& results) {
+                           const std::vector<NamedMethod>& ways,
+                           std::vector<MethodResult>& results) {
   for (size_t step = 0; step < batches.size(); ++step) {
     double first = 0;
     for (size_t i = 0; i < ways.size(); ++i) {
@@ -44,7 +44,7 @@ absl::Status CompareLosses(const std::vector<BenchBatch>& batches,
 }
 
 absl::Status Measure(const std::vector<BenchBatch>& batches, int steps,
-                     TrainingWay& way, WayResult& result) {
+                     TrainingMethod& way, MethodResult& result) {
   const Usage before = Usage::Now();
   for (int step = 0; step < steps; ++step) {
     const BenchBatch& batch =
@@ -86,24 +86,25 @@ bool IsAsked(const std::string& name, const BenchFlags& flags) {
 absl::StatusOr<ProblemResult> Measure(const BenchProblem& problem,
                                       const std::vector<c10::Device>& devices,
                                       const RunLength& length) {
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<NamedWay> ways,
-                          MakeTrainingWays(problem, devices));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<NamedMethod> ways,
+                          MakeTrainingMethods(problem, devices));
   ProblemResult result;
   result.problem = problem;
-  TANDEM_ASSIGN_OR_RETURN(result.ways, CompareWays(problem, ways, length));
+  TANDEM_ASSIGN_OR_RETURN(result.ways, CompareMethods(problem, ways, length));
   return result;
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<WayResult>> CompareWays(
-    const BenchProblem& problem, const std::vector<NamedWay>& ways,
+absl::StatusOr<std::vector<MethodResult>> CompareMethods(
+    const BenchProblem& problem, const std::vector<NamedMethod>& ways,
     const RunLength& length) {
-  std::vector<WayResult> results;
-  for (const NamedWay& each : ways) results.push_back({each.name, 0, {}, {}});
+  std::vector<MethodResult> results;
+  for (const NamedMethod& each : ways)
+    results.push_back({each.name, 0, {}, {}});
   std::vector<BenchBatch> batches;
   for (int step = 0; step < length.checked_steps; ++step) {
-    batches.push_back(BatchOfStep(problem, step));
+    batches.push_back(StepBatch(problem, step));
   }
   TANDEM_RETURN_IF_ERROR(CompareLosses(batches, ways, results));
   for (int round = 0; round < length.rounds; ++round) {
@@ -131,8 +132,8 @@ std::vector<Table> DataParallelTables(const std::vector<ProblemResult>& results,
   for (const ProblemResult& result : results) {
     const BenchProblem& problem = result.problem;
     problems.Add({problem.name, problem.what, problem.batch_size, devices});
-    for (const WayResult& each : result.ways) {
-      const Ratio ratio = RatioOf(result.ways[0].wall_ms, each.wall_ms);
+    for (const MethodResult& each : result.ways) {
+      const Ratio ratio = PairedRatio(result.ways[0].wall_ms, each.wall_ms);
       cases.Add({problem.name, each.name, Median(each.wall_ms), ratio.ratio,
                  ratio.min, ratio.max, Median(each.cpu_ms), each.apart});
     }
@@ -162,9 +163,7 @@ absl::StatusOr<SuiteReport> RunDataParallelSuite(
       ShowTables(DataParallelTables({results.back()}, shown));
     }
   }
-  SuiteReport report;
-  report.tables = DataParallelTables(results, shown);
-  return report;
+  return SuiteReport{DataParallelTables(results, shown)};
 }
 
 }  // namespace tandem

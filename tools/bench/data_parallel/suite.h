@@ -9,12 +9,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tools/bench/data_parallel/ways.h"
+#include "tools/bench/data_parallel/methods.h"
 #include "tools/bench/suite/suite.h"
 
 namespace tandem {
 
-struct WayResult {
+struct MethodResult {
   std::string name;
   double apart = 0;             // of the first one's losses, at most
   std::vector<double> wall_ms;  // a step, by round
@@ -29,13 +29,13 @@ struct RunLength {
 
 // All ways take the same steps. Internal, naming the way and the step, where a
 // loss is further than 1e-4 from the first way's.
-absl::StatusOr<std::vector<WayResult>> CompareWays(
-    const BenchProblem& problem, const std::vector<NamedWay>& ways,
+absl::StatusOr<std::vector<MethodResult>> CompareMethods(
+    const BenchProblem& problem, const std::vector<NamedMethod>& ways,
     const RunLength& length);
 
 struct ProblemResult {
   BenchProblem problem;
-  std::vector<WayResult> ways;  // the first is one device
+  std::vector<MethodResult> ways;  // the first is one device
 };
 
 // "cases": medians, each way as a multiple of the first one's speed, and how

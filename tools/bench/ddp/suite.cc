@@ -16,12 +16,9 @@
 #include "tools/bench/comparison/contender.h"
 #include "tools/bench/comparison/report.h"
 #include "tools/bench/comparison/run.h"
-#include "tools/bench/comparison/start.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/measure/product_floor.h"
-#include "tools/bench/process/job.h"
 #include "tools/bench/process/program.h"
-#include "tools/bench/process/runfile.h"
 #include "tools/bench/process/side.h"
 
 namespace tandem {
@@ -59,10 +56,10 @@ absl::StatusOr<std::vector<Peer>> PeersFromFlags(const BenchFlags& flags) {
       CheckAmong("peers", flags.peers, {"eager", kCompile, kFindUnused}));
   if (flags.peers.empty()) {
     // torch.compile does not run everywhere.
-    return PeersOfRecipes({"eager", kCompile}, Program::kPyTorch, {kCompile});
+    return RecipePeers({"eager", kCompile}, Program::kPyTorch, {kCompile});
   }
   std::vector<Peer> peers =
-      PeersOfRecipes(flags.peers, Program::kPyTorch, /*may_fail=*/{});
+      RecipePeers(flags.peers, Program::kPyTorch, /*may_fail=*/{});
   for (Peer& each : peers) {
     if (each.name == kFindUnused) each.program = Program::kTandem;
   }
@@ -71,7 +68,7 @@ absl::StatusOr<std::vector<Peer>> PeersFromFlags(const BenchFlags& flags) {
 
 absl::Status MeasureTimes(const std::vector<Contender*>& all, const Case& bench,
                           const ComparisonOptions& options) {
-  const int64_t steps = options.StepsOf(bench.workload);
+  const int64_t steps = options.StepsPerRound(bench.workload);
   TANDEM_RETURN_IF_ERROR(TakeTurns(1, all, [&](Contender& each) {
     return each.MeasureCommunication(steps);
   }));

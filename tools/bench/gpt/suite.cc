@@ -13,8 +13,8 @@
 #include "parallel/schedule/schedules.h"
 #include "parallel/schedule/validator.h"
 #include "tools/bench/comparison/report.h"
-#include "tools/bench/comparison/start.h"
-#include "tools/bench/hybrid/cases.h"
+#include "tools/bench/comparison/run.h"
+#include "tools/bench/hybrid/suite.h"
 #include "tools/bench/process/program.h"
 
 namespace tandem {
@@ -26,8 +26,8 @@ std::string OurName(const Setting& setting) {
   return setting.chunks == 1 ? "zb_h1" : "zb_v";
 }
 
-DeviceWork WorkOfLargest(const Workload& workload, const Layout& layout,
-                         const Setting& setting) {
+DeviceWork LargestDeviceWork(const Workload& workload, const Layout& layout,
+                             const Setting& setting) {
   DeviceWork work;
   // The greater ones where they do not divide.
   const int64_t parts = int64_t{layout.replicas} * setting.microbatches;
@@ -40,28 +40,29 @@ DeviceWork WorkOfLargest(const Workload& workload, const Layout& layout,
 
 // Layers of one stage, of `held` activations of the device's `chunks` stages,
 // which hold their microbatches alike.
-int64_t BytesOfStage(const GptOptions& model, DeviceWork work,
-                     const LayerRange& layers, int held, int chunks) {
+int64_t StageMemoryBytes(const GptOptions& model, DeviceWork work,
+                         const LayerRange& layers, int held, int chunks) {
   work.first_layer = layers.begin;
   work.end_layer = layers.end;
   const TrainingMemory memory = MemoryOf(model, work);
   return memory.total() + memory.activations * (held - chunks) / chunks;
 }
 
-std::vector<int64_t> BytesOfDevices(const GptOptions& model,
-                                    const DeviceWork& work,
-                                    const Schedule& schedule,
-                                    const std::vector<int>& held, int chunks) {
+std::vector<int64_t> DeviceMemoryBytes(const GptOptions& model,
+                                       const DeviceWork& work,
+                                       const Schedule& schedule,
+                                       const std::vector<int>& held,
+                                       int chunks) {
   // Embeddings, blocks, norm and head.
   const int64_t layers = model.layers + 4;
   const std::vector<LayerRange> stages =
-      PartsOf(*UniformCuts(layers, schedule.stages), layers);
+      LayerRanges(*UniformCuts(layers, schedule.stages), layers);
   const std::vector<int> device_of = DevicesOfStages(schedule);
   std::vector<int64_t> bytes(held.size());
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     const auto device = static_cast<size_t>(device_of[stage]);
     bytes[device] +=
-        BytesOfStage(model, work, stages[stage], held[device], chunks);
+        StageMemoryBytes(model, work, stages[stage], held[device], chunks);
   }
   return bytes;
 }
@@ -93,13 +94,13 @@ std::vector<Setting> CompiledStages(const std::vector<Setting>& settings) {
   return WithRecipe(std::move(compiled), "compiled");
 }
 
-Peer OfPipeline(const Case& bench, const std::string& name) {
+Peer PipelinePeer(const Case& bench, const std::string& name) {
   if (name != kCompile) return {"pipelining", Program::kPyTorch, bench.peers};
   return {"pipelining, compiled", Program::kPyTorch,
           CompiledStages(bench.peers)};
 }
 
-Peer InOnePiece(const Case& bench, const std::string& name) {
+Peer OnePiecePeer(const Case& bench, const std::string& name) {
   const bool alone = bench.layout.replicas == 1;
   return {name, alone ? Program::kOneProcess : Program::kPyTorch,
           WithRecipe({Setting()}, name)};
@@ -109,7 +110,7 @@ using nlohmann::json;
 
 constexpr int kUsualRounds = 7;
 
-absl::StatusOr<std::vector<Case>> CasesOfFlags(BenchFlags flags) {
+absl::StatusOr<std::vector<Case>> GptCasesFromFlags(BenchFlags flags) {
   if (flags.cases.empty()) flags.cases = {"gpt_baby"};
   return CasesFromFlags(GptCases({flags.batch_size, flags.tokens}), flags);
 }
@@ -132,8 +133,8 @@ double FormulaMib(const Workload& workload, const Layout& layout,
       OurName(setting),
       {layout.devices_of_replica(), setting.chunks, setting.microbatches});
   if (!schedule.ok()) return 0;
-  const std::vector<int64_t> bytes = BytesOfDevices(
-      *model, WorkOfLargest(workload, layout, setting), *schedule,
+  const std::vector<int64_t> bytes = DeviceMemoryBytes(
+      *model, LargestDeviceWork(workload, layout, setting), *schedule,
       ValidateSchedule(*schedule)->peak_activations, setting.chunks);
   int64_t most = 0;
   for (int rank = 0; rank < layout.pipe; ++rank) {
@@ -163,8 +164,8 @@ std::vector<Peer> GptPeers(const Case& bench,
                            const std::vector<std::string>& names, bool wanted) {
   std::vector<Peer> peers;
   for (const std::string& name : names) {
-    peers.push_back(IsInOnePiece(bench.layout) ? InOnePiece(bench, name)
-                                               : OfPipeline(bench, name));
+    peers.push_back(IsInOnePiece(bench.layout) ? OnePiecePeer(bench, name)
+                                               : PipelinePeer(bench, name));
     peers.back().may_fail = !wanted && name == kCompile;
   }
   return peers;
@@ -207,7 +208,8 @@ absl::StatusOr<SuiteReport> RunGptSuite(const BenchFlags& flags,
                                         const std::string& folder) {
   TANDEM_RETURN_IF_ERROR(
       CheckAmong("peers", flags.peers, {"eager", "compile"}));
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<Case> cases, CasesOfFlags(flags));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Case> cases,
+                          GptCasesFromFlags(flags));
   TANDEM_ASSIGN_OR_RETURN(const ComparisonOptions options,
                           OptionsFromFlags(flags, kUsualRounds, folder));
   TANDEM_RETURN_IF_ERROR(options.python.status());
@@ -223,9 +225,7 @@ absl::StatusOr<SuiteReport> RunGptSuite(const BenchFlags& flags,
     // Shown as soon as it is known: a run of all takes a while.
     if (cases.size() > 1) ShowTables(GptTables({results.back()}));
   }
-  SuiteReport report;
-  report.tables = GptTables(results);
-  return report;
+  return SuiteReport{GptTables(results)};
 }
 
 }  // namespace tandem

@@ -9,7 +9,7 @@
 #include "core/base/torch_status.h"
 #include "core/device/device.h"
 #include "tools/bench/comparison/report.h"
-#include "tools/bench/comparison/start.h"
+#include "tools/bench/comparison/run.h"
 #include "tools/bench/process/program.h"
 
 namespace tandem {
@@ -70,14 +70,14 @@ std::vector<Case> GpuCases(const GpuSizes& sizes) {
 
 std::vector<Peer> GpuPeers(const std::string& device,
                            const std::vector<std::string>& named) {
-  if (!named.empty()) return PeersOfRecipes(named, Program::kOneProcess, {});
+  if (!named.empty()) return RecipePeers(named, Program::kOneProcess, {});
   std::vector<std::string> may_fail = {"compile"};
   if (device == "cuda") {
     may_fail = {"compile", "reduce_overhead", "cuda_graphs"};
   }
   std::vector<std::string> all = {"eager"};
   all.insert(all.end(), may_fail.begin(), may_fail.end());
-  return PeersOfRecipes(all, Program::kOneProcess, may_fail);
+  return RecipePeers(all, Program::kOneProcess, may_fail);
 }
 
 absl::StatusOr<CaseResult> RunGpuCase(const Case& bench,
@@ -125,9 +125,7 @@ absl::StatusOr<SuiteReport> RunGpuSuite(const BenchFlags& flags,
         results.emplace_back(),
         RunGpuCase(bench, GpuPeers(flags.device, flags.peers), options));
   }
-  SuiteReport report;
-  report.tables = GpuTables(results, flags.device);
-  return report;
+  return SuiteReport{GpuTables(results, flags.device)};
 }
 
 }  // namespace tandem

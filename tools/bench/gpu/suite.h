@@ -12,7 +12,6 @@
 #include "tools/bench/case/case.h"
 #include "tools/bench/comparison/contender.h"
 #include "tools/bench/comparison/run.h"
-#include "tools/bench/comparison/start.h"
 #include "tools/bench/suite/suite.h"
 
 namespace tandem {

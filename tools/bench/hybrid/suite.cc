@@ -16,11 +16,96 @@
 #include "parallel/schedule/schedules.h"
 #include "tools/bench/comparison/contender.h"
 #include "tools/bench/comparison/report.h"
-#include "tools/bench/comparison/start.h"
-#include "tools/bench/hybrid/cases.h"
+#include "tools/bench/comparison/run.h"
 #include "tools/bench/measure/median.h"
 
 namespace tandem {
+namespace {
+
+struct NamedLayout {
+  const char* name;
+  Layout layout;
+};
+
+constexpr NamedLayout kLayouts[] = {{"1x1", {1, 1, 1}},
+                                    {"2x1", {2, 1, 1}},
+                                    {"1x2", {1, 1, 2}},
+                                    {"2x2", {2, 1, 2}},
+                                    {"2x2_ranks", {2, 2, 1}}};
+
+void Append(std::vector<Setting> more, std::vector<Setting>* settings) {
+  settings->insert(settings->end(), more.begin(), more.end());
+}
+
+// Without a pipeline there is nothing to cut, and one schedule does.
+std::vector<Setting> WithoutStages(int64_t samples) {
+  std::vector<Setting> settings;
+  for (int microbatches : {1, 2, 4}) {
+    if (microbatches <= samples) {
+      settings.push_back({"1f1b", 1, microbatches, "uniform"});
+    }
+  }
+  return settings;
+}
+
+std::vector<Setting> Ours(const Layout& layout, int64_t samples) {
+  if (layout.devices_of_replica() == 1) return WithoutStages(samples);
+  std::vector<Setting> settings;
+  for (const auto& [schedule, chunks] : {std::pair<const char*, int>{"1f1b", 1},
+                                         {"interleaved_1f1b", 2},
+                                         {"zb_h1", 1},
+                                         {"zb_v", 2}}) {
+    Append(SettingChoices(schedule, {chunks}, {2, 4}, samples), &settings);
+  }
+  return WithWeightsTogether(std::move(settings));
+}
+
+std::vector<Setting> Peers(const Layout& layout, int64_t samples) {
+  const bool pipelined = layout.devices_of_replica() > 1;
+  std::vector<Setting> settings;
+  std::vector<Setting> split;
+  if (pipelined) {
+    Append(SettingChoices("1f1b", {1}, {2, 4}, samples), &settings);
+    Append(SettingChoices("interleaved_1f1b", {2}, {2, 4}, samples), &settings);
+    Append(SettingChoices("zero_bubble", {1, 2}, {2, 4}, samples), &split);
+  } else {
+    settings = WithoutStages(samples);
+  }
+  if (layout.replicas == 1) {
+    Append(split, &settings);
+    return settings;
+  }
+  std::vector<Setting> all = WithRecipe(settings, "ddp");
+  Append(WithRecipe(settings, "flat"), &all);
+  Append(WithRecipe(split, "flat"), &all);
+  return all;
+}
+
+}  // namespace
+
+std::vector<Case> CasesInLayouts(const Workload& workload) {
+  std::vector<Case> cases;
+  for (const auto& [name, layout] : kLayouts) {
+    const int64_t samples = workload.batch_size / layout.replicas;
+    cases.push_back({absl::StrCat(workload.model, "/", name), workload, layout,
+                     Ours(layout, samples), Peers(layout, samples)});
+  }
+  return cases;
+}
+
+std::vector<Case> HybridCases() {
+  std::vector<Case> cases;
+  for (const Workload& workload :
+       {WithSgd(*WorkloadNamed("mlp_deep"), 3, 4),
+        WithSgd(*WorkloadNamed("gpt_tiny"), 0.5, 3),
+        WithSgd(*WorkloadNamed("resnet18"), 0.001, 2)}) {
+    for (Case& each : CasesInLayouts(workload)) {
+      cases.push_back(std::move(each));
+    }
+  }
+  return cases;
+}
+
 namespace {
 
 using nlohmann::json;
@@ -119,8 +204,8 @@ class ModelRun {
     };
     TANDEM_RETURN_IF_ERROR(
         TakeTurns(options_.rounds, all, [&](Contender& each) {
-          return of_ours(each.MeasureStep(options_.StepsOf(bench.workload)),
-                         each);
+          return of_ours(
+              each.MeasureStep(options_.StepsPerRound(bench.workload)), each);
         }));
     return TakeTurns(1, all, [&](Contender& each) {
       return of_ours(each.MeasureMemory(), each);
@@ -135,7 +220,7 @@ class ModelRun {
       TANDEM_ASSIGN_OR_RETURN(
           const std::vector<json> answers,
           ours_.front().Ask(absl::StrCat("overlap ", bench.workload.steps)));
-      result.overlap = OverlapOf(answers, bench.layout.pipe);
+      result.overlap = AllReduceOverlap(answers, bench.layout.pipe);
     }
     result.ours = ours_[0].TakeResult();
     if (reproducible_) {
@@ -194,10 +279,10 @@ Table ReproducibleTable(const std::vector<HybridResult>& results) {
   for (const HybridResult& result : results) {
     const std::vector<double>& with = result.reproducible.step_ms;
     if (with.empty()) continue;
-    const Ratio cost = RatioOf(with, result.plain.step_ms);
+    const Ratio cost = PairedRatio(with, result.plain.step_ms);
     table.Add({result.bench.name, Median(result.plain.step_ms), Median(with),
                cost.ratio - 1, cost.min - 1, cost.max - 1,
-               RatioOf(with, result.ours.step_ms).ratio - 1,
+               PairedRatio(with, result.ours.step_ms).ratio - 1,
                ToString(result.plain.setting)});
   }
   return table;

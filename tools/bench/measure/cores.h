@@ -1,4 +1,5 @@
-// Core affinity: which core a rank or a thread of the benchmarks keeps to.
+// Core affinity: which core a rank or a thread of the benchmarks keeps to, and
+// what a process has used.
 
 #ifndef TANDEM_TOOLS_BENCH_MEASURE_CORES_H_
 #define TANDEM_TOOLS_BENCH_MEASURE_CORES_H_
@@ -24,6 +25,16 @@ absl::Status BindToCore(int core);
 // Runs `work` on a thread of each core, at the same time; the first error.
 absl::Status OnEachCore(const std::vector<int>& cores,
                         const std::function<absl::Status(size_t index)>& work);
+
+// Resource usage of this process.
+struct Usage {
+  double wall_ms = 0;
+  double cpu_ms = 0;  // of all its threads, system calls included
+  double faults = 0;  // page faults served without reading a disk
+
+  static Usage Now();
+  Usage operator-(const Usage& earlier) const;
+};
 
 }  // namespace tandem
 

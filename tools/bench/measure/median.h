@@ -6,6 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
 namespace tandem {
 
 // The middle one, or the mean of the two in the middle. Requires at least one.
@@ -26,8 +30,15 @@ struct Ratio {
 
 // peers[i] / ours[i]: above 1 ours is faster. Requires equally many, at least
 // one, all positive.
-Ratio RatioOf(const std::vector<double>& peers,
-              const std::vector<double>& ours);
+Ratio PairedRatio(const std::vector<double>& peers,
+                  const std::vector<double>& ours);
+
+// Times of one side, and of its peer, by round: they take turns, and who begins
+// changes. The first error.
+absl::Status TakeTurns(int rounds,
+                       absl::FunctionRef<absl::StatusOr<double>()> our_time,
+                       absl::FunctionRef<absl::StatusOr<double>()> peer_time,
+                       std::vector<double>& ours, std::vector<double>& peers);
 
 }  // namespace tandem
 

@@ -15,7 +15,7 @@ void AppendSpans(const json& pairs, std::vector<TimeSpan>* spans) {
   for (const json& each : pairs) spans->push_back({each.at(0), each.at(1)});
 }
 
-double TimeOf(TraceEvent::Clock::time_point time) {
+double MillisecondsSinceEpoch(TraceEvent::Clock::time_point time) {
   const std::chrono::duration<double, std::milli> since =
       time.time_since_epoch();
   return since.count();
@@ -49,7 +49,7 @@ double CoveredByBoth(const std::vector<TimeSpan>& some,
   return Covered(std::move(both));
 }
 
-json SpansOf(const std::vector<TraceEvent>& events) {
+json TraceSpans(const std::vector<TraceEvent>& events) {
   json spans = {{"all_reduces", json::array()}, {"backwards", json::array()}};
   for (const TraceEvent& each : events) {
     const char* kind = nullptr;
@@ -62,12 +62,13 @@ json SpansOf(const std::vector<TraceEvent>& events) {
       kind = "backwards";
     }
     if (kind == nullptr) continue;
-    spans[kind].push_back({TimeOf(each.start), TimeOf(each.end)});
+    spans[kind].push_back(
+        {MillisecondsSinceEpoch(each.start), MillisecondsSinceEpoch(each.end)});
   }
   return spans;
 }
 
-OverlapTimes OverlapOf(const std::vector<json>& answers, int pipe) {
+OverlapTimes AllReduceOverlap(const std::vector<json>& answers, int pipe) {
   OverlapTimes times;
   const size_t steps = answers.front().at("steps").size();
   const size_t replicas = answers.size() / static_cast<size_t>(pipe);

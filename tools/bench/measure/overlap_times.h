@@ -26,7 +26,7 @@ double CoveredByBoth(const std::vector<TimeSpan>& some,
 // What a rank answers of one step: {"all_reduces": [[begin, end] of each
 // bucket], "backwards": [[begin, end] of each action of its devices]}, in
 // milliseconds of the clock that all ranks of a host share.
-nlohmann::json SpansOf(const std::vector<TraceEvent>& events);
+nlohmann::json TraceSpans(const std::vector<TraceEvent>& events);
 
 struct OverlapTimes {
   double all_reduce_ms =
@@ -40,9 +40,10 @@ struct OverlapTimes {
   }
 };
 
-// Means over replicas and steps, from {"steps": [SpansOf, ...]} of each rank,
-// of which every `pipe` in turn are a replica.
-OverlapTimes OverlapOf(const std::vector<nlohmann::json>& answers, int pipe);
+// Means over replicas and steps, from {"steps": [TraceSpans, ...]} of each
+// rank, of which every `pipe` in turn are a replica.
+OverlapTimes AllReduceOverlap(const std::vector<nlohmann::json>& answers,
+                              int pipe);
 
 }  // namespace tandem
 

@@ -19,8 +19,8 @@
 #include "absl/strings/match.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/status_macros.h"
+#include "tools/bench/measure/cores.h"
 #include "tools/bench/measure/median.h"
-#include "tools/bench/measure/usage.h"
 
 namespace tandem {
 namespace {
@@ -75,7 +75,7 @@ std::string Describe(const Stack& operands) {
   return text.str();
 }
 
-c10::IValue OfOwnMemory(const c10::IValue& value) {
+c10::IValue OnesLike(const c10::IValue& value) {
   if (!IsStridedTensor(value)) return value;
   const at::Tensor& tensor = value.toTensor();
   int64_t length = 1;
@@ -97,7 +97,7 @@ void Add(const c10::OperatorName& op, const Stack& operands) {
   if (!is_new) return;
   const at::NoGradGuard no_grad;
   for (const c10::IValue& each : operands) {
-    at->second.operands.push_back(OfOwnMemory(each));
+    at->second.operands.push_back(OnesLike(each));
   }
 }
 

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/model/layer_list.h"
 #include "models/mlp.h"
 #include "models/resnet.h"

@@ -44,8 +44,8 @@ absl::StatusOr<std::vector<double>> MediansInTurns(
   std::vector<std::vector<double>> times(ways);
   for (int round = -1; round < rounds; ++round) {
     for (size_t way = 0; way < ways; ++way) {
-      TANDEM_ASSIGN_OR_RETURN(const double its, time(way));
-      if (round >= 0) times[way].push_back(its);
+      TANDEM_ASSIGN_OR_RETURN(const double taken, time(way));
+      if (round >= 0) times[way].push_back(taken);
     }
   }
   std::vector<double> medians;

@@ -13,9 +13,114 @@
 #include "parallel/schedule/schedules.h"
 #include "tools/bench/comparison/contender.h"
 #include "tools/bench/measure/median.h"
-#include "tools/bench/pipeline/cases.h"
 
 namespace tandem {
+namespace {
+
+// A schedule of tandem's and what it is compared with.
+struct Pairing {
+  const char* ours;
+  int our_chunks;
+  const char* peers;
+  std::vector<int> peer_chunks;
+};
+
+const std::vector<Pairing>& Pairings() {
+  static const auto* const pairings = new std::vector<Pairing>{
+      {"gpipe", 1, "gpipe", {1}},
+      {"1f1b", 1, "1f1b", {1}},
+      {"interleaved_1f1b", 2, "interleaved_1f1b", {2}},
+      {"looped_bfs", 2, "looped_bfs", {2}},
+      {"zb_h1", 1, "zero_bubble", {1, 2}},
+      {"zb_v", 2, "zero_bubble", {1, 2}},
+  };
+  return *pairings;
+}
+
+std::vector<int> Counts() { return {2, 4, 8, 16}; }
+
+}  // namespace
+
+std::vector<Case> PipelineCases(int devices) {
+  std::vector<Case> cases;
+  // Losses are compared for every setting, so that few steps do.
+  for (const Workload& workload :
+       {*WorkloadNamed("mlp_deep"),
+        WithSgd(*WorkloadNamed("gpt_tiny"), 0.001, 3),
+        WithSgd(*WorkloadNamed("resnet18"), 0.001, 1)}) {
+    for (const Pairing& pairing : Pairings()) {
+      Case made;
+      made.name = absl::StrCat(workload.model, "/", pairing.ours);
+      made.workload = workload;
+      made.layout.devices = devices;
+      made.ours = WithWeightsTogether(SettingChoices(
+          pairing.ours, {pairing.our_chunks}, Counts(), workload.batch_size));
+      made.peers = SettingChoices(pairing.peers, pairing.peer_chunks, Counts(),
+                                  workload.batch_size);
+      cases.push_back(std::move(made));
+    }
+  }
+  return cases;
+}
+
+std::vector<std::string> UnreliablePeerSchedules() {
+  return {"zbv", "dual_pipe_v"};
+}
+
+std::vector<Setting> UnreliableSettings(const std::string& schedule,
+                                        const Workload& workload) {
+  // DualPipeV takes two microbatches a stage at the least.
+  return SettingChoices(schedule, {2}, {4, 8, 16}, workload.batch_size);
+}
+
+absl::StatusOr<double> PipelineLimit(const Schedule& schedule,
+                                     const std::vector<StageCost>& costs) {
+  ScheduleCosts all;
+  all.stages = costs;
+  TANDEM_ASSIGN_OR_RETURN(const SchedulePrediction times,
+                          PredictSchedule(schedule, all));
+  return 1 - times.idle;
+}
+
+std::vector<StageCost> Evened(const std::vector<StageCost>& costs) {
+  StageCost sum = {0, 0, 0};
+  for (const StageCost& each : costs) {
+    sum.forward += each.forward;
+    sum.backward_input += each.backward_input;
+    sum.backward_weight += each.backward_weight;
+  }
+  const auto count = static_cast<double>(costs.size());
+  const StageCost mean = {sum.forward / count, sum.backward_input / count,
+                          sum.backward_weight / count};
+  return std::vector<StageCost>(costs.size(), mean);
+}
+
+absl::StatusOr<StepParts> SplitStepTime(const Schedule& schedule,
+                                        const StepMeasurements& measured) {
+  const std::vector<StageCost> even = Evened(measured.stages);
+  TANDEM_ASSIGN_OR_RETURN(const double limit, PipelineLimit(schedule, even));
+  TANDEM_ASSIGN_OR_RETURN(const double stage_limit,
+                          PipelineLimit(schedule, measured.stages));
+  const StageCost& each = even.front();
+  const double work =
+      (each.forward + each.backward_input + each.backward_weight) *
+      schedule.stages * schedule.microbatches / schedule.devices();
+  StepParts parts;
+  parts.step = measured.step_ms;
+  parts.floor = measured.alone_ms / schedule.devices();
+  parts.microbatching = work + measured.optimizer_ms - parts.floor;
+  parts.bubble = work / limit - work;
+  parts.imbalance = work / stage_limit - work / limit;
+  parts.rest = parts.step - parts.floor - parts.microbatching - parts.bubble -
+               parts.imbalance;
+  return parts;
+}
+
+double MicrobatchOverhead(double step_ms, double alone_ms, double limit,
+                          int devices, int microbatches) {
+  return (step_ms - alone_ms / devices / limit) / microbatches;
+}
+
 namespace {
 
 using nlohmann::json;
@@ -114,7 +219,7 @@ class ModelRun {
 
   // One round of one contender; of ours, the stages' times too.
   absl::Status MeasureTurn(Contender& contender, std::vector<json>& stages) {
-    const int64_t steps = options_.StepsOf(workload_);
+    const int64_t steps = options_.StepsPerRound(workload_);
     absl::Status done = contender.MeasureStep(steps);
     if (contender.name() != kSingle) done.Update(contender.MeasureAlone(steps));
     // What a peer fails of stays in its status.
@@ -156,7 +261,7 @@ class ModelRun {
                             PipelineLimit(schedule, Evened(stages)));
     TANDEM_ASSIGN_OR_RETURN(
         result.parts,
-        PartsOfStep(
+        SplitStepTime(
             schedule,
             {Median(result.ours.step_ms), Median(result.ours.alone_ms),
              MedianAt(rounds, json::json_pointer("/optimizer")), stages}));

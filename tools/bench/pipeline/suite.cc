@@ -9,10 +9,9 @@
 #include "absl/status/status.h"
 #include "core/base/status_macros.h"
 #include "tools/bench/comparison/report.h"
-#include "tools/bench/comparison/start.h"
+#include "tools/bench/comparison/run.h"
 #include "tools/bench/measure/median.h"
-#include "tools/bench/pipeline/cases.h"
-#include "tools/bench/pipeline/limit.h"
+#include "tools/bench/pipeline/run.h"
 #include "tools/bench/process/program.h"
 
 namespace tandem {
@@ -28,9 +27,9 @@ int CountDevices(const PipelineResult& result) {
 
 // What a microbatch of that side costs beyond theory.
 double Overhead(const PipelineResult& result, const SideResult& side) {
-  return OverheadOfMicrobatch(Median(side.step_ms), Median(side.alone_ms),
-                              result.limit, CountDevices(result),
-                              side.setting.microbatches);
+  return MicrobatchOverhead(Median(side.step_ms), Median(side.alone_ms),
+                            result.limit, CountDevices(result),
+                            side.setting.microbatches);
 }
 
 Table EfficiencyTable(const PipelineResults& results) {
@@ -137,7 +136,7 @@ double PipelineEfficiency(const SideResult& side, int devices) {
   if (side.step_ms.empty() || side.step_ms.size() != side.alone_ms.size()) {
     return 0;
   }
-  return RatioOf(side.alone_ms, side.step_ms).ratio / devices;
+  return PairedRatio(side.alone_ms, side.step_ms).ratio / devices;
 }
 
 std::vector<Table> PipelineTables(const PipelineResults& results) {

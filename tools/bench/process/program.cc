@@ -1,31 +1,67 @@
 #include "tools/bench/process/program.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <torch/headeronly/version.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/files/atomic_file.h"
 #include "core/files/user_path.h"
+#include "core/process/process_end.h"
 #include "core/process/signal_thread.h"
-#include "core/process/signals.h"
 #include "core/process/subprocess.h"
 #include "core/program/command_line.h"
 #include "core/program/exit_code.h"
-#include "tools/bench/process/line_reader.h"
+#include "tools/cpp/runfiles/runfiles.h"
 
 namespace tandem {
+
+void LineReader::Pump() {
+  char bytes[4096];
+  while (fd_ >= 0) {
+    const ssize_t got = read(fd_, bytes, sizeof(bytes));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return;
+    if (got <= 0) {
+      fd_ = -1;
+      if (!partial_.empty()) lines_.push_back(std::move(partial_));
+      return;
+    }
+    for (ssize_t i = 0; i < got; ++i) {
+      if (bytes[i] != '\n') {
+        partial_ += bytes[i];
+        continue;
+      }
+      lines_.push_back(std::move(partial_));
+      partial_.clear();
+    }
+  }
+}
+
+std::optional<std::string> LineReader::Next() {
+  if (lines_.empty()) return std::nullopt;
+  std::string line = std::move(lines_.front());
+  lines_.pop_front();
+  return line;
+}
+
 namespace {
 
 constexpr std::chrono::minutes kTimeout(2);
@@ -165,7 +201,7 @@ absl::Status CheckAmong(const std::string& flag,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> PythonOfFlag(std::string value) {
+absl::StatusOr<std::string> PythonFromFlag(std::string value) {
   if (value.find('/') != std::string::npos) value = UserPath(value);
   return FindPython(value, Environment::OfProcess());
 }
@@ -190,6 +226,82 @@ int RunBenchProgram(
     absl::FunctionRef<absl::Status(const std::string& folder)> work) {
   StartSignalThread();
   return Conclude(name, Run(name, usage, argc, argv, work));
+}
+
+absl::StatusOr<std::string> Runfile(const std::string& path) {
+  using bazel::tools::cpp::runfiles::Runfiles;
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const std::string program =
+      fs::read_symlink("/proc/self/exe", ignored).string();
+  std::string error;
+  const std::unique_ptr<Runfiles> runfiles(Runfiles::Create(program, &error));
+  if (runfiles != nullptr) {
+    const std::string found = runfiles->Rlocation("tandem/" + path);
+    if (fs::exists(found, ignored)) return found;
+  }
+  return absl::NotFoundError(absl::StrCat(
+      path,
+      " is not among the program's runfiles: start it by `bazel run "
+      "//tools:bench`"));
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void TakeLines(LineReader& reader, std::string& text) {
+  reader.Pump();
+  while (const auto line = reader.Next()) absl::StrAppend(&text, *line, "\n");
+}
+
+// Until both streams have ended.
+void ReadAll(const Subprocess& job, Clock::time_point start,
+             Clock::time_point deadline, const std::string& mark, JobEnd& end) {
+  LineReader out(job.out_fd());
+  LineReader err(job.err_fd());
+  while ((out.fd() >= 0 || err.fd() >= 0) && Clock::now() < deadline) {
+    pollfd ready[] = {{out.fd(), POLLIN, 0}, {err.fd(), POLLIN, 0}};
+    poll(ready, 2, /*timeout=*/1000);
+    TakeLines(out, end.out);
+    if (!mark.empty() && end.seconds_to_mark == 0 &&
+        absl::StrContains(end.out, mark)) {
+      end.seconds_to_mark = SecondsSince(start);
+    }
+    TakeLines(err, end.err);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<JobEnd> RunJob(const std::vector<std::string>& command,
+                              const Environment& environment,
+                              std::chrono::milliseconds timeout,
+                              const std::string& mark) {
+  SubprocessOptions process;
+  process.program = command.front();
+  process.argv = command;
+  process.environment = environment.ToStrings();
+  process.out = SubprocessOptions::Stream::kPipe;
+  process.err = SubprocessOptions::Stream::kPipe;
+  const auto start = Clock::now();
+  TANDEM_ASSIGN_OR_RETURN(Subprocess job, Subprocess::Start(process));
+  JobEnd end;
+  ReadAll(job, start, start + timeout, mark, end);
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      start + timeout - Clock::now());
+  const auto code = job.Wait(std::max(left, std::chrono::milliseconds(0)));
+  end.seconds = SecondsSince(start);
+  if (code == 0) return end;
+  return absl::InternalError(absl::StrCat(
+      command.front(), ": ",
+      code.has_value() ? DescribeEnd(*code)
+                       : absl::StrCat("no end within ", timeout.count(), " ms"),
+      ": ", end.err));
 }
 
 }  // namespace tandem

@@ -1,11 +1,14 @@
-// Benchmark programs: checks of their flags, files, beginning and end.
-//
-// The Python whose PyTorch tandem is compared with.
+// Benchmark programs: checks of their flags, files, beginning and end; the
+// Python whose PyTorch tandem is compared with; whole jobs that are timed as
+// their users would, from start to end; lines from a pipe.
 
 #ifndef TANDEM_TOOLS_BENCH_PROCESS_PROGRAM_H_
 #define TANDEM_TOOLS_BENCH_PROCESS_PROGRAM_H_
 
+#include <chrono>
+#include <deque>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +18,28 @@
 #include "core/base/environment.h"
 
 namespace tandem {
+
+// Lines from a pipe, as they come.
+class LineReader {
+ public:
+  // Reads `fd`, non-blocking, not owned.
+  explicit LineReader(int fd) : fd_(fd) {}
+
+  // To poll for reading; -1 at the stream's end.
+  int fd() const { return fd_; }
+
+  // Reads what there is now.
+  void Pump();
+
+  // The next whole line, without its newline; at the stream's end also an
+  // unfinished one.
+  std::optional<std::string> Next();
+
+ private:
+  int fd_;
+  std::string partial_;
+  std::deque<std::string> lines_;
+};
 
 // A Python that imports torch of the version that tandem is built with: `given`
 // if it is not empty, else $TANDEM_PEER_PYTHON, else python3. A path, or a name
@@ -32,7 +57,7 @@ absl::Status CheckAmong(const std::string& flag,
 
 // What --python=VALUE means: a path from where the user stands, a name, or
 // nothing (FindPython).
-absl::StatusOr<std::string> PythonOfFlag(std::string value);
+absl::StatusOr<std::string> PythonFromFlag(std::string value);
 
 // Makes the folder `name` in `parent`: a case's files are its own, since ranks
 // that meet through a file want a new one. A folder that is there will do.
@@ -50,6 +75,27 @@ absl::Status WriteJson(const std::string& path, const nlohmann::json& json);
 int RunBenchProgram(
     const std::string& name, const std::string& usage, int argc, char** argv,
     absl::FunctionRef<absl::Status(const std::string& folder)> work);
+
+// The path of a file of this workspace ("tools/bench/rank/rank") among the
+// program's runfiles, however the program was started. NotFound if it is not
+// there.
+absl::StatusOr<std::string> Runfile(const std::string& path);
+
+struct JobEnd {
+  double seconds = 0;  // from the program's start
+  // Until a line of `out` had the mark in it; 0: none had.
+  double seconds_to_mark = 0;
+  std::string out;
+  std::string err;
+};
+
+// Runs `command`, of which the first is the program's path. Internal, with what
+// it said on stderr, where it ends with another code than 0, or not within
+// `timeout`: it is killed then.
+absl::StatusOr<JobEnd> RunJob(const std::vector<std::string>& command,
+                              const Environment& environment,
+                              std::chrono::milliseconds timeout,
+                              const std::string& mark = "");
 
 }  // namespace tandem
 

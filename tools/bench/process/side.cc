@@ -35,8 +35,6 @@ absl::StatusOr<int> MakeFifo(const std::string& path) {
 
 }  // namespace
 
-using nlohmann::json;
-
 double Greatest(const std::vector<json>& answers, const char* key) {
   double greatest = 0;
   for (const json& each : answers) {
@@ -192,6 +190,19 @@ absl::StatusOr<json> Side::AskAlone(const json& command,
   TANDEM_ASSIGN_OR_RETURN(const std::vector<json> answers,
                           Ask(command.dump(), timeout));
   return answers.front();
+}
+
+absl::StatusOr<std::unique_ptr<Side>> StartPython(
+    std::vector<std::string> command, const std::string& thread_variable,
+    const std::string& folder) {
+  SideOptions side;
+  side.name = "Python";
+  side.command = std::move(command);
+  side.environment = Environment::OfProcess();
+  side.environment.Set(thread_variable, "1");
+  side.environment.Set("PYTHONDONTWRITEBYTECODE", "1");
+  side.folder = folder;
+  return Side::Start(side);
 }
 
 }  // namespace tandem

@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "core/base/environment.h"
 #include "core/process/subprocess.h"
-#include "tools/bench/process/line_reader.h"
+#include "tools/bench/process/program.h"
 
 namespace tandem {
 
@@ -89,6 +89,12 @@ class Side {
   SideOptions options_;
   std::vector<Rank> ranks_;
 };
+
+// One rank of Python, which runs `command` with one thread: `thread_variable`
+// of the environment says so to its libraries.
+absl::StatusOr<std::unique_ptr<Side>> StartPython(
+    std::vector<std::string> command, const std::string& thread_variable,
+    const std::string& folder);
 
 }  // namespace tandem
 

@@ -2,19 +2,34 @@
 
 #include <ATen/Context.h>
 #include <ATen/Tensor.h>
+#include <ATen/Version.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <limits>
+#include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "core/autotune/choice_file.h"
 #include "core/base/status_macros.h"
+#include "core/comm/communicator.h"
+#include "core/comm/group_buffer.h"
 #include "core/device/device.h"
 #include "core/launch/launch.h"
 #include "core/program/process.h"
 #include "core/sim/sim.h"
+#include "models/functions/matrix_product.h"
+#include "tools/bench/measure/cores.h"
+#include "tools/bench/measure/median.h"
 
 namespace tandem {
 namespace {
@@ -22,7 +37,8 @@ namespace {
 constexpr double kMib = 1 << 20;
 
 int64_t PeakBytes(c10::Device device) {
-  if (!device.is_cuda()) return sim::BooksOf(device.index()).peak.total;
+  if (!device.is_cuda())
+    return sim::DeviceMemoryStatistics(device.index()).peak.total;
   const auto stats =
       at::getDeviceAllocator(device.type())->getDeviceStats(device.index());
   const auto whole =
@@ -102,6 +118,91 @@ absl::Status ChooseKernels(bool measured, const std::string& rendezvous,
       JobKernels::Measure(KernelCache(rendezvous),
                           world == nullptr ? *chosen->alone : *world));
   return absl::OkStatus();
+}
+
+namespace {
+
+// The best rates, in 1e9 operations a second, of the float32 product of two
+// 1024 x 1024 matrices, with this process's threads.
+struct GemmRates {
+  double mkl;      // at::mm's
+  double one_dnn;  // MatrixProduct's
+};
+
+constexpr int64_t kSize = 1024;
+
+double BestGflops(absl::FunctionRef<void()> multiply) {
+  constexpr int kRepeats = 20;
+  double best_ms = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRepeats; ++i) {
+    const Usage before = Usage::Now();
+    multiply();
+    best_ms = std::min(best_ms, (Usage::Now() - before).wall_ms);
+  }
+  return 2.0 * kSize * kSize * kSize / best_ms / 1e6;
+}
+
+GemmRates MeasureGemm() {
+  at::NoGradGuard no_grad;
+  const at::Tensor a = at::ones({kSize, kSize});
+  const at::Tensor b = at::ones({kSize, kSize});
+  return {BestGflops([&] { at::mm(a, b); }),
+          BestGflops([&] { MatrixProduct(a, b); })};
+}
+
+// Median of several all-reduces of `numel` float32 numbers, in milliseconds.
+// Collective.
+absl::StatusOr<double> AllReduceMs(Communicator& group, int64_t numel) {
+  constexpr int kRepeats = 9;
+  TANDEM_ASSIGN_OR_RETURN(const at::Tensor buffer,
+                          NewGroupBuffer(group, numel, at::kFloat));
+  std::vector<double> times;
+  for (int i = 0; i <= kRepeats; ++i) {
+    TANDEM_RETURN_IF_ERROR(group.Barrier());
+    const Usage before = Usage::Now();
+    TANDEM_RETURN_IF_ERROR(group.AllReduceSum(buffer));
+    // The first touches the memory.
+    if (i > 0) times.push_back((Usage::Now() - before).wall_ms);
+  }
+  return Median(times);
+}
+
+}  // namespace
+
+using nlohmann::json;
+
+json GemmLimits() {
+  const GemmRates rates = MeasureGemm();
+  return {{"mkl_gflops", rates.mkl}, {"one_dnn_gflops", rates.one_dnn}};
+}
+
+absl::StatusOr<json> AllReduceLimits(Communicator& world, int64_t numel,
+                                     const std::string& rendezvous) {
+  TANDEM_ASSIGN_OR_RETURN(const double ms, AllReduceMs(world, numel));
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Communicator> gloo,
+      ConnectRanks(rendezvous, world.rank(), world.size(), "gloo"));
+  TANDEM_ASSIGN_OR_RETURN(const double gloo_ms, AllReduceMs(*gloo, numel));
+  return json{{"ms", ms}, {"gloo_ms", gloo_ms}};
+}
+
+std::string DescribeKernels(const std::string& dtype,
+                            const std::string& cache) {
+  const std::string others =
+      absl::StrCat("; ", at::get_cpu_capability(), " in other kernels");
+  if (dtype == "bf16") {
+    return absl::StrCat("products of bf16: oneDNN",
+                        HasWideProduct() ? ", sums kept in fp32" : "", others);
+  }
+  const auto file = ChoiceFile::Open(cache);
+  const auto chosen = file.ok() ? (*file)->Read() : file.status();
+  if (!chosen.ok()) return absl::StrCat("products: by rule", others);
+  const auto count =
+      std::count_if(chosen->begin(), chosen->end(),
+                    [](const auto& choice) { return choice.second == "mkl"; });
+  return absl::StrCat("products: MKL for ", count, " shapes, oneDNN for ",
+                      chosen->size() - static_cast<size_t>(count),
+                      ", as timed; smaller ones MKL", others);
 }
 
 }  // namespace tandem

@@ -1,13 +1,14 @@
-// The communicator of one side's ranks.
-//
-// The device of one rank that trains on another than the CPU.
+// What one side's ranks have in common: a device, a communicator, kernels, and
+// the limits of their machine.
 
 #ifndef TANDEM_TOOLS_BENCH_RANK_GROUP_H_
 #define TANDEM_TOOLS_BENCH_RANK_GROUP_H_
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/status/status.h"
@@ -20,8 +21,8 @@ namespace tandem {
 
 // The first device of that name ("cpu", "cuda", "sim"), ready to be used.
 // `allow_tf32`: cuBLAS and cuDNN may round what they multiply of fp32 to TF32.
-// Those of ParseDeviceType and DevicesOf (core/device/device.h). Once a
-// process.
+// Errors are those of ParseDeviceType and DevicesOf (core/device/device.h).
+// Once a process.
 absl::StatusOr<c10::Device> PrepareDevice(const std::string& name,
                                           bool allow_tf32);
 
@@ -59,6 +60,19 @@ struct MeasuredKernels {
 // rank. Collective.
 absl::Status ChooseKernels(bool measured, const std::string& rendezvous,
                            Communicator* world, MeasuredKernels* chosen);
+
+// {"mkl_gflops", "one_dnn_gflops"}
+nlohmann::json GemmLimits();
+
+// {"ms", "gloo_ms"} of `numel` float32 numbers; `rendezvous` as ConnectRanks
+// has it, a new one. Collective.
+absl::StatusOr<nlohmann::json> AllReduceLimits(Communicator& world,
+                                               int64_t numel,
+                                               const std::string& rendezvous);
+
+// "products: MKL for 2 shapes, oneDNN for 11, as timed; AVX512 kernels": of a
+// workload of this dtype, with what was chosen in the file `cache` so far.
+std::string DescribeKernels(const std::string& dtype, const std::string& cache);
 
 }  // namespace tandem
 

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/named_tensors.h"
+#include "core/base/tensors.h"
 #include "core/model/batch.h"
 #include "core/model/layer.h"
 #include "tools/bench/case/workload.h"

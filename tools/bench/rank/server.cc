@@ -19,15 +19,13 @@
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/program/process.h"
-#include "tools/bench/case/setting.h"
+#include "tools/bench/case/case.h"
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/measure/op_profile.h"
 #include "tools/bench/measure/overlap_times.h"
 #include "tools/bench/measure/product_floor.h"
-#include "tools/bench/measure/usage.h"
 #include "tools/bench/rank/group.h"
 #include "tools/bench/rank/inputs.h"
-#include "tools/bench/rank/limits.h"
 #include "tools/bench/rank/trainer.h"
 #include "tools/bench/stages/calibration.h"
 
@@ -242,7 +240,7 @@ class RankServer {
     for (int64_t i = 0; i < count; ++i) {
       TANDEM_ASSIGN_OR_RETURN(const std::vector<TraceEvent> events,
                               trainer_->TraceStep());
-      steps.push_back(SpansOf(events));
+      steps.push_back(TraceSpans(events));
     }
     return json{{"steps", steps}};
   }
@@ -251,7 +249,7 @@ class RankServer {
     TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs,
                             MakeSpecs(inputs_.workload));
     TANDEM_ASSIGN_OR_RETURN(const Schedule schedule,
-                            ScheduleOf(setting_, place_));
+                            PlacedSchedule(setting_, place_));
     TANDEM_ASSIGN_OR_RETURN(
         stages_,
         StageCalibration::OnCores(specs, schedule, trainer_->cuts(),
@@ -263,7 +261,7 @@ class RankServer {
     if (stages_ == nullptr) TANDEM_RETURN_IF_ERROR(Calibrate());
     TANDEM_ASSIGN_OR_RETURN(const CalibratedTimes times,
                             stages_->Measure(static_cast<int>(count)));
-    return JsonOf(times);
+    return CalibrationJson(times);
   }
 
   absl::StatusOr<json> Profile(int64_t count) {

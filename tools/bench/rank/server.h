@@ -56,7 +56,7 @@ struct RankOptions {
 //
 // And of tandem alone:
 //
-//   overlap N        N steps; {"steps": [SpansOf (overlap_times.h), ...]}
+//   overlap N        N steps; {"steps": [TraceSpans (overlap_times.h), ...]}
 //   stages N         {"forward", "backward_input", "backward_weight": [ms of
 //                    each stage for a microbatch], "optimizer": ms of the
 //                    slowest device}, each device on its core at the same time

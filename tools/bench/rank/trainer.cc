@@ -12,7 +12,6 @@
 #include "core/model/layer_list.h"
 #include "models/classification_loss.h"
 #include "parallel/optim/make_optimizer.h"
-#include "parallel/partition/copy_cost.h"
 #include "parallel/partition/layer_profile.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/pipeline/model_parallel.h"
@@ -95,8 +94,8 @@ absl::StatusOr<Cuts> CutByProfile(const LayerSpecs& specs,
   return PartitionModel({BalanceKind::kProfile}, outline, schedule, {sending});
 }
 
-absl::StatusOr<Schedule> ScheduleOf(const Setting& setting,
-                                    const RankPlace& place) {
+absl::StatusOr<Schedule> PlacedSchedule(const Setting& setting,
+                                        const RankPlace& place) {
   const int devices = place.pipe * static_cast<int>(place.cores.size());
   return MakeSchedule(setting.schedule,
                       {devices, setting.chunks, setting.microbatches});
@@ -120,7 +119,7 @@ absl::StatusOr<MeshStrategyOptions> InStages(const Inputs& inputs,
                                              const Setting& setting,
                                              const RankPlace& place) {
   MeshStrategyOptions options;
-  TANDEM_ASSIGN_OR_RETURN(options.schedule, ScheduleOf(setting, place));
+  TANDEM_ASSIGN_OR_RETURN(options.schedule, PlacedSchedule(setting, place));
   TANDEM_ASSIGN_OR_RETURN(
       options.cuts,
       CutsForAll(inputs, specs, setting, options.schedule, place.world));

@@ -19,11 +19,11 @@
 #include "core/model/batch.h"
 #include "core/model/layer.h"
 #include "parallel/balance/cut.h"
-#include "parallel/partition/model_profile.h"
+#include "parallel/partition/balance.h"
 #include "parallel/partition/partition.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/strategy/mesh_strategy.h"
-#include "tools/bench/case/setting.h"
+#include "tools/bench/case/case.h"
 #include "tools/bench/rank/inputs.h"
 
 namespace tandem {
@@ -57,8 +57,8 @@ struct CommunicationTimes {
   double exposed_ms = 0;  // of that, without computation beside it
 };
 
-absl::StatusOr<Schedule> ScheduleOf(const Setting& setting,
-                                    const RankPlace& place);
+absl::StatusOr<Schedule> PlacedSchedule(const Setting& setting,
+                                        const RankPlace& place);
 
 // A setting with a recipe is trained in one piece, any other in stages. Not
 // thread-safe.

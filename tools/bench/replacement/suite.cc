@@ -12,24 +12,22 @@
 #include "core/base/status_macros.h"
 #include "tools/bench/case/workload.h"
 #include "tools/bench/measure/median.h"
-#include "tools/bench/process/job.h"
 #include "tools/bench/process/program.h"
-#include "tools/bench/process/progress.h"
-#include "tools/bench/process/runfile.h"
+#include "tools/bench/suite/suite.h"
 
 namespace tandem {
 namespace {
 
 constexpr std::chrono::minutes kTimeout(30);
 
-struct Way {
+struct Recovery {
   std::vector<std::string> flags;
   bool dies = true;
   std::string mark;  // that its messages must have
 };
 
 absl::StatusOr<std::vector<std::string>> TrainCommand(
-    const ReplacementBench& bench, const Way& way,
+    const ReplacementBench& bench, const Recovery& way,
     const std::string& save_dir) {
   TANDEM_ASSIGN_OR_RETURN(const std::string train, Runfile("tools/train"));
   TANDEM_ASSIGN_OR_RETURN(const Workload workload, WorkloadNamed(bench.model));
@@ -47,7 +45,7 @@ absl::StatusOr<std::vector<std::string>> TrainCommand(
 }
 
 absl::StatusOr<double> MeasureTime(const ReplacementBench& bench,
-                                   const Way& way,
+                                   const Recovery& way,
                                    const std::string& save_dir) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> command,
                           TrainCommand(bench, way, save_dir));
@@ -85,13 +83,14 @@ absl::StatusOr<ReplacementBench> BenchFromFlags(const BenchFlags& flags,
 
 absl::StatusOr<ReplacementResult> MeasureReplacement(
     const ReplacementBench& bench) {
-  const Way undisturbed = {{}, /*dies=*/false, ""};
-  const Way replaced = {{"--replace_replicas=1"}, true, "(replacement 1 of 1)"};
-  const Way restarted = {{"--max_restarts=1"}, true, "restart 1 of 1"};
+  const Recovery undisturbed = {{}, /*dies=*/false, ""};
+  const Recovery replaced = {
+      {"--replace_replicas=1"}, true, "(replacement 1 of 1)"};
+  const Recovery restarted = {{"--max_restarts=1"}, true, "restart 1 of 1"};
   ReplacementResult result;
   BenchProgress progress(3 * bench.rounds);
   for (int round = 0; round < bench.rounds; ++round) {
-    const auto time_of = [&](const Way& way, const char* name) {
+    const auto time_of = [&](const Recovery& way, const char* name) {
       progress.Begin(name);
       const std::string saves =
           absl::StrCat(bench.folder, "/", name, "_", round);
@@ -149,9 +148,7 @@ absl::StatusOr<SuiteReport> RunReplacementSuite(const BenchFlags& flags,
                             MeasureReplacement(bench));
     results.push_back({model, times});
   }
-  SuiteReport report;
-  report.tables = ReplacementTables(results);
-  return report;
+  return SuiteReport{ReplacementTables(results)};
 }
 
 }  // namespace tandem

@@ -20,10 +20,8 @@
 #include "core/flight/recorder.h"
 #include "tools/bench/case/workload.h"
 #include "tools/bench/measure/median.h"
-#include "tools/bench/process/job.h"
 #include "tools/bench/process/program.h"
-#include "tools/bench/process/progress.h"
-#include "tools/bench/process/runfile.h"
+#include "tools/bench/suite/suite.h"
 
 namespace tandem {
 namespace {
@@ -53,7 +51,7 @@ void NoteMany(FlightRecorder& recorder) {
 constexpr std::chrono::minutes kTimeout(30);
 constexpr int64_t kEvery = 100;
 
-struct Means {
+struct SafetyFeature {
   enum class Cost { kStep, kEntries, kSave, kStall };
   std::string name;
   std::vector<std::string> flags;
@@ -63,24 +61,24 @@ struct Means {
 
 constexpr char kNoRecorder[] = "--flight_entries=0";
 
-std::vector<Means> AllMeans(const SafetyBench& bench) {
+std::vector<SafetyFeature> SafetyFeatures(const SafetyBench& bench) {
   const std::string every = absl::StrCat(" each ", kEvery, " steps");
   const std::string saves = absl::StrCat("--save_every=", bench.save_every);
   return {
       {"nothing, once more", {kNoRecorder}},
-      {"flight recorder (always on)", {}, Means::Cost::kEntries},
+      {"flight recorder (always on)", {}, SafetyFeature::Cost::kEntries},
       {"--skip_nonfinite", {kNoRecorder, "--skip_nonfinite"}},
       {absl::StrCat("--check_replicas_every=", kEvery),
        {kNoRecorder, "--check_replicas_every=1"},
-       Means::Cost::kStep,
+       SafetyFeature::Cost::kStep,
        kEvery},
       {absl::StrCat("--async_save", every),
        {kNoRecorder, saves, "--async_save"},
-       Means::Cost::kStall,
+       SafetyFeature::Cost::kStall,
        kEvery},
       {absl::StrCat("a save that is waited for,", every),
        {kNoRecorder, saves},
-       Means::Cost::kSave,
+       SafetyFeature::Cost::kSave,
        kEvery},
       {"--check_finite", {kNoRecorder, "--check_finite"}},
   };
@@ -123,21 +121,21 @@ absl::StatusOr<nlohmann::json> SummaryIn(const std::string& path) {
 }
 
 // How many jobs a model has in a round.
-int JobsInRound(const std::vector<Means>& all) {
+int JobsInRound(const std::vector<SafetyFeature>& all) {
   int jobs = 0;
-  for (const Means& means : all) {
-    jobs += means.cost == Means::Cost::kStep ? 2 : 1;
+  for (const SafetyFeature& means : all) {
+    jobs += means.cost == SafetyFeature::Cost::kStep ? 2 : 1;
   }
   return jobs;
 }
 
 absl::StatusOr<JobTimes> MeasureTimes(const SafetyBench& bench,
                                       std::vector<std::string> command,
-                                      const Means& means) {
+                                      const SafetyFeature& means) {
   const std::string& folder = bench.folder;
   const std::string metrics = absl::StrCat(folder, "/metrics.jsonl");
   command.push_back(absl::StrCat("--metrics_file=", metrics));
-  if (means.cost == Means::Cost::kStep) {
+  if (means.cost == SafetyFeature::Cost::kStep) {
     command.push_back("--save_dir=");
   } else {
     const std::string saves = absl::StrCat(folder, "/saves");
@@ -163,16 +161,16 @@ absl::StatusOr<JobTimes> MeasureTimes(const SafetyBench& bench,
   return times;
 }
 
-double RelativeCost(const Means& means, const JobTimes& times,
+double RelativeCost(const SafetyFeature& means, const JobTimes& times,
                     double plain_ms) {
   switch (means.cost) {
-    case Means::Cost::kStep:
+    case SafetyFeature::Cost::kStep:
       return times.step_ms - plain_ms;
-    case Means::Cost::kEntries:
-      return times.entries * NanosecondsOfFlightEntry(/*threads=*/2) / 1e6;
-    case Means::Cost::kSave:
+    case SafetyFeature::Cost::kEntries:
+      return times.entries * FlightEntryNanoseconds(/*threads=*/2) / 1e6;
+    case SafetyFeature::Cost::kSave:
       return times.save_ms;
-    case Means::Cost::kStall:
+    case SafetyFeature::Cost::kStall:
       return times.stall_ms;
   }
   return 0;
@@ -184,9 +182,9 @@ absl::Status MeasureModel(const SafetyBench& bench, const std::string& train,
   std::vector<std::string> command =
       TrainFlags(workload, bench.ranks, bench.steps);
   command.insert(command.begin(), train);
-  const std::vector<Means> all = AllMeans(bench);
+  const std::vector<SafetyFeature> all = SafetyFeatures(bench);
   const size_t first = results.size();
-  for (const Means& means : all) {
+  for (const SafetyFeature& means : all) {
     results.push_back({workload.model, means.name, means.every, {}, {}});
   }
   for (int round = 0; round < bench.rounds; ++round) {
@@ -194,7 +192,7 @@ absl::Status MeasureModel(const SafetyBench& bench, const std::string& train,
       // Before each difference one of its own: a machine does not stay as fast
       // as it was.
       double plain_ms = 0;
-      if (all[i].cost == Means::Cost::kStep) {
+      if (all[i].cost == SafetyFeature::Cost::kStep) {
         progress.Begin(absl::StrCat(workload.model, ", nothing"));
         TANDEM_ASSIGN_OR_RETURN(
             const JobTimes plain,
@@ -215,7 +213,7 @@ absl::Status MeasureModel(const SafetyBench& bench, const std::string& train,
 
 }  // namespace
 
-double NanosecondsOfFlightEntry(int threads) {
+double FlightEntryNanoseconds(int threads) {
   FlightRecorder recorder;
   const auto start = Clock::now();
   std::vector<std::thread> running;
@@ -243,7 +241,7 @@ absl::StatusOr<std::vector<SafetyResult>> MeasureSafety(
   for (const std::string& model : bench.models) {
     TANDEM_ASSIGN_OR_RETURN(workloads.emplace_back(), WorkloadNamed(model));
   }
-  BenchProgress progress(JobsInRound(AllMeans(bench)) * bench.rounds *
+  BenchProgress progress(JobsInRound(SafetyFeatures(bench)) * bench.rounds *
                          static_cast<int>(workloads.size()));
   std::vector<SafetyResult> results;
   for (const Workload& workload : workloads) {
@@ -288,9 +286,7 @@ absl::StatusOr<SuiteReport> RunSafetySuite(const BenchFlags& flags,
   TANDEM_RETURN_IF_ERROR(CheckAtLeast("rounds", bench.rounds, 1));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<SafetyResult> results,
                           MeasureSafety(bench));
-  SuiteReport report;
-  report.tables = SafetyTables(results);
-  return report;
+  return SuiteReport{SafetyTables(results)};
 }
 
 }  // namespace tandem

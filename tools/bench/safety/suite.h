@@ -16,7 +16,7 @@ namespace tandem {
 
 // Nanoseconds from an entry's scheduling to its end, as a bucket's all-reduce
 // is noted, while `threads` do so at the same time: as each of them sees it.
-double NanosecondsOfFlightEntry(int threads);
+double FlightEntryNanoseconds(int threads);
 
 struct SafetyBench {
   // Names that WorkloadNamed takes.

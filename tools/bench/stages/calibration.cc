@@ -20,7 +20,6 @@
 #include "parallel/pipeline/model.h"
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/measure/median.h"
-#include "tools/bench/measure/usage.h"
 
 namespace tandem {
 namespace {
@@ -31,7 +30,7 @@ double SecondsSince(const Usage& begin) {
 
 }  // namespace
 
-nlohmann::json JsonOf(const CalibratedTimes& times) {
+nlohmann::json CalibrationJson(const CalibratedTimes& times) {
   const auto ms = [&](double StageCost::*part) {
     nlohmann::json list = nlohmann::json::array();
     for (const StageCost& each : times.stages) list.push_back(1e3 * each.*part);

@@ -17,8 +17,8 @@
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/optimizer.h"
 #include "parallel/pipeline/executor.h"
-#include "parallel/schedule/prediction.h"
 #include "parallel/schedule/schedule.h"
+#include "parallel/schedule/simulation.h"
 
 namespace tandem {
 
@@ -30,7 +30,7 @@ struct CalibratedTimes {
 
 // {"forward", "backward_input", "backward_weight": [ms of each stage],
 // "optimizer": ms of the slowest device}.
-nlohmann::json JsonOf(const CalibratedTimes& times);
+nlohmann::json CalibrationJson(const CalibratedTimes& times);
 
 // Not thread-safe.
 class StageCalibration {

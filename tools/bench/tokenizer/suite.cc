@@ -20,7 +20,6 @@
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/process/program.h"
-#include "tools/bench/process/runfile.h"
 #include "tools/bench/process/side.h"
 #include "tools/texts/document_reader.h"
 #include "tools/texts/text_files.h"
@@ -77,15 +76,9 @@ absl::StatusOr<std::string> WriteDocuments(const TokenizerBench& bench) {
 
 absl::StatusOr<std::unique_ptr<Side>> StartPeer(const TokenizerBench& bench) {
   TANDEM_ASSIGN_OR_RETURN(const std::string documents, WriteDocuments(bench));
-  SideOptions side;
-  side.name = "Python";
-  side.command = bench.peer;
-  side.command.push_back("--documents=" + documents);
-  side.environment = Environment::OfProcess();
-  side.environment.Set("RAYON_NUM_THREADS", "1");
-  side.environment.Set("PYTHONDONTWRITEBYTECODE", "1");
-  side.folder = bench.folder;
-  return Side::Start(side);
+  std::vector<std::string> command = bench.peer;
+  command.push_back("--documents=" + documents);
+  return StartPython(std::move(command), "RAYON_NUM_THREADS", bench.folder);
 }
 
 // Whatever special tokens there are, texts are ordinary.
@@ -147,15 +140,9 @@ absl::Status Measure(const std::string& file,
   TANDEM_ASSIGN_OR_RETURN(const double theirs, PeerTime(peer, 1));
   const double least = std::max(1e-3, std::min(ours, theirs));
   const int repeats = 1 + static_cast<int>(kRoundMs / least);
-  for (int round = 0; round < rounds; ++round) {
-    for (const bool is_ours : {round % 2 == 0, round % 2 != 0}) {
-      TANDEM_ASSIGN_OR_RETURN(const double ms,
-                              is_ours ? OurTime(file, documents, repeats)
-                                      : PeerTime(peer, repeats));
-      (is_ours ? result.ours_ms : result.peer_ms).push_back(ms);
-    }
-  }
-  return absl::OkStatus();
+  return TakeTurns(
+      rounds, [&] { return OurTime(file, documents, repeats); },
+      [&] { return PeerTime(peer, repeats); }, result.ours_ms, result.peer_ms);
 }
 
 absl::StatusOr<TokenizerResult> Compare(const Contest& contest,
@@ -182,7 +169,7 @@ constexpr char kAdvice[] =
     "'sentencepiece<0.2'; "
     "--python=PATH, or TANDEM_PEER_PYTHON, says which Python";
 
-absl::StatusOr<std::string> InputOfFlag(const std::string& given) {
+absl::StatusOr<std::string> InputFromFlag(const std::string& given) {
   if (!given.empty()) return UserPath(given);
   TANDEM_ASSIGN_OR_RETURN(const std::string page,
                           Runfile("docs/token_files.md"));
@@ -190,7 +177,7 @@ absl::StatusOr<std::string> InputOfFlag(const std::string& given) {
 }
 
 absl::StatusOr<std::vector<std::string>> Documents(const std::string& given) {
-  TANDEM_ASSIGN_OR_RETURN(const std::string input, InputOfFlag(given));
+  TANDEM_ASSIGN_OR_RETURN(const std::string input, InputFromFlag(given));
   TANDEM_ASSIGN_OR_RETURN(const TextFiles found, FindTextFiles(input));
   std::vector<std::string> documents;
   const auto take = [&](const DocumentPiece& piece) {
@@ -266,7 +253,7 @@ std::vector<Table> TokenizerTables(
       failures.Add({each.name, each.peer, each.failure});
       continue;
     }
-    const Ratio ratio = RatioOf(each.peer_ms, each.ours_ms);
+    const Ratio ratio = PairedRatio(each.peer_ms, each.ours_ms);
     cases.Add(
         {each.name, each.peer, each.bytes, each.tokens, Median(each.ours_ms),
          MegabytesPerSecond(each.bytes, each.ours_ms), Median(each.peer_ms),

@@ -1,23 +1,183 @@
 #include "tools/trainer/checkpoints/job_progress.h"
 
+#include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/group_agreement.h"
 #include "core/precision/loss_scale.h"
 #include "datasets/dataset.h"
 #include "models/hugging_face/model_config.h"
+#include "parallel/step/parts/step_parts.h"
 #include "parallel/strategy/strategy.h"
-#include "tools/trainer/checkpoints/progress_changes.h"
 
 namespace tandem {
 namespace {
 
+using Options = std::map<std::string, std::string>;
+
+constexpr char kPlannedSteps[] = "planned_steps";
+
+// Beside those of the state of a step's parts, these may be others in a job
+// that goes on.
+const std::set<std::string>& ChangeableFlags() {
+  static const auto* const flags =
+      new std::set<std::string>{"adam_beta1",
+                                "adam_beta2",
+                                "adam_eps",
+                                "clip_grad_norm",
+                                "clip_grad_norm_type",
+                                "clip_grad_value",
+                                "document_masks",
+                                "drop_last",
+                                "dropout",
+                                "dtype",
+                                "learning_rate",
+                                "lr_gamma",
+                                "lr_schedule",
+                                "lr_step_size",
+                                "lr_warmup_steps",
+                                "min_learning_rate",
+                                "nesterov",
+                                "no_weight_decay_on",
+                                "weight_decay",
+                                "z_loss"};
+  return *flags;
+}
+
+struct Change {
+  std::string name, then, now;
+};
+
+// Options of `now` that `then` has in another way.
+std::vector<Change> Changes(const Options& then, const Options& now) {
+  std::vector<Change> changes;
+  for (const auto& [name, value] : now) {
+    const auto before = then.find(name);
+    if (before == then.end() || before->second == value) continue;
+    changes.push_back({name, before->second, value});
+  }
+  return changes;
+}
+
+Options Settings(const Job& job, const std::set<std::string>& flags) {
+  Options settings;
+  for (const auto& [flag, value] : Describe(job.options)) {
+    if (flags.count(flag) > 0) settings[flag] = ToText(value);
+  }
+  return settings;
+}
+
+std::string Shown(const std::string& value) {
+  return value.empty() ? "none" : value;
+}
+
+// "--weight_decay=0.3 (0.1 then)", ...
+std::string ChangedFlags(const std::vector<Change>& changes) {
+  std::vector<std::string> texts;
+  for (const Change& each : changes) {
+    texts.push_back(absl::StrCat("--", each.name, "=", each.now, " (",
+                                 Shown(each.then), " then)"));
+  }
+  return ShortList(texts, /*most=*/24);
+}
+
+// A line about a cosine that ends at another step; "": none does.
+std::string DescribeCosine(const Options& then, const Job& job) {
+  const auto before = then.find(kPlannedSteps);
+  const auto schedule = then.find("lr_schedule");
+  const std::string now = absl::StrCat(job.planned_steps);
+  if (job.options.lr_schedule != "cosine" || schedule == then.end() ||
+      schedule->second != "cosine" || before == then.end() ||
+      before->second == now) {
+    return "";
+  }
+  return absl::StrCat("note: --lr_schedule=cosine ends at step ", now,
+                      " now, and was to end at step ", before->second,
+                      ": the learning rate goes on by the new one");
+}
+
+// What a checkpoint keeps for these comparisons (TrainingProgress::options):
+// settings that may change, by their flags; what the training set is; and by
+// how many steps the learning rate goes. Checkpoints that were written before
+// some of it was kept are not compared by that.
+Options ComparedOptions(const Job& job) {
+  Options options = Settings(job, StepStateFlags());
+  options.merge(Settings(job, ChangeableFlags()));
+  options.insert(job.data.identity.begin(), job.data.identity.end());
+  if (job.planned_steps > 0) {
+    options[kPlannedSteps] = absl::StrCat(job.planned_steps);
+  }
+  return options;
+}
+
+// Whether the training set is another one.
+bool HasOtherData(const TrainingProgress& progress, const Job& job) {
+  return !Changes(progress.options, job.data.identity).empty();
+}
+
+// With other data there is no going on in the midst of an epoch, whose order is
+// another, too: InvalidArgument.
+absl::Status CheckSameData(const std::string& path,
+                           const TrainingProgress& progress, const Job& job) {
+  if (!HasOtherData(progress, job)) return absl::OkStatus();
+  int64_t samples = 0;
+  const auto before = progress.options.find(kTrainingSamples);
+  const bool is_known = before != progress.options.end() &&
+                        absl::SimpleAtoi(before->second, &samples);
+  // What makes no whole batch may have been left out.
+  const int64_t left = samples - progress.sampler_position;
+  if (is_known && left < job.options.batch_size) return absl::OkStatus();
+  std::vector<std::string> differences;
+  for (const Change& each : Changes(progress.options, job.data.identity)) {
+    differences.push_back(absl::StrCat(each.name, " ", Shown(each.then),
+                                       " there, ", Shown(each.now), " here"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--resume=", path, ": the checkpoint is of a job in the midst of epoch ",
+      progress.epoch + 1, " of another training set (", ShortList(differences),
+      "), whose samples come in another order: give the same --data_dir, "
+      "--context and --synthetic_samples, or take its weights alone with "
+      "--init_from"));
+}
+
+// "n_layer is 4 there and 3 here": of two config.json; "" where they are alike.
+std::string ConfigDifferences(const std::string& there,
+                              const std::string& here) {
+  using Json = nlohmann::json;
+  const Json then = Json::parse(there, nullptr, /*allow_exceptions=*/false);
+  const Json now = Json::parse(here, nullptr, /*allow_exceptions=*/false);
+  if (!then.is_object() || !now.is_object()) return "";
+  std::set<std::string> keys;
+  for (const Json* each : {&then, &now}) {
+    for (const auto& item : each->items()) keys.insert(item.key());
+  }
+  const auto shown = [](const Json& config, const std::string& key) {
+    return config.contains(key)
+               ? config.at(key).dump(-1, ' ', /*ensure_ascii=*/true,
+                                     Json::error_handler_t::replace)
+               : std::string("not given");
+  };
+  std::vector<std::string> differences;
+  for (const std::string& key : keys) {
+    const std::string saved = shown(then, key), current = shown(now, key);
+    if (saved == current) continue;
+    differences.push_back(
+        absl::StrCat(key, " is ", saved, " there and ", current, " here"));
+  }
+  return ShortList(differences);
+}
+
 // What decides a job's course beside its model and seed.
-std::map<std::string, std::string> OptionsToKeep(const TrainOptions& options) {
+Options OptionsToKeep(const TrainOptions& options) {
   return {{"dataset", options.dataset},
           {"optimizer", options.optimizer},
           {"batch_size", absl::StrCat(options.batch_size)}};
@@ -27,10 +187,10 @@ std::map<std::string, std::string> OptionsToKeep(const TrainOptions& options) {
 std::string ModelName(const Job& job) {
   const bool from_folder =
       job.transformer.has_value() && job.transformer->from_folder;
-  return from_folder ? ModelTypeOf(job.transformer->model) : job.options.model;
+  return from_folder ? ModelType(job.transformer->model) : job.options.model;
 }
 
-// Every digit; "": it is not scaled.
+// The loss scale with all digits; "": the loss is not scaled.
 std::string ScaleText(const TrainingProgress& progress) {
   std::string text;
   for (const auto& [key, value] : progress.grad_scaler) {
@@ -74,7 +234,8 @@ absl::Status CheckSameModel(const std::string& path,
 
 }  // namespace
 
-TrainingProgress ProgressOf(const Job& job, const TrainPosition& position) {
+TrainingProgress CurrentProgress(const Job& job,
+                                 const TrainPosition& position) {
   TrainingProgress progress;
   progress.step = position.step;
   progress.epoch = position.sampler.epoch;
@@ -99,14 +260,14 @@ TrainingProgress ProgressOf(const Job& job, const TrainPosition& position) {
 }
 
 TrainPosition PositionIn(const Job& job, const TrainingProgress& progress) {
-  TrainPosition position = PositionOf(progress);
+  TrainPosition position = SavedPosition(progress);
   if (!job.options.eval_only && HasOtherData(progress, job)) {
     position.sampler = {progress.epoch + 1, 0};
   }
   return position;
 }
 
-TrainPosition PositionOf(const TrainingProgress& progress) {
+TrainPosition SavedPosition(const TrainingProgress& progress) {
   TrainPosition position;
   position.step = progress.step;
   position.sampler.epoch = progress.epoch;
@@ -118,7 +279,7 @@ absl::Status CheckFits(const std::string& path,
                        const TrainingProgress& progress, const Job& job) {
   const TrainOptions& options = job.options;
   TANDEM_RETURN_IF_ERROR(CheckSameModel(path, progress, job));
-  // Its weights alone are wanted.
+  // An evaluation needs the weights alone.
   if (options.eval_only) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(CheckSame(path, "seed", absl::StrCat(progress.seed),
                                    absl::StrCat(options.seed)));
@@ -127,7 +288,7 @@ absl::Status CheckFits(const std::string& path,
     if (then == progress.options.end()) continue;
     TANDEM_RETURN_IF_ERROR(CheckSame(path, name.c_str(), then->second, now));
   }
-  return CheckData(path, progress, job);
+  return CheckSameData(path, progress, job);
 }
 
 absl::Status ResumeScale(const TrainingProgress& progress, LossScale* scale) {
@@ -151,6 +312,37 @@ absl::Status CompareProgress(const Job& job, const std::string& path,
   };
   return Annotate(AgreeInGroup(mine, "checkpoints", *job.world),
                   absl::StrCat("--resume=", path));
+}
+
+std::vector<std::string> DescribeChanges(const TrainingProgress& progress,
+                                         const Job& job) {
+  Options now = Settings(job, StepStateFlags());
+  now.merge(Settings(job, ChangeableFlags()));
+  std::vector<std::string> lines;
+  const std::vector<Change> changes = Changes(progress.options, now);
+  if (!changes.empty()) {
+    lines.push_back(absl::StrCat("note: other settings than those of the ",
+                                 "checkpoint: ", ChangedFlags(changes)));
+  }
+  const std::string cosine = DescribeCosine(progress.options, job);
+  if (!cosine.empty()) lines.push_back(cosine);
+  return lines;
+}
+
+absl::Status ExplainOptimizerState(const absl::Status& status,
+                                   const std::string& path,
+                                   const TrainingProgress& progress,
+                                   const Job& job) {
+  if (!absl::IsInvalidArgument(status)) return status;
+  const std::vector<Change> changes =
+      Changes(progress.options, Settings(job, StepStateFlags()));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--resume=", path, ": ", status.message(), "; ",
+      changes.empty()
+          ? "give the --optimizer, --momentum and --amsgrad that it was saved "
+            "with"
+          : absl::StrCat("this job has ", ChangedFlags(changes),
+                         ": give what it was saved with")));
 }
 
 }  // namespace tandem

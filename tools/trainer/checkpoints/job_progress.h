@@ -1,11 +1,12 @@
-// Progress of a job as its checkpoints have it, and whether a job can go on
-// from one.
+// Progress of a job as its checkpoints have it, whether a job can go on from
+// one, and what it then does in another way than the job that saved it.
 
 #ifndef TANDEM_TOOLS_TRAINER_CHECKPOINTS_JOB_PROGRESS_H_
 #define TANDEM_TOOLS_TRAINER_CHECKPOINTS_JOB_PROGRESS_H_
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "core/checkpoint/checkpoint.h"
@@ -19,8 +20,8 @@ struct TrainPosition {
   SamplerState sampler;
 };
 
-TrainingProgress ProgressOf(const Job& job, const TrainPosition& position);
-TrainPosition PositionOf(const TrainingProgress& progress);
+TrainingProgress CurrentProgress(const Job& job, const TrainPosition& position);
+TrainPosition SavedPosition(const TrainingProgress& progress);
 // Position of a job that goes on from there, and whose checkpoint fits it: the
 // next epoch's beginning where the training set is another one.
 TrainPosition PositionIn(const Job& job, const TrainingProgress& progress);
@@ -39,6 +40,18 @@ absl::Status ResumeScale(const TrainingProgress& progress, LossScale* scale);
 // different steps, from folders of their own hosts. Collective.
 absl::Status CompareProgress(const Job& job, const std::string& path,
                              const TrainingProgress& progress);
+
+// Settings that are others now, "--weight_decay=0.3 (0.1 then)", and a cosine
+// schedule that ends elsewhere: lines for a person.
+std::vector<std::string> DescribeChanges(const TrainingProgress& progress,
+                                         const Job& job);
+
+// `status`, of an optimizer that has no place for what the checkpoint at `path`
+// has of one, or lacks it: with the flags that say so.
+absl::Status ExplainOptimizerState(const absl::Status& status,
+                                   const std::string& path,
+                                   const TrainingProgress& progress,
+                                   const Job& job);
 
 }  // namespace tandem
 

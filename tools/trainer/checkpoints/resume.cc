@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "core/agreement/agreement.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 #include "core/base/text_fields.h"
 #include "core/base/torch_status.h"
@@ -20,12 +20,11 @@
 #include "core/comm/group_agreement.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/checkpoints/job_progress.h"
-#include "tools/trainer/checkpoints/progress_changes.h"
 
 namespace tandem {
 namespace {
 
-// Replicas that are not alike.
+// Whether replicas have parameters that are not alike.
 bool HasOwnParameters(const Job& job) {
   return job.mesh.data() > 1 && !job.options.ddp.parameters_to_ignore.empty();
 }
@@ -98,7 +97,7 @@ Candidates Decode(absl::string_view text) {
 // Candidates as rank 0 sees them, on all ranks: a folder may change meanwhile,
 // and differ from host to host (CompareProgress tells).
 absl::StatusOr<Candidates> SharedCandidates(const Job& job) {
-  const std::string mine = job.speaks() ? Encode(Look(job)) : "";
+  const std::string mine = job.is_rank_zero() ? Encode(Look(job)) : "";
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<std::string> all,
       job.world->AllGatherString(mine, [] { return "which checkpoints"; }));
@@ -112,7 +111,7 @@ absl::Status NoneIsUsable(const Candidates& candidates,
                           const std::vector<std::string>& why, const Job& job) {
   return absl::FailedPreconditionError(absl::StrCat(
       "--resume=", job.options.resume, ": none of the checkpoints in ",
-      candidates.folder, " can be used: ", SomeOf(why, /*most=*/8, "; "),
+      candidates.folder, " can be used: ", ShortList(why, /*most=*/8, "; "),
       ". Put back what they lack, or move them away to begin anew"));
 }
 

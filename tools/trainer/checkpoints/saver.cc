@@ -26,18 +26,19 @@ double MillisecondsSince(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
-std::map<std::string, int64_t> DegreesOf(const Mesh& mesh) {
+std::map<std::string, int64_t> ParallelDegrees(const Mesh& mesh) {
   std::map<std::string, int64_t> degrees;
   for (const MeshAxis& axis : mesh.axes()) degrees[axis.name] = axis.degree;
   return degrees;
 }
 
-std::chrono::milliseconds TimeoutOf(const TrainOptions& options) {
+std::chrono::milliseconds GatherTimeout(const TrainOptions& options) {
   return std::chrono::milliseconds(
       static_cast<int64_t>(options.timeout * 1000));
 }
 
-// What a part holds beside trained parameters and the optimizer's state.
+// The tensors of a part that are neither trained parameters nor optimizer
+// state.
 std::set<std::string> NotTrained(const StatePart& part,
                                  const Strategy& strategy) {
   std::set<std::string> names;
@@ -72,7 +73,7 @@ Saver::Saver(const Job& job, int64_t step)
       group_(job.strategy->SavingGroup(job.world.get())),
       saved_step_(step) {
   if (group_ != nullptr && job.options.async_save) {
-    gather_.emplace(*group_, "checkpoint", TimeoutOf(job.options));
+    gather_.emplace(*group_, "checkpoint", GatherTimeout(job.options));
   }
 }
 
@@ -87,8 +88,8 @@ FolderSave Saver::Describe(const TrainPosition& position, Communicator& group) {
       absl::StrCat(job_->options.save_dir, "/", StepFolderName(position.step));
   save.rank = group.rank();
   save.job = job_->id;
-  save.mesh = DegreesOf(job_->mesh);
-  save.metadata = CheckpointMetadata(ProgressOf(*job_, position));
+  save.mesh = ParallelDegrees(job_->mesh);
+  save.metadata = CheckpointMetadata(CurrentProgress(*job_, position));
   if (gather_.has_value()) {
     save.gather = [this](const std::string& mine) {
       return gather_->Gather(mine);
@@ -101,7 +102,7 @@ FolderSave Saver::Describe(const TrainPosition& position, Communicator& group) {
   return save;
 }
 
-// Where it is.
+// The path of the checkpoint.
 absl::StatusOr<std::string> Saver::Write(const FolderSave& save,
                                          const StatePart& part) const {
   absl::StatusOr<std::string> path = SaveFolder(save, part);

@@ -53,7 +53,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSplit(
   if (options.context > 0) data.context = options.context;
   data.vocabulary = options.vocabulary;
   if (transformer.has_value() && transformer->from_folder) {
-    data.unsaid_vocabulary = VocabularyOf(transformer->model);
+    data.unsaid_vocabulary = VocabularySize(transformer->model);
   }
   data.token_bytes = static_cast<int>(options.token_bytes);
   data.document_masks = options.document_masks;

@@ -75,15 +75,16 @@ absl::Status CheckAccumulation(const TrainOptions& options,
 
 }  // namespace
 
-absl::StatusOr<int64_t> BatchSizeOf(const TrainOptions& options, int replicas) {
+absl::StatusOr<int64_t> ReplicaBatchSize(const TrainOptions& options,
+                                         int replicas) {
   const auto size = BatchSizePerReplica(options.batch_size, replicas);
   if (size.ok()) return size;
   return Annotate(size.status(),
                   absl::StrCat("--batch_size=", options.batch_size));
 }
 
-absl::StatusOr<Mesh> MeshOf(const TrainOptions& options, int world_size) {
-  const int servers = ServersOf(options);
+absl::StatusOr<Mesh> JobMesh(const TrainOptions& options, int world_size) {
+  const int servers = ParameterServerCount(options);
   if (servers >= world_size) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--servers=", servers, " of ", world_size, " rank(s) leave no worker: ",
@@ -96,7 +97,7 @@ absl::StatusOr<Mesh> MeshOf(const TrainOptions& options, int world_size) {
 }
 
 absl::Status CheckLayout(const TrainOptions& options, int world_size) {
-  const auto mesh = MeshOf(options, world_size);
+  const auto mesh = JobMesh(options, world_size);
   if (!mesh.ok()) return mesh.status();
   const absl::Status strategy =
       StrategyFor(*mesh, static_cast<int>(options.devices.devices_per_rank),
@@ -106,12 +107,12 @@ absl::Status CheckLayout(const TrainOptions& options, int world_size) {
       Annotate(strategy, absl::StrCat("--strategy=", options.strategy)));
   TANDEM_RETURN_IF_ERROR(CheckReplicas(options, mesh->data()));
   TANDEM_ASSIGN_OR_RETURN(const int64_t batch_size,
-                          BatchSizeOf(options, mesh->data()));
+                          ReplicaBatchSize(options, mesh->data()));
   TANDEM_RETURN_IF_ERROR(CheckAccumulation(options, batch_size));
   TANDEM_RETURN_IF_ERROR(
       RequestedThreads(options.intra_op_threads, kMostIntraOpThreads).status());
-  return CheckLayout(options.pipeline, SurroundingsOf(options),
-                     world_size - ServersOf(options));
+  return CheckLayout(options.pipeline, MakePipelineContext(options),
+                     world_size - ParameterServerCount(options));
 }
 
 namespace {
@@ -148,7 +149,7 @@ JobDescription DescribeJob(const Job& job) {
       job.transformer.has_value() && job.transformer->from_folder;
   SettingValues resolved = {
       {"model",
-       from_folder ? ModelTypeOf(job.transformer->model) : job.options.model},
+       from_folder ? ModelType(job.transformer->model) : job.options.model},
       {"dataset", job.options.dataset},
       {"training_samples", job.data.train->size()},
       {"test_samples", job.data.test->size()},

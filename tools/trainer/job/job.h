@@ -24,7 +24,7 @@
 #include "core/mesh/mesh.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/job/data.h"
-#include "tools/trainer/job/flops.h"
+#include "tools/trainer/job/model.h"
 #include "tools/trainer/job/transformer.h"
 #include "tools/trainer/settings/options.h"
 
@@ -57,12 +57,12 @@ struct Job {
   std::optional<Transformer> transformer;  // none: another kind of model
   RowParts row_parts;         // parameters that are rows of one weight
   int64_t planned_steps = 0;  // of all of it, where it trains
-  JobFlops flops;             // where it speaks
+  JobFlops flops;             // on rank 0
   std::unique_ptr<Strategy> strategy;
   std::string partition;          // where the model was cut, for a person
   std::string exempt_from_decay;  // how many parameters are; empty: as usual
 
-  bool speaks() const { return launch.rank == 0; }
+  bool is_rank_zero() const { return launch.rank == 0; }
   // A rank of it died, and its launcher has started all of them again.
   bool is_restarted() const { return restarts.done > 0; }
   // Goes on from what ranks have that were there before.
@@ -80,19 +80,20 @@ struct Job {
   // Which share of the data is this rank's; of a server, which takes none, the
   // first worker's.
   int data_rank() const {
-    return mesh.IndexAlong(kDataAxis,
-                           std::max(0, launch.rank - ServersOf(options)));
+    return mesh.IndexAlong(
+        kDataAxis, std::max(0, launch.rank - ParameterServerCount(options)));
   }
 };
 
 // The ranks that train: all but a parameter server's servers.
-absl::StatusOr<Mesh> MeshOf(const TrainOptions& options, int world_size);
+absl::StatusOr<Mesh> JobMesh(const TrainOptions& options, int world_size);
 
 // Whether the options suit this many ranks: mesh, strategy, batch size.
 absl::Status CheckLayout(const TrainOptions& options, int world_size);
 
 // What each replica has of a step.
-absl::StatusOr<int64_t> BatchSizeOf(const TrainOptions& options, int replicas);
+absl::StatusOr<int64_t> ReplicaBatchSize(const TrainOptions& options,
+                                         int replicas);
 
 // The settings, resolved, for the report: all of them, and those that a person
 // is shown, which are not as usual or follow from several.

@@ -1,5 +1,7 @@
 #include "tools/trainer/job/model.h"
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/meta/flops.h"
 #include "core/model/batch.h"
 #include "models/channels_last.h"
 #include "models/chunked_loss.h"
@@ -86,23 +89,23 @@ absl::StatusOr<LayerSpecs> LayersOfFolder(const TransformerOptions& model,
                                           const TrainOptions& options,
                                           const Dataset& data) {
   const std::vector<int64_t> shape = data.input_shape();
-  if (data.tokens() && shape.size() == 1 && shape[0] <= ContextOf(model) &&
-      data.classes() <= VocabularyOf(model)) {
+  if (data.tokens() && shape.size() == 1 && shape[0] <= ContextLength(model) &&
+      data.classes() <= VocabularySize(model)) {
     TANDEM_ASSIGN_OR_RETURN(const TransformerOptions trained,
                             ToTrain(model, options));
     return LayersOf(trained);
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "--init_from=", options.init_from,
-      ": its model takes token numbers [tokens], up to ", ContextOf(model),
-      " of them (--context), from a vocabulary of up to ", VocabularyOf(model),
-      " (--vocabulary), but the data's inputs are [",
+      ": its model takes token numbers [tokens], up to ", ContextLength(model),
+      " of them (--context), from a vocabulary of up to ",
+      VocabularySize(model), " (--vocabulary), but the data's inputs are [",
       absl::StrJoin(shape, ", "), "] with ", data.classes(), " classes"));
 }
 
 }  // namespace
 
-absl::StatusOr<LayerSpecs> LayersOf(
+absl::StatusOr<LayerSpecs> JobLayers(
     const TrainOptions& options, const std::optional<Transformer>& transformer,
     const Dataset& data) {
   if (transformer.has_value() && transformer->from_folder) {
@@ -115,7 +118,7 @@ absl::StatusOr<LayerSpecs> LayersOf(
   model.input_shape = data.input_shape();
   model.classes = data.classes();
   model.tokens = data.tokens();
-  model.sizes = SizesOf(options);
+  model.sizes = RequestedSizes(options);
   model.document_masks = options.document_masks;
   model.dropout = options.dropout;
   absl::StatusOr<LayerSpecs> specs = MakeModel(model);
@@ -132,7 +135,7 @@ absl::StatusOr<LayerSpecs> LayersOf(
       absl::StrCat(specs.status().message(), ": try --dataset=", fitting));
 }
 
-absl::StatusOr<RowParts> RowPartsOf(
+absl::StatusOr<RowParts> ModelRowParts(
     const TrainOptions& options, const std::optional<Transformer>& transformer,
     const Dataset& data) {
   if (options.vocab_parallel == 1) return RowParts();
@@ -140,12 +143,12 @@ absl::StatusOr<RowParts> RowPartsOf(
   plain.vocab_parallel = 1;
   plain.loss_chunk = 0;
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs whole,
-                          LayersOf(plain, transformer, data));
+                          JobLayers(plain, transformer, data));
   TANDEM_ASSIGN_OR_RETURN(VocabParallelModel model, InParts(options, whole));
   return std::move(model.parts);
 }
 
-LossFunction LossOf(const TrainOptions& options) {
+LossFunction JobLoss(const TrainOptions& options) {
   std::optional<int64_t> ignored;
   if (options.document_masks) ignored = kNoTarget;
   if (options.vocab_parallel > 1) {
@@ -159,6 +162,42 @@ LossFunction LossOf(const TrainOptions& options) {
                                  ? CrossEntropyIgnoring(*ignored)
                                  : LossFunction::OfAnyPrecision(CrossEntropy);
   return options.z_loss > 0 ? WithZLoss(plain, options.z_loss) : plain;
+}
+
+namespace {
+
+absl::StatusOr<double> Forward(const TrainOptions& options,
+                               const std::optional<Transformer>& transformer,
+                               const Dataset& data) {
+  if (options.peak_tflops == 0 &&
+      absl::c_linear_search(RegisteredModels(), options.model)) {
+    return absl::UnimplementedError(
+        "the model is this program's own: give --peak_tflops");
+  }
+  TrainOptions plain = options;
+  plain.loss_chunk = 0;  // the loss would have the last product
+  plain.vocab_parallel = 1;
+  plain.devices.channels_last = false;
+  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs layers,
+                          JobLayers(plain, transformer, data));
+  return ForwardFlops(layers, data.input_shape(),
+                      data.tokens() ? at::kLong : at::kFloat);
+}
+
+}  // namespace
+
+JobFlops ModelFlops(const TrainOptions& options,
+                    const std::optional<Transformer>& transformer,
+                    const Dataset& data, int devices) {
+  JobFlops flops;
+  flops.peak_of_all = options.peak_tflops * 1e12 * devices;
+  const absl::StatusOr<double> forward = Forward(options, transformer, data);
+  if (forward.ok()) {
+    flops.forward = *forward;
+  } else {
+    flops.unknown = std::string(forward.status().message());
+  }
+  return flops;
 }
 
 }  // namespace tandem

@@ -1,9 +1,12 @@
-// Model of a job: its layers, none of which is made yet, and its loss.
+// Model of a job: its layers, none of which is made yet, its loss, and its
+// FLOPs.
 
 #ifndef TANDEM_TOOLS_TRAINER_JOB_MODEL_H_
 #define TANDEM_TOOLS_TRAINER_JOB_MODEL_H_
 
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "core/checkpoint/row_parts.h"
@@ -18,16 +21,44 @@ namespace tandem {
 // For samples like those of `data`. InvalidArgument where the model does not
 // take them. `transformer`: that of the job, which counts where a folder says
 // what it is; else --model does.
-absl::StatusOr<LayerSpecs> LayersOf(
+absl::StatusOr<LayerSpecs> JobLayers(
     const TrainOptions& options, const std::optional<Transformer>& transformer,
     const Dataset& data);
 
 // Which parameters of those layers are rows of one weight (--vocab_parallel).
-absl::StatusOr<RowParts> RowPartsOf(
+absl::StatusOr<RowParts> ModelRowParts(
     const TrainOptions& options, const std::optional<Transformer>& transformer,
     const Dataset& data);
 
-LossFunction LossOf(const TrainOptions& options);
+LossFunction JobLoss(const TrainOptions& options);
+
+// FLOPs of a job's training: what its model costs, and what its devices could
+// do, from which its throughput follows in FLOP/s and as MFU (model FLOPs
+// utilization; PaLM, 2204.02311, appendix B).
+struct JobFlops {
+  double forward = 0;      // of one sample (core/meta/flops.h); 0: not known
+  std::string unknown;     // why not
+  double peak_of_all = 0;  // FLOP/s of all devices; 0: not known
+
+  // FLOPs of a training step: backward has twice the forward's products, by the
+  // inputs and by the weights. What activation checkpointing computes a second
+  // time is not the model's.
+  double per_sample() const { return 3 * forward; }
+  // 0 for what is not known. `samples_per_s`: of all replicas.
+  double per_s(double samples_per_s) const {
+    return samples_per_s * per_sample();
+  }
+  double utilization(double samples_per_s) const {
+    return peak_of_all > 0 ? per_s(samples_per_s) / peak_of_all : 0;
+  }
+};
+
+// FLOPs of the model that JobLayers gives for `data`, with all its logits. A
+// registered model, whose code may not know tensors without values, is counted
+// where --peak_tflops asks for it alone.
+JobFlops ModelFlops(const TrainOptions& options,
+                    const std::optional<Transformer>& transformer,
+                    const Dataset& data, int devices);
 
 }  // namespace tandem
 

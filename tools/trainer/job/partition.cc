@@ -21,18 +21,16 @@
 #include "core/memory/state_bytes.h"
 #include "core/model/layer_list.h"
 #include "core/precision/autocast.h"
-#include "parallel/partition/copy_cost.h"
 #include "parallel/partition/layer_profile.h"
 #include "parallel/partition/partition.h"
 #include "parallel/partition/table.h"
-#include "parallel/pipeline/loss_weights.h"
+#include "parallel/pipeline/microbatches.h"
 #include "parallel/pipeline/model_parallel.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/strategy/state_per_parameter.h"
+#include "parallel/step/parts/step_parts.h"
 #include "tools/trainer/job/data.h"
-#include "tools/trainer/job/mesh_options.h"
 #include "tools/trainer/job/model.h"
-#include "tools/trainer/job/optimizer.h"
+#include "tools/trainer/job/strategy_options.h"
 #include "tools/trainer/settings/pipeline_settings.h"
 
 namespace tandem {
@@ -64,12 +62,12 @@ absl::StatusOr<PipelineDevices> DescribeDevices(
 StatePerParameter KeptBy(const TrainOptions& options, const PartitionTask& task,
                          const std::vector<c10::Device>& devices,
                          const Communicator& world) {
-  if (ServersOf(options) > 0) return {/*optimizer_states=*/0};
-  MeshStrategyOptions mesh = ReplicaOptionsOf(options, task.schedule);
+  if (ParameterServerCount(options) > 0) return {/*optimizer_states=*/0};
+  MeshStrategyOptions mesh = ReplicaStrategyOptions(options, task.schedule);
   AddReplicas(options, &mesh);
   mesh.devices = devices;
-  mesh.optimizer = OptimizerOptionsOf(options, options.weight_decay);
-  StatePerParameter kept = StatePerParameterOf(
+  mesh.optimizer = RequestedOptimizer(options, options.weight_decay);
+  StatePerParameter kept = KeptStatePerParameter(
       mesh, static_cast<int>(world.size() / options.pipeline.pipe),
       SharesMemory(world));
   if (absl::StartsWith(options.ddp.comm_hook, "powersgd") &&
@@ -93,14 +91,14 @@ absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
   profile.loss_takes = task.loss.names().outputs;
   if (options.vocab_parallel <= 1) {  // else layers compute all of it
     TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
-                            TargetsOf(sample, task.loss.names()));
+                            BatchTargets(sample, task.loss.names()));
     profile.loss = [targets, &loss = task.loss](const at::Tensor& output,
                                                 const Skips& taken) {
-      return loss(ArgumentsOf(output, taken, targets)).loss;
+      return loss(MakeLossArguments(output, taken, targets)).loss;
     };
   }
   const AutocastGuard precision(device.type(),
-                                PrecisionOf(options).param_dtype);
+                                RequestedPrecision(options).param_dtype);
   TANDEM_ASSIGN_OR_RETURN(ModelProfile model,
                           ProfileLayers(MakeLayers(task.specs, options.seed),
                                         sample.inputs, profile));
@@ -170,7 +168,8 @@ absl::StatusOr<Cuts> DecodeCuts(absl::string_view text) {
   return cuts;
 }
 
-// Which flag asked for the cuts that cannot be; none where nothing was asked.
+// The status, with the flag that asked for cuts that are not possible, if one
+// did.
 absl::Status AsAsked(const TrainOptions& options, const absl::Status& status) {
   const std::string& balance = options.pipeline.balance;
   const std::string& cut = options.devices.cut;
@@ -207,15 +206,15 @@ absl::StatusOr<JobPartition> PartitionJob(
   return partition;
 }
 
-absl::StatusOr<JobPartition> PartitionOf(
+absl::StatusOr<JobPartition> MakePartition(
     const TrainOptions& options, const LayerSpecs& layers,
     const std::vector<c10::Device>& devices, const JobData& data,
     Communicator& world) {
   const PipelineSettings& pipeline = options.pipeline;
   PartitionTask task;
   task.specs = layers;
-  task.loss = LossOf(options);
-  if (IsPipeline(pipeline, SurroundingsOf(options))) {
+  task.loss = JobLoss(options);
+  if (IsPipeline(pipeline, MakePipelineContext(options))) {
     // In a step.
     const int64_t replicas = world.size() / pipeline.pipe;
     const int64_t samples = options.batch_size / replicas;
@@ -223,14 +222,14 @@ absl::StatusOr<JobPartition> PartitionOf(
         task.schedule,
         ScheduleFor(pipeline, pipeline.pipe * options.devices.devices_per_rank,
                     samples));
-    task.checkpointing = CheckpointingOf(pipeline);
+    task.checkpointing = CheckpointingMode(pipeline);
     task.microbatch = LargestMicrobatch(samples, task.schedule.microbatches,
                                         pipeline.microbatch_size);
     task.evaluation_batch = EvaluationBatch(options, data, samples, replicas);
     return PartitionJob(options, task, devices, *data.train, world);
   }
   const bool in_one_piece =
-      devices.size() == 1 || IsDataParallel(SurroundingsOf(options));
+      devices.size() == 1 || IsDataParallel(MakePipelineContext(options));
   TANDEM_ASSIGN_OR_RETURN(
       task.schedule,
       SequentialSchedule(

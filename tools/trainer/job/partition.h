@@ -56,7 +56,7 @@ absl::StatusOr<JobPartition> PartitionJob(
 // What the settings ask for: a pipeline's stages, or the parts of a replica,
 // which work one after the other and so are a pipeline of one microbatch. An
 // evaluation of the test set counts in what devices hold. Collective.
-absl::StatusOr<JobPartition> PartitionOf(
+absl::StatusOr<JobPartition> MakePartition(
     const TrainOptions& options, const LayerSpecs& layers,
     const std::vector<c10::Device>& devices, const JobData& data,
     Communicator& world);

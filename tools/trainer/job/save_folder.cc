@@ -12,12 +12,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
 #include "core/checkpoint/folder/step_folders.h"
+#include "core/checkpoint/folder/stored_folder.h"
 #include "core/comm/group_agreement.h"
 #include "core/files/atomic_file.h"
 #include "core/files/atomic_folder.h"
-#include "core/files/folder_lock.h"
 #include "core/program/exit_code.h"
+#include "datasets/tokenizers/open_tokenizer.h"
+#include "datasets/tokenizers/tokenizer_files.h"
 
 namespace tandem {
 namespace {
@@ -35,12 +38,12 @@ std::string Message(const std::string& folder, absl::string_view why) {
   return absl::StrCat("--save_dir=", folder, ": ", why);
 }
 
-// What the user can mend.
+// An error that the user can mend.
 absl::Status FolderError(const std::string& folder, const std::string& why) {
   return absl::FailedPreconditionError(Message(folder, why));
 }
 
-// What the system says.
+// An error of the system.
 absl::Status FolderError(const std::string& folder, const absl::Status& why) {
   return RefusedIfMendable(
       absl::Status(why.code(), Message(folder, why.message())));
@@ -126,6 +129,56 @@ absl::Status PrepareSaveFolder(const std::string& folder, Communicator& world,
   const absl::Status seen = AgreeOnSuccess(mine, "seen --save_dir", world);
   if (world.rank() == 0) RemoveFolder(*probe).IgnoreError();
   return seen;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kFolder[] = "tokenizer";
+
+// The folder with the tokenizer of the job's texts; empty: nobody knows.
+std::string TokenizerSource(const TrainOptions& options) {
+  return HasTokenizer(options.data_dir) ? options.data_dir
+                                        : KeptTokenizer(options.init_from);
+}
+
+absl::Status Keep(const TrainOptions& options) {
+  const std::string source = TokenizerSource(options);
+  if (source.empty()) return absl::OkStatus();
+  const std::string folder = absl::StrCat(options.save_dir, "/", kFolder);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  const absl::Status kept =
+      error
+          ? absl::ErrnoToStatus(error.value(),
+                                absl::StrCat("cannot make the folder ", folder))
+          : SaveTokenizer(source, folder);
+  return Annotate(kept, absl::StrCat("--save_dir=", options.save_dir));
+}
+
+}  // namespace
+
+absl::Status KeepTokenizer(const TrainOptions& options, Communicator& world) {
+  if (options.save_dir.empty() || options.dataset != "tokens") {
+    return absl::OkStatus();
+  }
+  const absl::Status mine =
+      world.rank() == 0 ? Keep(options) : absl::OkStatus();
+  return AgreeOnSuccess(mine, "kept the texts' tokenizer", world);
+}
+
+std::string KeptTokenizer(const std::string& path) {
+  if (path.empty()) return "";
+  if (HasTokenizer(path)) return path;
+  // A file, or one of a folder of checkpoints.
+  std::error_code error;
+  const bool is_one =
+      fs::is_regular_file(path, error) || IsCheckpointFolder(path);
+  const fs::path folder =
+      is_one ? fs::path(path).parent_path() : fs::path(path);
+  const std::string kept = (folder / kFolder).string();
+  return HasTokenizer(kept) ? kept : "";
 }
 
 }  // namespace tandem

@@ -5,30 +5,28 @@
 
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
-#include "core/model/make_layers.h"
 #include "parallel/data_parallel/replicated_layers.h"
 #include "parallel/parameter_server.h"
 #include "parallel/strategy/mesh_strategy.h"
-#include "tools/trainer/job/mesh_options.h"
 #include "tools/trainer/job/model.h"
-#include "tools/trainer/job/optimizer.h"
+#include "tools/trainer/job/strategy_options.h"
 #include "tools/trainer/settings/pipeline_settings.h"
 
 namespace tandem {
 namespace {
 
-// What a whole replica is trained with, and a pipeline too.
+// Options that a whole replica and a pipeline have in common.
 void SetUpdate(const TrainOptions& options, const RowParts& parts,
                UpdateOptions* update) {
-  const DecayGroups groups = DecayGroupsOf(options, parts);
-  update->optimizer = OptimizerOptionsOf(options, options.weight_decay);
+  const DecayGroups groups = WeightDecayGroups(options, parts);
+  update->optimizer = RequestedOptimizer(options, options.weight_decay);
   update->further_optimizers = groups.further;
   update->optimizer_group = groups.group;
   update->clip_norm = options.clip_grad_norm;
   update->clip_norm_type = options.clip_grad_norm_type;
   update->error_if_nonfinite = options.error_if_nonfinite;
   update->clip_value = options.clip_grad_value;
-  update->grad_scaler = GradScalerOf(options);
+  update->grad_scaler = RequestedGradScaler(options);
 }
 
 // `replica` says how one is cut and scheduled; servers update it.
@@ -38,15 +36,15 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeServed(
     Communicator& world) {
   ParameterServerOptions served;
   SetUpdate(options, parts, &served);
-  served.servers = ServersOf(options);
+  served.servers = ParameterServerCount(options);
   served.max_staleness = options.ddp.max_staleness;
   const auto make =
       [&](int worker) -> absl::StatusOr<std::unique_ptr<Strategy>> {
     MeshStrategyOptions own = replica;
     // What layers draw is each worker's own; initial values are the first's.
     own.seed += static_cast<uint64_t>(worker);
-    own.ddp.mixed_precision = PrecisionOf(options);
-    return MeshStrategy::Create(layers, LossOf(options), own, nullptr);
+    own.ddp.mixed_precision = RequestedPrecision(options);
+    return MeshStrategy::Create(layers, JobLoss(options), own, nullptr);
   };
   return MakeParameterServer(make, served, world);
 }
@@ -62,8 +60,8 @@ absl::StatusOr<LayerSpecs> ReplicatedModel(
       const LayerList replicated,
       ReplicateOverDevices(
           layers, [&] { return MakeLayers(specs, options.seed); }, devices,
-          LossOf(options).names().outputs));
-  return SpecsOf(replicated);
+          JobLoss(options).names().outputs));
+  return SpecsFromLayers(replicated);
 }
 
 // Replicas that reduce their gradients.
@@ -73,12 +71,12 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeReplicas(
   SetUpdate(options, parts, &mesh);
   AddReplicas(options, &mesh);
   LayerSpecs model = layers;
-  if (IsDataParallel(SurroundingsOf(options))) {
+  if (IsDataParallel(MakePipelineContext(options))) {
     TANDEM_ASSIGN_OR_RETURN(model,
                             ReplicatedModel(options, layers, mesh.devices));
     mesh.devices = {mesh.devices.front()};
   }
-  return MeshStrategy::Create(model, LossOf(options), mesh,
+  return MeshStrategy::Create(model, JobLoss(options), mesh,
                               world.size() == 1 ? nullptr : &world);
 }
 
@@ -88,10 +86,11 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
     const TrainOptions& options, const LayerSpecs& layers,
     const RowParts& parts, const JobPartition& partition,
     const std::vector<c10::Device>& devices, Communicator& world) {
-  MeshStrategyOptions mesh = ReplicaOptionsOf(options, partition.schedule);
+  MeshStrategyOptions mesh =
+      ReplicaStrategyOptions(options, partition.schedule);
   mesh.cuts = partition.cuts;
   mesh.devices = devices;
-  return ServersOf(options) > 0
+  return ParameterServerCount(options) > 0
              ? MakeServed(options, layers, parts, mesh, world)
              : MakeReplicas(options, layers, parts, mesh, world);
 }

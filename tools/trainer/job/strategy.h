@@ -18,8 +18,8 @@
 
 namespace tandem {
 
-// `devices` are this rank's, `parts` those of the layers that RowPartsOf says.
-// `world` must outlive the strategy. Collective.
+// `devices` are this rank's, `parts` those of the layers that ModelRowParts
+// says. `world` must outlive the strategy. Collective.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
     const TrainOptions& options, const LayerSpecs& layers,
     const RowParts& parts, const JobPartition& partition,

@@ -34,7 +34,7 @@ std::optional<std::vector<int64_t>> DocumentEndTokens(
   const auto file =
       TokenFile::Open(absl::StrCat(options.data_dir, "/train.bin"),
                       static_cast<int>(options.token_bytes));
-  // Whoever opens the data says what is wrong with it.
+  // OpenData reports what is wrong with the data.
   if (!file.ok() || !file->says_vocabulary()) return std::nullopt;
   return file->end_of_text() ? Ends{*file->end_of_text()} : Ends();
 }
@@ -43,7 +43,7 @@ std::optional<Transformer> SizedTransformer(const TrainOptions& options) {
   auto named = NamedTransformer(options.model);
   if (!named.has_value()) return named;
   // The registry has found that they suit the model.
-  const TransformerSizes sizes = SizesOf(options);
+  const TransformerSizes sizes = RequestedSizes(options);
   std::visit([&](auto& own) { own = WithSizes(own, sizes); }, named->model);
   named->config = WriteModelConfig(named->model, DocumentEndTokens(options));
   return named;
@@ -64,12 +64,12 @@ std::string GenerationConfigBeside(const std::string& config_file) {
       (std::filesystem::path(config_file).parent_path() / kGenerationConfigFile)
           .string();
   const auto text = ReadShortFile(path, kMaxConfigBytes);
-  return text.ok() && EndTokensOf(*text).ok() ? *text : "";
+  return text.ok() && ReadEndTokens(*text).ok() ? *text : "";
 }
 
 // A folder's model has sizes of its own.
 absl::Status CheckSizes(const TrainOptions& options) {
-  if (!SizesOf(options).any()) return absl::OkStatus();
+  if (!RequestedSizes(options).any()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--init_from=", options.init_from,
       " has the sizes of its model: leave --layers, --width, --heads, "
@@ -93,7 +93,7 @@ absl::Status CheckNamed(const TrainOptions& options,
 
 }  // namespace
 
-TransformerSizes SizesOf(const TrainOptions& options) {
+TransformerSizes RequestedSizes(const TrainOptions& options) {
   return {options.layers, options.width, options.heads, options.kv_heads,
           options.ffn_width};
 }
@@ -115,7 +115,7 @@ std::optional<Transformer> NamedTransformer(absl::string_view name) {
   return Transformer{*model, WriteModelConfig(*model), "", false, ""};
 }
 
-absl::StatusOr<std::optional<Transformer>> TransformerOf(
+absl::StatusOr<std::optional<Transformer>> JobTransformer(
     const TrainOptions& options) {
   const std::string& path = options.init_from;
   std::error_code error;
@@ -132,7 +132,7 @@ absl::StatusOr<std::optional<Transformer>> TransformerOf(
     auto read = ReadTransformer(absl::StrCat(path, "/", kConfigFile));
     if (!read.ok()) {
       return Annotate(read.status(),
-                      absl::StrCat("--init_from=", path, HintOfHubCache(path)));
+                      absl::StrCat("--init_from=", path, HubCacheHint(path)));
     }
     TANDEM_RETURN_IF_ERROR(CheckNamed(options, *read));
     found = *std::move(read);

@@ -27,7 +27,7 @@ struct Transformer {
 };
 
 // --layers, --width and so on.
-TransformerSizes SizesOf(const TrainOptions& options);
+TransformerSizes RequestedSizes(const TrainOptions& options);
 
 // The model of a folder's config.json, with the generation_config.json beside
 // it. Errors name the file.
@@ -40,7 +40,7 @@ std::optional<Transformer> NamedTransformer(absl::string_view name);
 // (InvalidArgument for a --model beside it that is another one), else --model,
 // of which there is nothing to say unless it is a transformer: what ends a text
 // is then what ends the documents of --dataset=tokens.
-absl::StatusOr<std::optional<Transformer>> TransformerOf(
+absl::StatusOr<std::optional<Transformer>> JobTransformer(
     const TrainOptions& options);
 
 }  // namespace tandem

@@ -1,8 +1,10 @@
 #include "tools/trainer/rehearsal/rehearsal.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,11 +18,12 @@
 #include "core/device/device.h"
 #include "core/mesh/mesh.h"
 #include "core/meta/shapes.h"
-#include "core/model/make_layers.h"
+#include "core/model/layer_list.h"
 #include "core/sim/imagined/meters.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
 #include "core/sim/streams/streams.h"
+#include "parallel/schedule/simulation.h"
 #include "parallel/step/step_score.h"
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/job.h"
@@ -29,12 +32,117 @@
 #include "tools/trainer/job/process.h"
 #include "tools/trainer/job/strategy.h"
 #include "tools/trainer/job/transformer.h"
-#include "tools/trainer/rehearsal/rehearsed_job.h"
 
 namespace tandem {
 namespace {
 
-// Without --device_memory's cap: what would be beyond it is told, too.
+using Devices = std::vector<const RehearsedDevice*>;
+
+// The first replica's devices, as the schedule counts them. In a mesh its ranks
+// come first.
+Devices FirstReplica(const RehearsedJob& job, size_t devices) {
+  Devices first;
+  for (size_t i = 0; i < devices; ++i) first.push_back(&job.devices[i]);
+  return first;
+}
+
+// How many messages come to a device with each microbatch: from the stage
+// before each of its own, and gradients from the one behind.
+int MessagesOfMicrobatch(const Schedule& schedule, int device) {
+  int messages = 0;
+  for (int stage = 0; stage + 1 < schedule.stages; ++stage) {
+    const int here = DeviceOfStage(schedule, stage);
+    const int next = DeviceOfStage(schedule, stage + 1);
+    if (here == next) continue;
+    messages += here == device ? 1 : 0;
+    messages += next == device ? 1 : 0;
+  }
+  return messages;
+}
+
+// The longest that a message takes.
+double LongestTransfer(const Schedule& schedule, const Devices& devices) {
+  double longest = 0;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const int messages = schedule.microbatches *
+                         MessagesOfMicrobatch(schedule, static_cast<int>(i));
+    if (messages == 0) continue;
+    const sim::DeviceTraffic& traffic = devices[i]->traffic;
+    longest =
+        std::max(longest, (traffic.copies.seconds + traffic.messages.seconds) /
+                              static_cast<double>(messages));
+  }
+  return longest;
+}
+
+ScheduleCosts StepCosts(const Schedule& schedule, const Devices& devices) {
+  ScheduleCosts costs;
+  costs.transfer = LongestTransfer(schedule, devices);
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const auto device = static_cast<size_t>(DeviceOfStage(schedule, stage));
+    const sim::DeviceWork& work = devices[device]->work;
+    const double parts = static_cast<double>(schedule.microbatches) *
+                         static_cast<double>(schedule.stages_of[device].size());
+    const double backward = work.backward.seconds / parts;
+    costs.stages.push_back(
+        {work.forward.seconds / parts, backward / 2, backward / 2});
+  }
+  return costs;
+}
+
+}  // namespace
+
+using nlohmann::json;
+
+// For the library, which finds them by their names.
+namespace sim {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CountedWork, flops, bytes, seconds, calls)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceWork, forward, backward, rest)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CountedTraffic, bytes, seconds, calls)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeviceTraffic, copies, messages, collectives,
+                                   waited)
+}  // namespace sim
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MemoryUse, total, by_category)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RehearsedDevice, name, peak, work, traffic)
+
+absl::StatusOr<std::vector<RehearsedDevice>> GatherDevices(
+    const std::vector<RehearsedDevice>& mine, Communicator& world) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                          world.AllGatherString(json(mine).dump(), [] {
+                            return "what devices would hold and do";
+                          }));
+  std::vector<RehearsedDevice> all;
+  for (const std::string& text : texts) {
+    for (const json& each : json::parse(text)) {
+      all.push_back(each.get<RehearsedDevice>());
+    }
+  }
+  return all;
+}
+
+absl::Status PredictStep(const Schedule& schedule, const Mesh& mesh,
+                         RehearsedJob* job) {
+  const size_t replica = job->devices.size() / static_cast<size_t>(mesh.data());
+  TANDEM_ASSIGN_OR_RETURN(
+      const SchedulePrediction predicted,
+      PredictSchedule(schedule,
+                      StepCosts(schedule, FirstReplica(*job, replica))));
+  double update = 0;
+  job->waited = 0;
+  for (const RehearsedDevice& each : job->devices) {
+    update = std::max(update, each.work.rest.seconds);
+    job->waited = std::max(job->waited, each.traffic.waited);
+  }
+  job->step = predicted.step + job->waited + update;
+  const double busiest = predicted.step - predicted.bubble;
+  job->bubble = busiest > 0 ? predicted.bubble / busiest : 0;
+  return absl::OkStatus();
+}
+
+namespace {
+
+// --device_memory is no limit here: the report shows what would exceed it.
 absl::StatusOr<std::vector<c10::Device>> MakeDevices(
     const RehearsalSettings& settings, const TrainOptions& options) {
   SimOptions imagined;
@@ -51,19 +159,19 @@ absl::StatusOr<std::vector<c10::Device>> MakeDevices(
   return devices;
 }
 
-c10::Device HostsStandIn() { return SimDevice(kMostRehearsedDevices); }
+c10::Device HostPlaceholder() { return SimDevice(kMostRehearsedDevices); }
 
 // Layers whose parameters are shapes.
 LayerSpecs WithoutValues(LayerSpecs specs) {
   const auto without_values = [](auto make) {
-    const MetaScope no_values(HostsStandIn());
+    const MetaScope no_values(HostPlaceholder());
     return make();
   };
   return MadeThrough(without_values, std::move(specs));
 }
 
-// What devices exchange with those of other ranks moves nothing; what the host
-// does is as in training.
+// Collectives of devices of different ranks move no data; those of the host are
+// as in training.
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectImagined(
     const TrainOptions& options, const Launch& launch) {
   TrainOptions imagined = options;
@@ -86,30 +194,30 @@ absl::StatusOr<SetUpJob> SetUp(const RehearsalSettings& settings,
                                const TrainOptions& options,
                                const Launch& launch) {
   SetUpJob job;
-  TANDEM_ASSIGN_OR_RETURN(job.mesh, MeshOf(options, launch.world_size));
+  TANDEM_ASSIGN_OR_RETURN(job.mesh, JobMesh(options, launch.world_size));
   TANDEM_ASSIGN_OR_RETURN(job.batch_size,
-                          BatchSizeOf(options, job.mesh.data()));
+                          ReplicaBatchSize(options, job.mesh.data()));
   TANDEM_RETURN_IF_ERROR(TakeThreads(options, launch).status());
   TANDEM_ASSIGN_OR_RETURN(job.devices, MakeDevices(settings, options));
   TANDEM_ASSIGN_OR_RETURN(job.world, ConnectImagined(options, launch));
   TANDEM_ASSIGN_OR_RETURN(const std::optional<Transformer> transformer,
-                          TransformerOf(options));
+                          JobTransformer(options));
   TANDEM_ASSIGN_OR_RETURN(job.data, OpenData(options, transformer, *job.world));
   TANDEM_ASSIGN_OR_RETURN(LayerSpecs layers,
-                          LayersOf(options, transformer, *job.data.train));
+                          JobLayers(options, transformer, *job.data.train));
   TANDEM_ASSIGN_OR_RETURN(const RowParts parts,
-                          RowPartsOf(options, transformer, *job.data.train));
+                          ModelRowParts(options, transformer, *job.data.train));
   layers = WithoutValues(std::move(layers));
   TANDEM_ASSIGN_OR_RETURN(
       job.partition,
-      PartitionOf(options, layers, job.devices, job.data, *job.world));
+      MakePartition(options, layers, job.devices, job.data, *job.world));
   TANDEM_ASSIGN_OR_RETURN(job.strategy,
                           MakeStrategy(options, layers, parts, job.partition,
                                        job.devices, *job.world));
   return job;
 }
 
-// One that is reported (--log_every), with the gradients' norm.
+// A step that is reported (--log_every), with the norm of the gradients.
 absl::Status TrainStep(Strategy& strategy, const Batch& batch,
                        const TrainOptions& options) {
   strategy.MeasureGradientNorm();
@@ -137,7 +245,8 @@ absl::Status Evaluate(const SetUpJob& job, const TrainOptions& options) {
   return job.strategy->Evaluate(batch).status();
 }
 
-// What this rank's have done since. They are called as training calls them.
+// What this rank's devices have done since ForgetWork, by the names that they
+// have in training.
 std::vector<RehearsedDevice> OwnDevices(const std::vector<c10::Device>& devices,
                                         int rank) {
   std::vector<RehearsedDevice> own;
@@ -145,12 +254,13 @@ std::vector<RehearsedDevice> OwnDevices(const std::vector<c10::Device>& devices,
     const int index = devices[i].index();
     const size_t number = static_cast<size_t>(rank) * devices.size() + i;
     own.push_back({absl::StrCat("sim:", number), MemoryUse(),
-                   sim::WorkOf(index), sim::TrafficOf(index)});
+                   sim::TotalWork(index), sim::ReadTraffic(index)});
   }
   return own;
 }
 
-// With the second step's work: the first one makes optimizer states, too.
+// The work is that of the second step: the first one also makes optimizer
+// states.
 absl::StatusOr<std::vector<RehearsedDevice>> Run(const SetUpJob& job,
                                                  const TrainOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const Batch batch,
@@ -164,7 +274,7 @@ absl::StatusOr<std::vector<RehearsedDevice>> Run(const SetUpJob& job,
     TANDEM_RETURN_IF_ERROR(Evaluate(job, options));
   }
   for (size_t i = 0; i < devices.size(); ++i) {
-    devices[i].peak = sim::BooksOf(job.devices[i].index()).peak;
+    devices[i].peak = sim::DeviceMemoryStatistics(job.devices[i].index()).peak;
   }
   return devices;
 }

@@ -52,7 +52,7 @@ absl::Status CheckJob(const TrainOptions& options) {
       rule(options.strategy == "data_parallel",
            "knows replicas of other ranks alone: leave out "
            "--strategy=data_parallel"),
-      rule(ServersOf(options) > 0,
+      rule(ParameterServerCount(options) > 0,
            "has no values that servers could hand on: leave out "
            "--strategy=parameter_server"),
       rule(options.replace_replicas > 0,

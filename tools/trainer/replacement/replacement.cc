@@ -2,30 +2,188 @@
 
 #include <ATen/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/Device.h>
 
 #include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/dtype_names.h"
 #include "core/base/environment.h"
-#include "core/base/some_of.h"
+#include "core/base/short_list.h"
 #include "core/base/status_macros.h"
+#include "core/base/text_fields.h"
 #include "core/base/torch_status.h"
+#include "core/checkpoint/stored_tensors.h"
+#include "core/checkpoint/tensor_stream.h"
+#include "core/instrument/fault_point.h"
 #include "core/program/interrupt.h"
 #include "core/run/setup_failure.h"
 #include "parallel/strategy/strategy.h"
+#include "tools/trainer/checkpoints/job_progress.h"
+#include "tools/trainer/checkpoints/resume.h"
 
 namespace tandem {
 namespace {
 
+// All of a state but the tensors' values, as fields: numbers of things before
+// them.
+std::string EncodeInfos(const KeptState& state) {
+  std::string text;
+  const auto add = [&text](const auto& field) {
+    AppendField(absl::StrCat(field), &text);
+  };
+  const SafetensorsMetadata metadata = CheckpointMetadata(state.progress);
+  add(state.evaluated);
+  add(metadata.size());
+  for (const auto& [key, value] : metadata) {
+    add(key);
+    add(value);
+  }
+  for (const auto& [name, tensor] : state.tensors) {
+    add(name);
+    add(DtypeName(tensor.scalar_type()));
+    add(tensor.dim());
+    for (const int64_t size : tensor.sizes()) add(size);
+  }
+  return text;
+}
+
+// Reads what EncodeInfos wrote; `ok` until something else stands there.
+class InfoReader {
+ public:
+  explicit InfoReader(absl::string_view text) : text_(text) {}
+
+  bool ok() const { return ok_; }
+  bool at_end() const { return text_.empty(); }
+
+  std::string Text() {
+    const auto field = TakeField(&text_);
+    ok_ = ok_ && field.has_value();
+    return ok_ ? std::string(*field) : std::string();
+  }
+  int64_t Number() {
+    int64_t number = 0;
+    ok_ = absl::SimpleAtoi(Text(), &number) && number >= 0 && ok_;
+    return ok_ ? number : 0;
+  }
+
+ private:
+  absl::string_view text_;
+  bool ok_ = true;
+};
+
+at::Tensor ReadTensor(InfoReader& reader) {
+  const auto dtype = DtypeOfName(reader.Text());
+  std::vector<int64_t> sizes;
+  const int64_t dim = reader.Number();
+  for (int64_t i = 0; i < dim && reader.ok(); ++i) {
+    sizes.push_back(reader.Number());
+  }
+  if (!dtype || !reader.ok()) return at::Tensor();
+  return at::empty(sizes, at::TensorOptions(*dtype));
+}
+
+// The state that EncodeInfos described; its tensors have no values yet.
+absl::StatusOr<KeptState> DecodeInfos(const std::string& from,
+                                      absl::string_view text) {
+  InfoReader reader(text);
+  KeptState state;
+  SafetensorsMetadata metadata;
+  state.evaluated = reader.Number();
+  const int64_t entries = reader.Number();
+  for (int64_t i = 0; i < entries && reader.ok(); ++i) {
+    const std::string key = reader.Text();
+    metadata[key] = reader.Text();
+  }
+  while (reader.ok() && !reader.at_end()) {
+    const std::string name = reader.Text();
+    state.tensors.emplace_back(name, ReadTensor(reader));
+    if (!state.tensors.back().second.defined()) {
+      return absl::DataLossError(
+          absl::StrCat(from, ": what it says of tensor '", name,
+                       "' of its state cannot be read"));
+    }
+  }
+  if (!reader.ok()) {
+    return absl::DataLossError(
+        absl::StrCat(from, ": what it says of its state cannot be read"));
+  }
+  TANDEM_ASSIGN_OR_RETURN(state.progress, ProgressOfCheckpoint(from, metadata));
+  return state;
+}
+
+// Copies. Whole on each rank: for replicas in one piece that share nothing of
+// the optimizer. Not collective: groups may be broken.
+absl::StatusOr<KeptState> KeepState(const Job& job, const JobStand& stand) {
+  const Strategy& strategy = *job.strategy;
+  NamedTensors model = strategy.Parameters();
+  for (auto& each : strategy.Buffers()) model.push_back(std::move(each));
+  KeptState state = {CurrentProgress(job, stand.position), stand.evaluated, {}};
+  TANDEM_ASSIGN_OR_RETURN(state.tensors,
+                          CheckpointTensors(model, strategy.OptimizerState()));
+  TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
+    for (auto& each : state.tensors) {
+      each.second = each.second.detach()
+                        .to(at::kCPU, /*non_blocking=*/false, /*copy=*/true)
+                        .contiguous();
+    }
+  }));
+  return state;
+}
+
+// The state of rank `source` of `world`, which passes it as `mine`; others'
+// `mine` is not looked at. TANDEM_FAULT's point "take_over:I" comes before
+// tensor I. Collective.
+absl::StatusOr<KeptState> ShareState(const KeptState& mine, int source,
+                                     Communicator& world) {
+  const bool is_mine = world.rank() == source;
+  const CollectivePurpose purpose = [] { return "the state of the job"; };
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<std::string> infos,
+      world.AllGatherString(is_mine ? EncodeInfos(mine) : "", purpose));
+  KeptState state = mine;
+  if (!is_mine) {
+    TANDEM_ASSIGN_OR_RETURN(state,
+                            DecodeInfos(absl::StrCat("rank ", source),
+                                        infos[static_cast<size_t>(source)]));
+  }
+  int64_t index = 0;
+  for (const auto& each : state.tensors) {
+    TANDEM_RETURN_IF_ERROR(FaultPoint("take_over", index++));
+    TANDEM_RETURN_IF_ERROR(world.Broadcast(each.second, source, purpose));
+  }
+  return state;
+}
+
+// Puts the job's strategy into the state. `from`: whose it is, for messages.
+absl::Status LoadState(const KeptState& state, const std::string& from,
+                       Job& job) {
+  StoredCheckpoint checkpoint;
+  checkpoint.progress = state.progress;
+  for (const auto& [name, tensor] : state.tensors) {
+    const at::Tensor values = tensor;
+    AddStored(
+        {MakeTensorInfo(name, values),
+         [values]() -> absl::StatusOr<at::Tensor> { return values; }, nullptr},
+        &checkpoint);
+  }
+  return LoadCheckpoint(checkpoint, from, job);
+}
+
 using std::chrono::milliseconds;
 
-// Within which a launcher says that a rank has died, or another rank that it
-// goes on.
+// How long to wait for a launcher to say that a rank has died, or for another
+// rank to say that it goes on.
 constexpr milliseconds kNewsTime = std::chrono::seconds(10);
 
-// What a process takes once, whatever generations come.
+// What a process sets up once, for all generations.
 struct Host {
   std::vector<c10::Device> devices;
   int intra_op_threads = 1;
@@ -52,30 +210,34 @@ absl::Status RunOne(const Job& first, const RunGeneration& run,
 
 }  // namespace
 
+JobStand KeptState::stand() const {
+  return {SavedPosition(progress), evaluated};
+}
+
 absl::Status CheckReplacement(const TrainOptions& options,
                               const Launch& first) {
   if (options.replace_replicas == 0) return absl::OkStatus();
   const std::string given =
       absl::StrCat("--replace_replicas=", options.replace_replicas);
-  if (first.world_size == 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        given, " has other ranks go on when one dies, but this job has one ",
-        "alone: give --nproc_per_node=2 or more, or --max_restarts"));
-  }
-  if (first.launcher != "tandem" || first.nnodes > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        given, " is for ranks that one launcher of this program's own starts ",
-        "(--nproc_per_node), but they were started by ",
-        first.nnodes > 1 ? absl::StrCat(first.nnodes, " launchers")
-                         : first.launcher,
-        ": leave it out, and use --max_restarts"));
-  }
-  return absl::OkStatus();
+  return CheckRules({
+      {first.world_size == 1,
+       absl::StrCat(given,
+                    " has other ranks go on when one dies, but this job has "
+                    "one alone: give --nproc_per_node=2 or more, or "
+                    "--max_restarts")},
+      {first.launcher != "tandem" || first.nnodes > 1,
+       absl::StrCat(given,
+                    " is for ranks that one launcher of this program's own "
+                    "starts (--nproc_per_node), but they were started by ",
+                    first.nnodes > 1 ? absl::StrCat(first.nnodes, " launchers")
+                                     : first.launcher,
+                    ": leave it out, and use --max_restarts")},
+  });
 }
 
 absl::StatusOr<std::unique_ptr<Replacement>> Replacement::Enter(
     const TrainOptions& options, const Launch& launch) {
-  TANDEM_ASSIGN_OR_RETURN(const int life, LifeOf(Environment::OfProcess()));
+  TANDEM_ASSIGN_OR_RETURN(const int life, RankLife(Environment::OfProcess()));
   const auto timeout =
       milliseconds(static_cast<int64_t>(options.timeout * 1e3));
   TANDEM_ASSIGN_OR_RETURN(JobMember member,
@@ -120,7 +282,7 @@ absl::StatusOr<std::vector<std::string>> Replacement::Begin(Job& job,
       const KeptState state,
       ShareState(kept_.value_or(KeptState()), source, *job.world));
   TANDEM_RETURN_IF_ERROR(LoadState(state, from, job));
-  // Until all have it, each keeps what it had.
+  // Each rank keeps its own state until all have the new one.
   TANDEM_RETURN_IF_ERROR(
       job.world->Barrier([] { return "until all have the job's state"; }));
   kept_.reset();
@@ -150,12 +312,12 @@ absl::Status Replacement::Keep(const Job& job, const JobStand& stand) {
 
 absl::StatusOr<bool> Replacement::GoOn(const absl::Status& error) {
   if (InterruptSignal() != 0) return error;
-  if (!lets_in_) {
+  if (!admits_) {
     if (IsOwnFault(error)) return error;
     TANDEM_ASSIGN_OR_RETURN(const bool ended, member_.HasEnded(kNewsTime));
     if (!ended) return error;
   }
-  lets_in_ = false;
+  admits_ = false;
   return member_.GoOn(kept_ ? kept_->progress.step : kNoState);
 }
 

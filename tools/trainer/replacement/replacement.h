@@ -1,5 +1,7 @@
 // Replacement of replicas: a job that goes on without ranks that die, and takes
-// in those that come back (--replace_replicas), as one rank sees it.
+// in those that come back (--replace_replicas), as one rank sees it; and the
+// state that a rank keeps for that, apart from the groups in which it was
+// trained.
 
 #ifndef TANDEM_TOOLS_TRAINER_REPLACEMENT_REPLACEMENT_H_
 #define TANDEM_TOOLS_TRAINER_REPLACEMENT_REPLACEMENT_H_
@@ -14,12 +16,31 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/tensors.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/comm/communicator.h"
 #include "core/launch/launch.h"
 #include "core/replace/job_member.h"
+#include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/job/job.h"
-#include "tools/trainer/replacement/kept_state.h"
 
 namespace tandem {
+
+// Where a job stands, which evaluations included.
+struct JobStand {
+  TrainPosition position;
+  // Steps that were done at the last evaluation.
+  int64_t evaluated = 0;
+};
+
+// What a checkpoint would have, in the host's memory.
+struct KeptState {
+  TrainingProgress progress;
+  int64_t evaluated = 0;
+  NamedTensors tensors;  // by their names in a checkpoint
+
+  JobStand stand() const;
+};
 
 // Whether a job that was launched so can have its ranks replaced, where
 // --replace_replicas asks for that. `first`: any rank's.
@@ -56,9 +77,11 @@ class Replacement {
   absl::Status Keep(const Job& job, const JobStand& stand);
 
   // For one rank, which tells the others: whether one waits to be let in.
-  absl::StatusOr<bool> SomebodyWaits() { return member_.SomebodyWaits(); }
+  absl::StatusOr<bool> HasWaitingProcess() {
+    return member_.HasWaitingProcess();
+  }
   // All have agreed to end the generation, to let others in.
-  void EndToLetIn() { lets_in_ = true; }
+  void EndForAdmission() { admits_ = true; }
 
   // After a generation ended so, or with `error`: goes on in the next one. The
   // error itself where it is this rank's own, or no other rank's death is known
@@ -76,7 +99,7 @@ class Replacement {
 
   JobMember member_;
   const int launched_;
-  bool lets_in_ = false;
+  bool admits_ = false;
   std::optional<KeptState> kept_;
   // Buffers of the step under way: the live ones, and copies from before it.
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;

@@ -28,7 +28,8 @@ absl::Status FileError(const std::string& path, const char* what) {
 
 constexpr int kMostEarlier = 10000;
 
-// Its new name; empty: there is no file with anything in it.
+// Moves the file away, to the name that it gives; empty: there was none, or an
+// empty one.
 absl::StatusOr<std::string> MoveAway(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error) ||
@@ -53,7 +54,7 @@ absl::StatusOr<std::string> MoveAway(const std::string& path) {
   return FileError(path, "keep what an earlier job wrote there");
 }
 
-// Behind what is there.
+// Opens the file for appending.
 absl::StatusOr<OwnedFd> OpenForWriting(const FileTarget& target) {
   if (target.in_place) {
     TANDEM_ASSIGN_OR_RETURN(const int descriptor, OpenInPlace(target));
@@ -69,7 +70,7 @@ bool EndsWithALine(const std::string& path) {
   return !file.seekg(-1, std::ios::end) || file.get() == '\n';
 }
 
-// How much of it came to be written.
+// The number of bytes that were written.
 size_t WriteSome(int file, absl::string_view text) {
   size_t done = 0;
   while (done < text.size()) {

@@ -29,7 +29,7 @@ std::string DescribeFlops(double flops_per_s) {
   return absl::StrFormat("%.3g %sFLOP/s", flops_per_s, prefixes[i]);
 }
 
-// What follows the throughput; empty: it is not known.
+// The text that follows the throughput; empty: FLOP/s are not known.
 std::string DescribeUse(const StepReport& step) {
   std::string use;
   if (step.flops_per_s > 0) {
@@ -52,7 +52,7 @@ std::string DescribeSums(const std::map<std::string, double>& sums) {
   return text;
 }
 
-// What follows the loss.
+// The text that follows the loss.
 std::string DescribeLosses(const StepReport& step) {
   std::string added;
   for (const auto& [name, mean] : step.auxiliary_losses) {
@@ -81,7 +81,7 @@ std::string Row(const std::string& label, const std::string& text) {
 
 }  // namespace
 
-std::string LineOf(const StepReport& step, int64_t steps_in_all) {
+std::string ReportLine(const StepReport& step, int64_t steps_in_all) {
   const std::string norm =
       step.gradient_norm
           ? absl::StrFormat("  gradient norm %.4g", Shown(*step.gradient_norm))
@@ -97,7 +97,7 @@ std::string LineOf(const StepReport& step, int64_t steps_in_all) {
       Clock(step.left_s), step.rss_mib);
 }
 
-Json FieldsOf(const StepReport& step) {
+Json ReportFields(const StepReport& step) {
   Json fields = {{"epoch", step.epoch},
                  {"step", step.step},
                  {"samples", step.samples},
@@ -124,7 +124,7 @@ Json FieldsOf(const StepReport& step) {
   return fields;
 }
 
-std::string LineOf(const SkippedStepReport& skipped) {
+std::string ReportLine(const SkippedStepReport& skipped) {
   return absl::StrFormat(
       "step %d was skipped: its gradients are not finite%s (%d skipped in all)",
       skipped.step,
@@ -135,14 +135,14 @@ std::string LineOf(const SkippedStepReport& skipped) {
       skipped.skipped_steps);
 }
 
-Json FieldsOf(const SkippedStepReport& skipped) {
+Json ReportFields(const SkippedStepReport& skipped) {
   Json fields = {{"step", skipped.step},
                  {"skipped_steps", skipped.skipped_steps}};
   if (skipped.loss_scale > 0) fields["loss_scale"] = skipped.loss_scale;
   return fields;
 }
 
-std::string LineOf(const EvaluationReport& evaluation) {
+std::string ReportLine(const EvaluationReport& evaluation) {
   const Score& score = evaluation.score;
   return absl::StrFormat(
       "%stest: loss %.4f%s%s  accuracy %.2f %%  (%d predictions)",
@@ -155,7 +155,7 @@ std::string LineOf(const EvaluationReport& evaluation) {
       DescribeSums(evaluation.sums), 100 * score.accuracy(), score.count);
 }
 
-Json FieldsOf(const EvaluationReport& evaluation) {
+Json ReportFields(const EvaluationReport& evaluation) {
   const Score& score = evaluation.score;
   Json fields = {{"epoch", evaluation.epoch},
                  {"loss", score.loss()},
@@ -166,7 +166,7 @@ Json FieldsOf(const EvaluationReport& evaluation) {
   return fields;
 }
 
-std::vector<std::string> LinesOf(const SummaryReport& summary) {
+std::vector<std::string> ReportLines(const SummaryReport& summary) {
   std::vector<std::string> lines = {"summary"};
   const auto add = [&](bool is_known, const std::string& label,
                        const std::string& text) {
@@ -204,7 +204,7 @@ std::vector<std::string> LinesOf(const SummaryReport& summary) {
   return lines;
 }
 
-Json FieldsOf(const SummaryReport& summary) {
+Json ReportFields(const SummaryReport& summary) {
   Json fields = Json::object();
   if (summary.test.count > 0) {
     fields.update({{"test_accuracy", summary.test.accuracy()},

@@ -46,8 +46,8 @@ struct StepReport {
   double loss_scale = 0;    // from the next step on; 0: it is not scaled
 };
 
-std::string LineOf(const StepReport& step, int64_t steps_in_all);
-nlohmann::ordered_json FieldsOf(const StepReport& step);
+std::string ReportLine(const StepReport& step, int64_t steps_in_all);
+nlohmann::ordered_json ReportFields(const StepReport& step);
 
 // A step that changed nothing, because a gradient was not finite.
 struct SkippedStepReport {
@@ -56,8 +56,8 @@ struct SkippedStepReport {
   int64_t skipped_steps = 0;  // of this run, with it
 };
 
-std::string LineOf(const SkippedStepReport& skipped);
-nlohmann::ordered_json FieldsOf(const SkippedStepReport& skipped);
+std::string ReportLine(const SkippedStepReport& skipped);
+nlohmann::ordered_json ReportFields(const SkippedStepReport& skipped);
 
 struct EvaluationReport {
   int64_t epoch = 0;      // from 1
@@ -67,8 +67,8 @@ struct EvaluationReport {
   std::map<std::string, double> sums;  // Strategy::TakeEvaluationSums
 };
 
-std::string LineOf(const EvaluationReport& evaluation);
-nlohmann::ordered_json FieldsOf(const EvaluationReport& evaluation);
+std::string ReportLine(const EvaluationReport& evaluation);
+nlohmann::ordered_json ReportFields(const EvaluationReport& evaluation);
 
 struct SummaryReport {
   int64_t steps = 0;
@@ -95,8 +95,8 @@ struct SummaryReport {
   std::vector<std::pair<std::string, std::string>> advice;
 };
 
-std::vector<std::string> LinesOf(const SummaryReport& summary);
-nlohmann::ordered_json FieldsOf(const SummaryReport& summary);
+std::vector<std::string> ReportLines(const SummaryReport& summary);
+nlohmann::ordered_json ReportFields(const SummaryReport& summary);
 
 }  // namespace tandem
 

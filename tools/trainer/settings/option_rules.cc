@@ -17,7 +17,7 @@
 namespace tandem {
 namespace {
 
-// Why it is none; empty: it is one.
+// Why the pattern is no regular expression; empty: it is one.
 std::string RegexError(const std::string& pattern) {
   try {
     const std::regex regex(pattern);
@@ -27,7 +27,7 @@ std::string RegexError(const std::string& pattern) {
   return "";
 }
 
-// By their names, or as the file system has them.
+// Whether two paths are the same by name, or by the file system.
 bool AreSame(const std::string& one, const std::string& other) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -36,7 +36,7 @@ bool AreSame(const std::string& one, const std::string& other) {
          fs::equivalent(one, other, error);
 }
 
-// What is given for checkpoints; empty: nothing.
+// The first flag about checkpoints that was given; empty: none.
 std::string FirstForCheckpoints(const TrainOptions& options) {
   if (options.save_every > 0) {
     return absl::StrCat("--save_every=", options.save_every);
@@ -88,8 +88,8 @@ absl::Status CheckDevices(const DeviceSettings& settings) {
 absl::Status CheckOptimizer(const TrainOptions& options) {
   const TrainOptions usual;
   const std::string adams =
-      FirstOf(Differing(Describe(options), Describe(usual)),
-              {"amsgrad", "adam_beta1", "adam_beta2", "adam_eps"});
+      FirstSetting(Differing(Describe(options), Describe(usual)),
+                   {"amsgrad", "adam_beta1", "adam_beta2", "adam_eps"});
   const bool is_sgd = options.optimizer == "sgd";
   const std::string is_sgds = absl::StrCat(
       " is sgd's, but --optimizer=", options.optimizer, " was given");
@@ -153,7 +153,8 @@ absl::Status CheckModel(const TrainOptions& options) {
     return absl::StrCat("--vocab_parallel=", options.vocab_parallel, why,
                         ": leave one out");
   };
-  const SelectiveCheckpointing selective = SelectiveOf(options);
+  const SelectiveCheckpointing selective =
+      RequestedSelectiveCheckpointing(options);
   const absl::Status groups = CheckpointedGroups({}, selective).status();
   return CheckRules({
       {in_chunks && options.z_loss > 0,
@@ -170,7 +171,7 @@ absl::Status CheckModel(const TrainOptions& options) {
              "at")},
       {in_parts && replicates, parts(" needs a pipeline, or one device, not "
                                      "--strategy=data_parallel")},
-      {in_parts && ServersOf(options) > 0,
+      {in_parts && ParameterServerCount(options) > 0,
        parts(absl::StrCat(" is for replicas that have no servers, but "
                           "--strategy=",
                           options.strategy, " was given"))},

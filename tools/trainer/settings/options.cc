@@ -29,7 +29,7 @@ absl::Status CheckRanges(const DdpSettings& settings) {
 SettingValues Describe(const DeviceSettings& settings) {
   return {
 #define SETTING(kind, name, value, range, help) \
-  {#name, setting::kind::ValueOf(settings.name)},
+  {#name, setting::kind::ToValue(settings.name)},
 #include "tools/trainer/settings/device_settings.def"
   };
 }
@@ -42,7 +42,8 @@ absl::Status Validate(const TrainOptions& options) {
 #include "tools/trainer/settings/train_settings.def"
   TANDEM_RETURN_IF_ERROR(CheckRanges(options.devices));
   TANDEM_RETURN_IF_ERROR(CheckDevices(options.devices));
-  TANDEM_RETURN_IF_ERROR(Validate(options.pipeline, SurroundingsOf(options)));
+  TANDEM_RETURN_IF_ERROR(
+      Validate(options.pipeline, MakePipelineContext(options)));
   TANDEM_RETURN_IF_ERROR(CheckRanges(options.ddp));
   TANDEM_RETURN_IF_ERROR(CheckDdp(options.ddp));
   // How many replicas there are is known later, but for a pipeline.
@@ -64,16 +65,17 @@ bool HasOuterOptimizer(const DdpSettings& settings) {
   return settings.outer_learning_rate != 1 || settings.outer_momentum != 0;
 }
 
-PipelineSurroundings SurroundingsOf(const TrainOptions& options) {
+PipelineContext MakePipelineContext(const TrainOptions& options) {
   return {options.strategy, options.devices.devices_per_rank,
           options.batch_size, options.devices.cut};
 }
 
-SelectiveCheckpointing SelectiveOf(const TrainOptions& options) {
+SelectiveCheckpointing RequestedSelectiveCheckpointing(
+    const TrainOptions& options) {
   return {options.checkpoint_layers, options.checkpoint_every};
 }
 
-int ServersOf(const TrainOptions& options) {
+int ParameterServerCount(const TrainOptions& options) {
   if (options.strategy != kParameterServer) return 0;
   return static_cast<int>(options.ddp.servers);
 }
@@ -88,7 +90,7 @@ bool MeasuresKernels(const TrainOptions& options) {
          (options.kernels == "auto" && !options.pipeline.reproducible);
 }
 
-MixedPrecision PrecisionOf(const TrainOptions& options) {
+MixedPrecision RequestedPrecision(const TrainOptions& options) {
   MixedPrecision precision;
   const auto take = [](const std::string& name,
                        std::optional<c10::ScalarType>* dtype) {
@@ -103,9 +105,10 @@ MixedPrecision PrecisionOf(const TrainOptions& options) {
   return precision;
 }
 
-std::optional<GradScalerOptions> GradScalerOf(const TrainOptions& options) {
+std::optional<GradScalerOptions> RequestedGradScaler(
+    const TrainOptions& options) {
   GradScalerOptions scaler;
-  if (PrecisionOf(options).param_dtype == c10::kHalf) {
+  if (RequestedPrecision(options).param_dtype == c10::kHalf) {
     scaler.init_scale = options.init_scale;
     scaler.growth_factor = options.growth_factor;
     scaler.backoff_factor = options.backoff_factor;
@@ -121,7 +124,7 @@ std::optional<GradScalerOptions> GradScalerOf(const TrainOptions& options) {
 SettingValues Describe(const DdpSettings& settings) {
   return {
 #define SETTING(kind, name, value, range, help) \
-  {#name, setting::kind::ValueOf(settings.name)},
+  {#name, setting::kind::ToValue(settings.name)},
 #include "tools/trainer/settings/ddp_settings.def"
   };
 }
@@ -131,7 +134,7 @@ SettingValues Describe(const TrainOptions& options) {
   shown.learning_rate = ResolvedLearningRate(options);
   SettingValues described = {
 #define SETTING(kind, name, value, range, help) \
-  {#name, setting::kind::ValueOf(shown.name)},
+  {#name, setting::kind::ToValue(shown.name)},
 #include "tools/trainer/settings/train_settings.def"
   };
   for (const SettingValues& more :

@@ -73,27 +73,29 @@ absl::Status CheckStepToTrace(const TrainOptions& options, int64_t done,
                               int64_t in_all);
 
 // How many ranks are parameter servers: 0 unless --strategy=parameter_server.
-int ServersOf(const TrainOptions& options);
+int ParameterServerCount(const TrainOptions& options);
 
 // The learning rate that will be used: --learning_rate, or where that is not
 // given the optimizer's usual one (sgd 0.05, adam and adamw 0.001).
 double ResolvedLearningRate(const TrainOptions& options);
 
 // What else decides about the pipeline.
-PipelineSurroundings SurroundingsOf(const TrainOptions& options);
+PipelineContext MakePipelineContext(const TrainOptions& options);
 
 // --dtype, --param_dtype, --reduce_dtype and --buffer_dtype.
-MixedPrecision PrecisionOf(const TrainOptions& options);
+MixedPrecision RequestedPrecision(const TrainOptions& options);
 
 // --init_scale, --growth_factor, --backoff_factor and --growth_interval, where
 // products are computed in fp16; else the loss is not scaled.
-std::optional<GradScalerOptions> GradScalerOf(const TrainOptions& options);
+std::optional<GradScalerOptions> RequestedGradScaler(
+    const TrainOptions& options);
 
 // Whether kernels are chosen by timing them, by --kernels.
 bool MeasuresKernels(const TrainOptions& options);
 
 // --checkpoint_layers and --checkpoint_every.
-SelectiveCheckpointing SelectiveOf(const TrainOptions& options);
+SelectiveCheckpointing RequestedSelectiveCheckpointing(
+    const TrainOptions& options);
 
 // Every option as (flag name, value), in the order in which they are printed.
 SettingValues Describe(const TrainOptions& options);

@@ -52,7 +52,7 @@ std::string FirstPipelineFlag(const PipelineSettings& settings) {
 }
 
 absl::Status CheckTogether(const PipelineSettings& settings,
-                           const PipelineSurroundings& around) {
+                           const PipelineContext& around) {
   const int64_t microbatches =
       std::max(settings.microbatches, settings.microbatch_size);
   const bool is_pipeline = IsPipeline(settings, around);
@@ -117,7 +117,7 @@ bool NeedsMultiple(const PipelineSettings& settings) {
   return settings.schedule == "interleaved_1f1b";
 }
 
-int64_t ChunksOf(const PipelineSettings& settings) {
+int64_t ChunksPerDevice(const PipelineSettings& settings) {
   return settings.chunks > 0 ? settings.chunks : UsualChunks(settings.schedule);
 }
 
@@ -170,38 +170,36 @@ absl::Status CheckGroups(const PipelineSettings& settings, int64_t replicas,
                          int64_t batch_size) {
   if (!settings.reproducible) return absl::OkStatus();
   const int64_t each = batch_size / replicas;
-  if (each % settings.microbatch_size != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--microbatch_size=", settings.microbatch_size,
-                     " does not divide the ", each, " samples that each of ",
-                     replicas, " replicas has of --batch_size=", batch_size,
-                     ", as --reproducible needs it"));
-  }
   const int64_t all = batch_size / settings.microbatch_size;
   const int64_t groups = settings.gradient_groups;
-  if (groups == 0 || (all % groups == 0 && groups % replicas == 0)) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--gradient_groups=", groups, ": the number of replicas, ", replicas,
-      ", must divide it, and it the number of microbatches, ", all));
+  return CheckRules({
+      {each % settings.microbatch_size != 0,
+       absl::StrCat("--microbatch_size=", settings.microbatch_size,
+                    " does not divide the ", each, " samples that each of ",
+                    replicas, " replicas has of --batch_size=", batch_size,
+                    ", as --reproducible needs it")},
+      {groups != 0 && (all % groups != 0 || groups % replicas != 0),
+       absl::StrCat(
+           "--gradient_groups=", groups, ": the number of replicas, ", replicas,
+           ", must divide it, and it the number of microbatches, ", all)},
+  });
 }
 
 }  // namespace
 
-bool IsDataParallel(const PipelineSurroundings& around) {
+bool IsDataParallel(const PipelineContext& around) {
   return around.strategy == "data_parallel";
 }
 
 bool IsPipeline(const PipelineSettings& settings,
-                const PipelineSurroundings& around) {
+                const PipelineContext& around) {
   return settings.reproducible || around.strategy == "pipeline" ||
          around.strategy == "hybrid" ||
          (around.strategy == "auto" && settings.pipe > 1);
 }
 
 absl::Status Validate(const PipelineSettings& settings,
-                      const PipelineSurroundings& around) {
+                      const PipelineContext& around) {
 #define SETTING(kind, name, value, range, help) \
   TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, settings.name));
 #include "tools/trainer/settings/pipeline_settings.def"
@@ -220,13 +218,13 @@ std::string BalanceFor(const PipelineSettings& settings,
 SettingValues Describe(const PipelineSettings& settings) {
   return {
 #define SETTING(kind, name, value, range, help) \
-  {#name, setting::kind::ValueOf(settings.name)},
+  {#name, setting::kind::ToValue(settings.name)},
 #include "tools/trainer/settings/pipeline_settings.def"
   };
 }
 
 absl::Status CheckLayout(const PipelineSettings& settings,
-                         const PipelineSurroundings& around, int world_size) {
+                         const PipelineContext& around, int world_size) {
   if (!IsPipeline(settings, around)) return absl::OkStatus();
   if (world_size % settings.pipe != 0) {
     return absl::InvalidArgumentError(
@@ -254,7 +252,8 @@ absl::StatusOr<int64_t> MicrobatchesFor(const PipelineSettings& settings,
     return (batch_size + settings.microbatch_size - 1) /
            settings.microbatch_size;
   }
-  const int64_t usual = std::min(2 * devices * ChunksOf(settings), batch_size);
+  const int64_t usual =
+      std::min(2 * devices * ChunksPerDevice(settings), batch_size);
   if (!NeedsMultiple(settings)) return usual;
   return std::max<int64_t>(usual / devices * devices, 1);
 }
@@ -272,9 +271,10 @@ absl::StatusOr<Schedule> ScheduleFor(const PipelineSettings& settings,
         settings.schedule, " takes a multiple of the pipeline's devices, ",
         devices, "; looped_bfs takes any number"));
   }
-  return MakeSchedule(settings.schedule, {static_cast<int>(devices),
-                                          static_cast<int>(ChunksOf(settings)),
-                                          static_cast<int>(microbatches)});
+  return MakeSchedule(
+      settings.schedule,
+      {static_cast<int>(devices), static_cast<int>(ChunksPerDevice(settings)),
+       static_cast<int>(microbatches)});
 }
 
 }  // namespace tandem

@@ -24,7 +24,7 @@ struct PipelineSettings {
 };
 
 // What else decides about a pipeline.
-struct PipelineSurroundings {
+struct PipelineContext {
   std::string strategy = "auto";
   int64_t devices_per_rank = 1;
   int64_t batch_size = 1;  // of all ranks together
@@ -34,15 +34,15 @@ struct PipelineSurroundings {
 // Is it a pipeline that is asked for, or several side by side? Whatever is to
 // be reproducible is one, perhaps of one stage.
 bool IsPipeline(const PipelineSettings& settings,
-                const PipelineSurroundings& around);
+                const PipelineContext& around);
 
 // Has each device of a rank a replica of the model?
-bool IsDataParallel(const PipelineSurroundings& around);
+bool IsDataParallel(const PipelineContext& around);
 
 // Whether each is in its range, and they fit together and to what is around
 // them; the error names the flag, what was given and what it takes.
 absl::Status Validate(const PipelineSettings& settings,
-                      const PipelineSurroundings& around);
+                      const PipelineContext& around);
 
 // What ParseBalance takes: --balance, or --cut, or "parameters".
 std::string BalanceFor(const PipelineSettings& settings,
@@ -57,7 +57,7 @@ SettingValues Describe(const PipelineSettings& settings);
 // Whether so many ranks can run it, with a schedule that can be made. Requires
 // a batch that replicas can share.
 absl::Status CheckLayout(const PipelineSettings& settings,
-                         const PipelineSurroundings& around, int world_size);
+                         const PipelineContext& around, int world_size);
 
 // What a replica's `batch_size` samples of a step are cut into. Without
 // --microbatches and --microbatch_size: twice as many as there are stages, at

@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "core/agreement/agreement.h"
 #include "core/base/status_macros.h"
-#include "parallel/step/parts/step_flags.h"
+#include "parallel/step/parts/step_parts.h"
 #include "tools/trainer/settings/option_rules.h"
 
 namespace tandem {
@@ -24,7 +24,7 @@ SettingValues GivenOfDdp(const TrainOptions& options) {
 // Flags that do something in a job of one replica, too.
 std::set<std::string> UsesOfOne(const TrainOptions& options) {
   std::set<std::string> uses = {"gradient_accumulation_steps"};
-  // Nothing is shared, as it was asked for.
+  // "off" is what one replica does anyway.
   if (options.ddp.shard_optimizer == "off") uses.insert("shard_optimizer");
   // The outer optimizer follows one replica's own steps as well.
   if (HasOuterOptimizer(options.ddp)) {
@@ -46,7 +46,7 @@ std::string FirstForSeveral(const TrainOptions& options) {
   return FirstBut(GivenOfDdp(options), UsesOfOne(options));
 }
 
-// What averages parameters, or how, where it does not fit what else is given.
+// Checks the flags of parameter averaging against the others.
 absl::Status CheckAveraging(const DdpSettings& settings) {
   const int64_t every = settings.average_parameters_every;
   const std::string gives_every =
@@ -110,13 +110,13 @@ absl::Status CheckDdp(const DdpSettings& settings) {
 
 absl::Status CheckReplicas(const TrainOptions& options, int64_t replicas) {
   const bool is_pipeline =
-      IsPipeline(options.pipeline, SurroundingsOf(options));
+      IsPipeline(options.pipeline, MakePipelineContext(options));
   const bool is_hybrid = options.strategy == "hybrid" ||
                          options.pipeline.reproducible || replicas > 1;
   const SettingValues all = GivenOfDdp(options);
-  const std::string given = is_hybrid
-                                ? FirstOf(all, {"gradient_accumulation_steps"})
-                                : FirstBut(all, {});
+  const std::string given =
+      is_hybrid ? FirstSetting(all, {"gradient_accumulation_steps"})
+                : FirstBut(all, {});
   const bool accumulates =
       absl::StartsWith(given, "--gradient_accumulation_steps=");
   const bool is_broken = is_pipeline && !given.empty();
@@ -136,7 +136,7 @@ absl::Status CheckReplicas(const TrainOptions& options, int64_t replicas) {
 absl::Status CheckForOneReplica(const TrainOptions& options) {
   const std::string given = FirstForSeveral(options);
   return CheckRules({
-      {ServersOf(options) == 0 && !given.empty(),
+      {ParameterServerCount(options) == 0 && !given.empty(),
        absl::StrCat(given,
                     " is about several replicas, but this job has one, which "
                     "does nothing by it: leave it out, or start more ranks "
@@ -146,8 +146,9 @@ absl::Status CheckForOneReplica(const TrainOptions& options) {
 
 absl::Status CheckParameterServer(const TrainOptions& options) {
   const SettingValues given = GivenOfDdp(options);
-  const bool has_servers = ServersOf(options) > 0;
-  const std::string of_servers = FirstOf(given, {"servers", "max_staleness"});
+  const bool has_servers = ParameterServerCount(options) > 0;
+  const std::string of_servers =
+      FirstSetting(given, {"servers", "max_staleness"});
   const std::string of_replicas =
       FirstBut(given, {"servers", "max_staleness",
                        "gradient_accumulation_steps", "ddp_logging"});
@@ -232,10 +233,10 @@ absl::Status CheckBackend(const TrainOptions& options) {
 
 absl::Status CheckPrecision(const TrainOptions& options) {
   const DdpSettings& ddp = options.ddp;
-  const std::optional<GradScalerOptions> scaler = GradScalerOf(options);
+  const std::optional<GradScalerOptions> scaler = RequestedGradScaler(options);
   const absl::Status values =
       scaler ? CheckGradScalerOptions(*scaler) : absl::OkStatus();
-  const std::string of_scale = FirstOf(
+  const std::string of_scale = FirstSetting(
       Differing(Describe(options), Describe(TrainOptions())),
       {"init_scale", "growth_factor", "backoff_factor", "growth_interval"});
   const std::string skipping =
@@ -253,11 +254,11 @@ absl::Status CheckPrecision(const TrainOptions& options) {
        absl::StrCat(of_scale,
                     " is about the scale of the loss, which fp16 alone needs, "
                     "but products are computed in ",
-                    PrecisionName(PrecisionOf(options).param_dtype),
+                    PrecisionName(RequestedPrecision(options).param_dtype),
                     ": give --dtype=fp16, or leave it out")},
       {!values.ok(), absl::StrCat("--", values.message())},
       // What cannot skip a step, or cannot forget it.
-      {scaler && ServersOf(options) > 0,
+      {scaler && ParameterServerCount(options) > 0,
        absl::StrCat(skipping,
                     " skips a step on all ranks where one gradient overflows, "
                     "but with --strategy=parameter_server nobody sees all "
@@ -283,7 +284,7 @@ absl::Status CheckParts(const TrainOptions& options) {
                    " compares replicas, ");
   const int64_t every = ddp.average_parameters_every;
   TANDEM_RETURN_IF_ERROR(CheckRules({
-      {compares && ServersOf(options) > 0,
+      {compares && ParameterServerCount(options) > 0,
        absl::StrCat(comparing, "but workers of --strategy=", options.strategy,
                     " have parameters of different ages: leave one out")},
       {compares && every != 0,
@@ -304,7 +305,7 @@ absl::Status CheckParts(const TrainOptions& options) {
        "--kernels=measured lets another machine have other bits, which "
        "--reproducible cannot have: leave one out"},
       {reproducible && !ddp.parameters_to_ignore.empty(),
-       absl::StrCat(FirstOf(given, {"parameters_to_ignore"}),
+       absl::StrCat(FirstSetting(given, {"parameters_to_ignore"}),
                     " lets sums depend on the layout, which --reproducible "
                     "cannot have: leave one out")},
       {ddp.uneven_inputs == "join" && options.drop_last,

@@ -68,8 +68,8 @@ SettingValues Differing(const SettingValues& given,
   return differing;
 }
 
-std::string FirstOf(const SettingValues& values,
-                    const std::set<std::string>& names) {
+std::string FirstSetting(const SettingValues& values,
+                         const std::set<std::string>& names) {
   for (const auto& [name, value] : values) {
     if (names.count(name) > 0) return AsGiven(name, value);
   }
@@ -93,13 +93,13 @@ absl::Status CheckRules(const std::vector<SettingRule>& rules) {
 
 namespace setting {
 
-SettingValue NumberIfGiven::ValueOf(const std::optional<double>& field) {
+SettingValue NumberIfGiven::ToValue(const std::optional<double>& field) {
   if (field.has_value()) return *field;
   return std::string();
 }
 
 // JSON's integers are signed.
-SettingValue Seed::ValueOf(uint64_t field) {
+SettingValue Seed::ToValue(uint64_t field) {
   if (field <= INT64_MAX) return static_cast<int64_t>(field);
   return absl::StrCat(field);
 }
@@ -136,7 +136,7 @@ absl::Status List<T>::Read(const char* name, const std::string& given,
 }
 
 template <typename T>
-SettingValue List<T>::ValueOf(const Field& field) {
+SettingValue List<T>::ToValue(const Field& field) {
   return absl::StrJoin(field, ",");
 }
 

@@ -34,8 +34,8 @@ using SettingValues = std::vector<std::pair<std::string, SettingValue>>;
 SettingValues Differing(const SettingValues& given, const SettingValues& usual);
 
 // "--name=value" of the first of `values` that is one of `names`; empty: none.
-std::string FirstOf(const SettingValues& values,
-                    const std::set<std::string>& names);
+std::string FirstSetting(const SettingValues& values,
+                         const std::set<std::string>& names);
 // The same of those that are none of `names`.
 std::string FirstBut(const SettingValues& values,
                      const std::set<std::string>& names);
@@ -63,7 +63,7 @@ struct Plain {
     *field = given;
     return absl::OkStatus();
   }
-  static SettingValue ValueOf(const T& field) { return field; }
+  static SettingValue ToValue(const T& field) { return field; }
 };
 
 using Switch = Plain<bool>;
@@ -73,11 +73,11 @@ using Word = Plain<std::string>;
 
 // Or none, where something else says which.
 struct NumberIfGiven : Plain<std::optional<double>> {
-  static SettingValue ValueOf(const std::optional<double>& field);
+  static SettingValue ToValue(const std::optional<double>& field);
 };
 
 struct Seed : Plain<uint64_t> {
-  static SettingValue ValueOf(uint64_t field);
+  static SettingValue ToValue(uint64_t field);
 };
 
 // Relative to where the user stands.
@@ -100,7 +100,7 @@ struct List {
   static Field Of(const char*) { return {}; }  // none is what is usual
   static absl::Status Read(const char* name, const std::string& given,
                            Field* field);
-  static SettingValue ValueOf(const Field& field);
+  static SettingValue ToValue(const Field& field);
 };
 
 using Words = List<std::string>;

@@ -10,13 +10,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <limits>
 #include <random>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -30,6 +28,8 @@
 #include "core/store/gather.h"
 #include "gtest/gtest.h"
 #include "tests/core/testing/log_lines.h"
+#include "tests/core/testing/on_threads.h"
+#include "tests/core/testing/test_files.h"
 
 namespace tandem::save_test {
 namespace {
@@ -95,43 +95,36 @@ std::vector<absl::Status> Save(
   const StorePtr store = NewHashStore(std::chrono::minutes(1));
   std::vector<absl::Status> results(parts.size());
   std::vector<std::string> paths(parts.size());
-  std::vector<std::thread> ranks;
-  for (size_t rank = 0; rank < parts.size(); ++rank) {
-    ranks.emplace_back([&, rank] {
-      int round = 0;
-      FolderSave save;
-      save.path = path;
-      save.rank = static_cast<int>(rank);
-      save.mesh = {{"data", static_cast<int64_t>(parts.size())}, {"pipe", 1}};
-      save.metadata = Metadata();
-      save.may_be_infinite = may_be_infinite;
-      save.gather = [&](const std::string& mine)
-          -> absl::StatusOr<std::vector<std::string>> {
-        TANDEM_ASSIGN_OR_RETURN(
-            const GatheredTexts all,
-            GatherAtStore(
-                *store, absl::StrCat(path, ++round), static_cast<int>(rank),
-                static_cast<int>(parts.size()), mine, std::chrono::minutes(1)));
-        std::vector<std::string> texts;
-        for (const auto& each : all) texts.push_back(each.value_or(""));
-        return texts;
-      };
-      const auto path_of_rank = SaveFolder(save, parts[rank]);
-      results[rank] = path_of_rank.status();
-      paths[rank] = path_of_rank.value_or("");
-    });
-  }
-  for (std::thread& each : ranks) each.join();
+  OnThreads(static_cast<int>(parts.size()), [&](size_t rank) {
+    int round = 0;
+    FolderSave save;
+    save.path = path;
+    save.rank = static_cast<int>(rank);
+    save.mesh = {{"data", static_cast<int64_t>(parts.size())}, {"pipe", 1}};
+    save.metadata = Metadata();
+    save.may_be_infinite = may_be_infinite;
+    save.gather = [&](const std::string& mine)
+        -> absl::StatusOr<std::vector<std::string>> {
+      TANDEM_ASSIGN_OR_RETURN(
+          const GatheredTexts all,
+          GatherAtStore(*store, absl::StrCat(path, ++round),
+                        static_cast<int>(rank), static_cast<int>(parts.size()),
+                        mine, std::chrono::minutes(1)));
+      std::vector<std::string> texts;
+      for (const auto& each : all) texts.push_back(each.value_or(""));
+      return texts;
+    };
+    const auto path_of_rank = SaveFolder(save, parts[rank]);
+    results[rank] = path_of_rank.status();
+    paths[rank] = path_of_rank.value_or("");
+  });
   for (const std::string& each : paths) EXPECT_EQ(each, paths[0]);
   if (saved != nullptr) *saved = paths[0];
   return results;
 }
 
 std::string NewPath(const std::string& name) {
-  const std::string folder = testing::TempDir() + "/" + name;
-  fs::remove_all(folder);
-  fs::create_directories(folder);
-  return folder + "/step-000000012";
+  return NewTestFolder(name) + "/step-000000012";
 }
 
 // Folders beside that one, with it.
@@ -274,15 +267,6 @@ TEST(SaveFolderTest, StateThatIsNotWholeIsRefusedByName) {
   EXPECT_FALSE(fs::exists(path));
 }
 
-std::string ContentsOf(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void Write(const fs::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
-
 // A checkpoint of three ranks, and one of other values beside it.
 class DamagedFolderTest : public testing::Test {
  protected:
@@ -297,7 +281,7 @@ class DamagedFolderTest : public testing::Test {
     std::sort(names_.begin(), names_.end());
     ASSERT_EQ(names_.size(), 4u);
     for (const std::string& name : names_) {
-      whole_.push_back(ContentsOf(path_ + "/" + name));
+      whole_.push_back(ReadBytes(path_ + "/" + name));
     }
   }
 
@@ -322,9 +306,9 @@ class DamagedFolderTest : public testing::Test {
   bool IsSeenWith(size_t file, const std::string& bytes,
                   const std::string& what) {
     const std::string path = path_ + "/" + names_[file];
-    Write(path, bytes);
+    WriteBytes(path, bytes);
     const bool seen = IsSeen(file, absl::StrCat(what, " in ", path));
-    Write(path, whole_[file]);
+    WriteBytes(path, whole_[file]);
     return seen;
   }
 
@@ -367,15 +351,15 @@ TEST_F(DamagedFolderTest, ExchangedAndMissingFilesAreSeen) {
   for (size_t a = 0; a < names_.size(); ++a) {
     // With another's manifest, it is the other files that are wrong.
     const size_t wrong = names_[a] == kManifestFile ? a + 1 : a;
-    Write(path_ + "/" + names_[a], ContentsOf(other_ + "/" + names_[a]));
+    WriteBytes(path_ + "/" + names_[a], ReadBytes(other_ + "/" + names_[a]));
     EXPECT_TRUE(IsSeen(wrong, "another checkpoint's file")) << names_[a];
-    Write(path_ + "/" + names_[a], whole_[a]);
+    WriteBytes(path_ + "/" + names_[a], whole_[a]);
     for (size_t b = a + 1; b < names_.size(); ++b) {
       EXPECT_TRUE(IsSeenWith(a, whole_[b], "another rank's file"));
     }
     fs::remove(path_ + "/" + names_[a]);
     EXPECT_FALSE(Load(path_).ok());
-    Write(path_ + "/" + names_[a], whole_[a]);
+    WriteBytes(path_ + "/" + names_[a], whole_[a]);
   }
   EXPECT_TRUE(Load(path_).ok());
 }

@@ -9,6 +9,7 @@
 #include "core/checkpoint/folder/manifest.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/testing/test_files.h"
 
 namespace tandem::step_folders_test {
 namespace {
@@ -19,13 +20,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
-
-std::string NewFolder(const std::string& name) {
-  const std::string folder = testing::TempDir() + "/" + name;
-  fs::remove_all(folder);
-  fs::create_directories(folder);
-  return folder;
-}
 
 void AddCheckpoint(const std::string& folder, const std::string& name) {
   fs::create_directories(folder + "/" + name);
@@ -40,7 +34,7 @@ std::vector<int64_t> StepsOf(const std::vector<StepFolder>& folders) {
 }
 
 TEST(StepFoldersTest, CompleteOnesComeFromTheNewestOn) {
-  const std::string folder = NewFolder("complete");
+  const std::string folder = NewTestFolder("complete");
   for (const char* name :
        {"step-000000009", "step-1234567890", "step-000000010",
         "step-000000010.2", "step-000000010.1", "step-000000011.tmp.a1B2c3",
@@ -62,7 +56,7 @@ TEST(StepFoldersTest, CompleteOnesComeFromTheNewestOn) {
 }
 
 TEST(StepFoldersTest, APathMayNameACheckpointItself) {
-  const std::string folder = NewFolder("itself");
+  const std::string folder = NewTestFolder("itself");
   AddCheckpoint(folder, "mine");
   std::ofstream(folder + "/old.safetensors") << "x";
   EXPECT_EQ(*CheckpointAt(folder + "/mine"), folder + "/mine");
@@ -93,7 +87,7 @@ TEST(StepFoldersTest, RetentionKeepsTheLastAndEveryKth) {
 }
 
 TEST(StepFoldersTest, OldOnesGoAndNothingElse) {
-  const std::string folder = NewFolder("retention");
+  const std::string folder = NewTestFolder("retention");
   for (int64_t step = 1; step <= 6; ++step) {
     AddCheckpoint(folder, StepFolderName(step));
   }
@@ -109,7 +103,7 @@ TEST(StepFoldersTest, OldOnesGoAndNothingElse) {
 
 // Its newest two are what the job can go on from.
 TEST(StepFoldersTest, DamagedOnesAreNotAmongThoseThatAreKept) {
-  const std::string folder = NewFolder("damaged");
+  const std::string folder = NewTestFolder("damaged");
   for (int64_t step = 1; step <= 5; ++step) {
     AddCheckpoint(folder, StepFolderName(step));
   }
@@ -121,7 +115,7 @@ TEST(StepFoldersTest, DamagedOnesAreNotAmongThoseThatAreKept) {
 }
 
 TEST(StepFoldersTest, WhatKilledJobsLeftGoes) {
-  const std::string folder = NewFolder("left");
+  const std::string folder = NewTestFolder("left");
   const auto old = fs::file_time_type::clock::now() - std::chrono::hours(25);
   for (const char* name : {"step-000000003", "step-000000004.tmp.a1B2c3",
                            "step-000000005.1.tmp.XyZ123", "notes.tmp.a1B2c3"}) {

@@ -1,30 +1,181 @@
-// Values of a checkpoint's folder, read to where a tensor has its own.
-
 #include "core/checkpoint/folder/stored_folder.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/MemoryFormat.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/folder/manifest.h"
 #include "core/checkpoint/folder/save.h"
 #include "core/checkpoint/folder/state_part.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/checkpoint/stored_tensors.h"
+#include "core/digest/crc32.h"
+#include "gtest/gtest.h"
 
 namespace tandem::stored_folder_test {
 namespace {
+
+Manifest Small() {
+  Manifest manifest;
+  manifest.mesh = {{"data", 2}, {"pipe", 1}};
+  manifest.metadata = {{"tandem.step", "7"}, {"odd", "\"\n"}};
+  manifest.files = {{"rank-00000.safetensors", 100, 0xdeadbeef},
+                    {"rank-00001.safetensors", 7, 1}};
+  manifest.tensors = {
+      {{"a", c10::ScalarType::Float, {2, 3}},
+       {1, 2},
+       {{0, 0, 4, 5}, {1, 4, 6, 9}}},
+      {{"scalar", c10::ScalarType::Long, {}}, {}, {{1, 0, 1, 3}}},
+      {{"empty", c10::ScalarType::Half, {0, 5}}, {5, 1}, {{0, 0, 0, 0}}}};
+  return manifest;
+}
+
+// With the checksum that it ought to have.
+std::string Sealed(const std::string& text) {
+  std::string rest = text.substr(text.find(',') - 1);
+  return absl::StrCat(
+      "{\"crc32\":\"",
+      absl::Hex(Crc32(0, rest.data(), rest.size()), absl::kZeroPad8), rest);
+}
+
+TEST(ManifestTest, ComesBackAsItWasWritten) {
+  const std::string text = FormatManifest(Small());
+  EXPECT_EQ(Sealed(text), text);
+  const auto parsed = ParseManifest(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(FormatManifest(*parsed), text);
+  EXPECT_EQ(parsed->tensors[0].strides, Small().tensors[0].strides);
+  EXPECT_EQ(parsed->tensors[0].pieces[1].crc32, 9u);
+  EXPECT_EQ(parsed->files[0].crc32, 0xdeadbeef);
+  EXPECT_EQ(parsed->metadata.at("odd"), "\"\n");
+  EXPECT_EQ(parsed->mesh.at("data"), 2);
+}
+
+TEST(ManifestTest, EveryChangedBitIsSeen) {
+  const std::string text = FormatManifest(Small());
+  for (size_t at = 0; at < text.size(); ++at) {
+    std::string changed = text;
+    changed[at] = static_cast<char>(changed[at] ^ (1 << (at % 8)));
+    EXPECT_FALSE(ParseManifest(changed).ok()) << at;
+    EXPECT_FALSE(ParseManifest(text.substr(0, at)).ok()) << at;
+  }
+}
+
+// Somebody's own, with a right checksum.
+TEST(ManifestTest, WhatIsNoManifestIsRefusedWithTheReason) {
+  const std::string text = FormatManifest(Small());
+  const std::pair<std::pair<std::string, std::string>, const char*> cases[] = {
+      {{"tandem.checkpoint_folder", "zip"}, "its format is 'zip'"},
+      {{"\"version\":1", "\"version\":2"}, "of version 2"},
+      {{"\"version\":1", "\"version\":-1"}, "\"version\" must be there"},
+      {{"rank-00001.safetensors", "../x"}, "a file's name must be no path"},
+      {{"\"bytes\":7", "\"bytes\":\"7\""}, "\"bytes\" must be there"},
+      {{"deadbeef", "deadbee"}, "eight hexadecimal digits"},
+      {{"\"F16\"", "\"F17\""}, "dtype 'F17' of tensor empty"},
+      {{"\"name\":\"scalar\"", "\"name\":\"a\""}, "tensor a comes twice"},
+      {{"\"file\":0", "\"file\":2"}, "a file that is unknown"},
+      {{"\"begin\":4", "\"begin\":3"}, "tensor a has a piece of elements 3"},
+      {{"\"end\":6", "\"end\":7"}, "tensor a has 6 elements, its pieces 7"},
+      {{"\"strides\":[1,2]", "\"strides\":[1,3]"}, "tensor a has strides"},
+      {{"\"strides\":[1,2]", "\"strides\":[1]"}, "tensor a has strides"},
+      {{"\"shape\":[2,3]", "\"shape\":[4611686018427387904,3]"},
+       "more than 2^63 bytes"},
+      {{"\"shape\":[2,3]", "\"shape\":[2,-3]"}, "a number was expected"},
+      {{"\"data\":2", "\"data\":2.5"}, "a number was expected"},
+      {{"\"tandem.step\":\"7\"", "\"tandem.step\":7"}, "must hold texts"},
+      {{"\"mesh\":", "\"mush\":"}, "\"mesh\" must be there"},
+      {{"\"version\":1}", "\"version\":1"}, "no JSON"},
+  };
+  for (const auto& [edit, message] : cases) {
+    const std::string edited =
+        Sealed(absl::StrReplaceAll(text, {{edit.first, edit.second}}));
+    ASSERT_NE(edited, text) << edit.first;
+    const absl::Status status = ParseManifest(edited).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
+    EXPECT_TRUE(absl::StrContains(status.message(), message)) << status;
+  }
+}
+
+RowParts Parts() {
+  return {{"head.0.weight", {"head.weight", 0, 3, 5}},
+          {"head.1.weight", {"head.weight", 3, 2, 5}}};
+}
+
+at::Tensor Whole(double first) {
+  return at::arange(first, first + 10).view({5, 2});
+}
+
+// The parts' weights and a state of them, of which a rank may have a slice.
+StatePart Held() {
+  StatePart part;
+  part.tensors = {
+      {"head.1.weight", Whole(0).narrow(0, 3, 2)},
+      {"head.0.weight", Whole(0).narrow(0, 0, 3)},
+      {"body.weight", Whole(50)},
+      {"optimizer.head.0.weight.step", at::scalar_tensor(4)},
+      {"optimizer.head.1.weight.step", at::scalar_tensor(4)},
+      {"optimizer.head.0.weight.exp_avg", Whole(20).narrow(0, 0, 3)},
+      {"optimizer.head.1.weight.exp_avg",
+       Whole(20).view({-1}).narrow(0, 6, 4)}};
+  part.slices["optimizer.head.1.weight.exp_avg"] = {{2, 2}, {2, 1}, 0};
+  return part;
+}
+
+TEST(JoinedRowsTest, ACheckpointHasWholeWeights) {
+  const JoinedState joined = JoinRows(Held(), Parts());
+  FolderSave save;
+  save.path = testing::TempDir() + "/joined_rows";
+  save.metadata = CheckpointMetadata(TrainingProgress());
+  save.tensor_of_slice = joined.tensor_of_slice;
+  ASSERT_TRUE(SaveFolder(save, joined.part).ok());
+  const auto stored = OpenCheckpointAt(save.path);
+  ASSERT_TRUE(stored.ok()) << stored.status();
+  ASSERT_EQ(stored->model.size(), 2u);
+  ASSERT_EQ(stored->optimizer.size(), 2u);
+  std::map<std::string, at::Tensor> found;
+  for (const StoredTensors* kind : {&stored->model, &stored->optimizer}) {
+    for (const StoredTensor& each : *kind) {
+      EXPECT_TRUE(Verify(each).ok());
+      const auto values = each.read();
+      ASSERT_TRUE(values.ok()) << values.status();
+      found[each.info.name] = *values;
+    }
+  }
+  EXPECT_TRUE(found["head.weight"].equal(Whole(0)));
+  EXPECT_TRUE(found["body.weight"].equal(Whole(50)));
+  EXPECT_TRUE(found["head.weight.exp_avg"].equal(Whole(20)));
+  EXPECT_EQ(found["head.weight.step"].dim(), 0);
+}
+
+TEST(JoinedRowsTest, ASliceOfAPartIsOneOfTheWeight) {
+  StatePart part;
+  const std::string name = "optimizer.head.1.weight.exp_avg";
+  part.tensors = {{name, at::arange(3.)}};
+  part.slices[name] = {{2, 2}, {2, 1}, 1};
+  const JoinedState joined = JoinRows(part, Parts());
+  const TensorSlice& slice = joined.part.slices.at(name);
+  EXPECT_EQ(slice.begin, 3 * 2 + 1);
+  EXPECT_EQ(slice.sizes, (std::vector<int64_t>{5, 2}));
+  EXPECT_EQ(joined.tensor_of_slice.at(name), "optimizer.head.weight.exp_avg");
+}
+
+// Values of a checkpoint's folder, read to where a tensor has its own.
 
 at::Tensor ConvWeight() {
   return at::arange(84, at::kFloat)

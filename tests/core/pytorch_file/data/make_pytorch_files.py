@@ -65,7 +65,7 @@ def read_safetensors(path):
     }
 
 
-# As transformers saved it before it had safetensors: the tied head is there, of the same storage.
+# The file that transformers saved before it had safetensors: the tied head is there, of the same storage.
 gpt2 = read_safetensors(os.path.join(FOLDER, "../../../models/hugging_face/testdata/gpt2_tied/model.safetensors"))
 gpt2 = {name: values.clone() for name, values in gpt2.items()}
 gpt2["lm_head.weight"] = gpt2["transformer.wte.weight"]

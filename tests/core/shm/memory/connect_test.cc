@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -15,12 +16,16 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/text_fields.h"
+#include "core/shm/group.h"
+#include "core/shm/memory/segment.h"
 #include "core/shm/memory/shared_memory.h"
 #include "core/store/gather.h"
 #include "core/store/store.h"
+#include "tests/core/testing/on_threads.h"
 
 namespace tandem {
 namespace {
@@ -169,17 +174,34 @@ TEST(ShmConnectTest, GroupsOfOneProcessShareDescriptors) {
   const StorePtr second = NewHashStore(kPatient);
   const OwnedFd memory = NewSharedMemory(4096).value();
   std::vector<absl::StatusOr<ShmConnections>> made(4);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&, i] {
-      made[i] =
-          ConnectShm(i < 2 ? first : second, i % 2, 2, memory.get(), kPatient);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  OnThreads(4, [&](int i) {
+    made[i] =
+        ConnectShm(i < 2 ? first : second, i % 2, 2, memory.get(), kPatient);
+  });
   for (const auto& each : made) ASSERT_TRUE(each.ok()) << each.status();
   EXPECT_EQ(made[0]->peers[1].arena->get(), made[2]->peers[1].arena->get());
   EXPECT_NE(made[0]->peers[1].socket.get(), made[2]->peers[1].socket.get());
+}
+
+// The state after `ulimit -n`.
+TEST(ShmMonitorTest, WithoutDescriptorsThereIsAnError) {
+  auto memory = ShmSegment::NewMemory(1);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  auto segment = ShmSegment::Map(*std::move(memory), 1);
+  ASSERT_TRUE(segment.ok()) << segment.status();
+  const std::vector<ShmPeer> peers(1);
+  rlimit old;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &old), 0);
+  const int next = dup(STDERR_FILENO);  // the lowest that is free
+  close(next);
+  rlimit limit = old;
+  limit.rlim_cur = static_cast<rlim_t>(next);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  const absl::Status refused = ShmMonitor::Create(&*segment, &peers).status();
+  setrlimit(RLIMIT_NOFILE, &old);
+  EXPECT_THAT(std::string(refused.message()),
+              testing::HasSubstr("Too many open files"));
+  EXPECT_TRUE(ShmMonitor::Create(&*segment, &peers).ok());
 }
 
 }  // namespace

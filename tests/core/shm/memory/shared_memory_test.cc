@@ -12,13 +12,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "core/shm/memory/arena.h"
 #include "core/shm/memory/local_socket.h"
 #include "core/shm/memory/segment.h"
 
@@ -179,11 +180,11 @@ TEST(ShmArenaTest, AllocationsAreZerosAtKnownOffsets) {
   auto* const two = static_cast<std::byte*>(arena->Allocate(kPage + 1).value());
   EXPECT_EQ(one[99], std::byte{0});
   EXPECT_EQ(two[kPage], std::byte{0});
-  EXPECT_EQ(arena->OffsetOf(one, 100), 0);
-  EXPECT_EQ(arena->OffsetOf(two + 64, kPage), int64_t{kPage} + 64);
+  EXPECT_EQ(arena->FindOffset(one, 100), 0);
+  EXPECT_EQ(arena->FindOffset(two + 64, kPage), int64_t{kPage} + 64);
   std::byte elsewhere{};
-  EXPECT_EQ(arena->OffsetOf(&elsewhere, 1), std::nullopt);
-  EXPECT_EQ(arena->OffsetOf(two, 3 * kPage), std::nullopt) << "too long";
+  EXPECT_EQ(arena->FindOffset(&elsewhere, 1), std::nullopt);
+  EXPECT_EQ(arena->FindOffset(two, 3 * kPage), std::nullopt) << "too long";
   // What another maps is what is written here.
   two[5] = std::byte{9};
   auto mapping = SharedMapping::Map(arena->fd(), 3 * kPage);
@@ -204,7 +205,7 @@ TEST(ShmArenaTest, WhatIsFreedIsUsedAgainAndReadsAsZeros) {
   for (const int i : {1, 3, 2}) arena->Free(all[i]);
   auto* const large =
       static_cast<std::byte*>(arena->Allocate(3 * kPage).value());
-  EXPECT_EQ(arena->OffsetOf(large, 3 * kPage), int64_t{kPage});
+  EXPECT_EQ(arena->FindOffset(large, 3 * kPage), int64_t{kPage});
   for (int i = 0; i < 3; ++i) EXPECT_EQ(large[i * kPage], std::byte{0});
   EXPECT_EQ(all[0][0], std::byte{7});
   EXPECT_EQ(SharedMemorySize(arena->fd()).value(), 4 * kPage);
@@ -234,6 +235,74 @@ TEST(ShmArenaTest, AChildHasAnArenaOfItsOwn) {
   waitpid(child, &end, 0);
   EXPECT_EQ(end, 0);
   EXPECT_EQ(kept[0], 'k');
+}
+
+// Where ranks stand, as their common memory tells.
+
+ShmSegment NewSegment(int size) {
+  auto memory = ShmSegment::NewMemory(size);
+  EXPECT_TRUE(memory.ok()) << memory.status();
+  auto segment = ShmSegment::Map(*std::move(memory), size);
+  EXPECT_TRUE(segment.ok()) << segment.status();
+  return *std::move(segment);
+}
+
+TEST(ShmSegmentTest, AStateIsLeftOnce) {
+  ShmSegment segment = NewSegment(3);
+  segment.SetState(1, ShmRankState::kGaveUp, "the disk is full");
+  segment.SetState(1, ShmRankState::kDied);
+  segment.SetState(1, ShmRankState::kGaveUp, "something else");
+  EXPECT_EQ(segment.state(0), ShmRankState::kPresent);
+  EXPECT_EQ(segment.state(1), ShmRankState::kGaveUp);
+  EXPECT_EQ(segment.reason(1), "the disk is full");
+  EXPECT_EQ(segment.reason(0), "");
+}
+
+TEST(ShmSegmentTest, OfManyRanksSomeAreNamed) {
+  ShmSegment segment = NewSegment(10);
+  std::vector<int> ranks;
+  for (int rank = 0; rank < segment.size(); ++rank) {
+    segment.page(rank).pid = 70 + rank;
+    ranks.push_back(rank);
+  }
+  EXPECT_EQ(NamesOfRanks(segment, {9}), "rank 9 (pid 79)");
+  EXPECT_EQ(NamesOfRanks(segment, ranks),
+            "ranks 0 (pid 70), 1 (pid 71), 2 (pid 72), 3 (pid 73), 4 (pid 74), "
+            "5 (pid 75), 6 (pid 76), 7 (pid 77) and 2 more");
+}
+
+TEST(ShmSegmentTest, ALongReasonIsCut) {
+  ShmSegment segment = NewSegment(1);
+  segment.SetState(0, ShmRankState::kGaveUp, std::string(5000, 'x'));
+  EXPECT_EQ(segment.reason(0), std::string(ShmRankPage::kReasonBytes - 1, 'x'));
+}
+
+// Threads of a rank may give up at once: one that waits for mail, and one that
+// runs a collective.
+TEST(ShmSegmentTest, OfReasonsGivenAtOnceOneIsKeptWhole) {
+  constexpr int kRanks = 16;
+  for (int round = 0; round < 10; ++round) {
+    ShmSegment segment = NewSegment(kRanks);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      std::atomic<int> ready{0};
+      std::vector<std::thread> threads;
+      for (const char letter : {'a', 'b', 'c'}) {
+        threads.emplace_back([&, letter] {
+          const std::string reason(1000, letter);
+          ready.fetch_add(1);
+          while (ready.load() < 3) std::this_thread::yield();
+          segment.SetState(rank, ShmRankState::kGaveUp, reason);
+        });
+      }
+      while (segment.state(rank) == ShmRankState::kPresent) {
+        std::this_thread::yield();
+      }
+      const std::string first = segment.reason(rank);
+      EXPECT_EQ(first, std::string(1000, first[0]));
+      for (std::thread& thread : threads) thread.join();
+      EXPECT_EQ(segment.reason(rank), first);
+    }
+  }
 }
 
 }  // namespace

@@ -39,18 +39,14 @@
 #include <vector>
 
 #include "tests/core/sim/asynchronous.h"
-#include "tests/core/sim/thrown.h"
+#include "tests/core/testing/thrown.h"
 
-namespace tandem {
+namespace tandem::queued_call_test {
 namespace {
 
 using testing::HasSubstr;
 
-class QueuedCallTest : public testing::Test {
- protected:
-  void SetUp() override { EnableAsynchronousSim(); }
-  void TearDown() override { sim::SynchroniseAll(); }
-};
+class QueuedCallTest : public AsynchronousSimTest {};
 
 at::TensorOptions On(int device, at::ScalarType dtype = at::kFloat) {
   return at::TensorOptions().dtype(dtype).device(SimDevice(device));
@@ -218,14 +214,6 @@ TEST_F(QueuedCallTest, InPlaceAndOutKeepTheOrder) {
   }
 }
 
-TEST_F(QueuedCallTest, ResizingWaits) {
-  at::Tensor a = at::ones({8}, On(0));
-  a.add_(1);
-  a.add_(1);
-  a.resize_({2000});
-  ExpectSameBits(a.slice(0, 0, 8), at::full({8}, 3.0f));
-}
-
 TEST_F(QueuedCallTest, RandomNumbersComeInTheOrderOfTheCalls) {
   for (int i = 0; i < 10; ++i) {
     at::manual_seed(i);
@@ -269,18 +257,6 @@ TEST_F(QueuedCallTest, SeedingAndStatesWaitForTheCallsBefore) {
     drawn.normal_();
     ExpectSameBits(drawn, second);
   }
-}
-
-TEST_F(QueuedCallTest, MemoryInUseOutlivesItsTensor) {
-  at::Tensor a = at::ones({1000}, On(0));
-  at::Tensor b = a + a;
-  sim::SynchroniseAll();
-  {
-    const HeldStream held(Default(0));
-    b = a + a;
-    a = at::Tensor();
-  }
-  ExpectSameBits(b, at::full({1000}, 2.0f));
 }
 
 // -- Copies ------------------------------------------------------------------
@@ -414,4 +390,4 @@ TEST_F(QueuedCallTest, TrainingHasTheCpusBits) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::queued_call_test

@@ -21,7 +21,6 @@
 #include "core/device/memory_category.h"
 #include "core/meta/shapes.h"
 #include "core/model/layer_list.h"
-#include "core/model/make_layers.h"
 #include "core/sim/imagined/meters.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
@@ -49,7 +48,7 @@ std::vector<Problem> Problems() {
 // The host's stand-in, on which layers are made; no problem trains there.
 constexpr int kHostPlace = 15;
 
-LayerSpecs SpecsOf(const Problem& problem) {
+LayerSpecs SpecsFromLayers(const Problem& problem) {
   ModelOptions model;
   model.name = problem.model;
   model.input_shape = problem.shape;
@@ -114,16 +113,16 @@ std::string BooksAfter(const Problem& problem, int64_t samples, int device,
   LayerList layers;
   if (imagined) {
     const MetaScope no_values(SimDevice(kHostPlace));
-    layers = MakeModelLayers(SpecsOf(problem), /*seed=*/1).value();
+    layers = MakeModelLayers(SpecsFromLayers(problem), /*seed=*/1).value();
   } else {
-    layers = MakeModelLayers(SpecsOf(problem), /*seed=*/1).value();
+    layers = MakeModelLayers(SpecsFromLayers(problem), /*seed=*/1).value();
   }
   const absl::Status moved = MoveLayers(layers, SimDevice(device));
   CHECK(moved.ok()) << moved;
   sim::ResetPeak(device);
   Train(layers, Inputs(problem, samples), Targets(problem, samples),
         SimDevice(device));
-  const MemoryStatistics books = sim::BooksOf(device);
+  const MemoryStatistics books = sim::DeviceMemoryStatistics(device);
   return absl::StrCat(Text(books.peak), " / ", Text(books.now));
 }
 
@@ -201,9 +200,9 @@ int64_t MostHeld() {
 // A layer of each kind, on 2048 tokens: its parameters alone are 0.9 billion
 // numbers, of which the process may hold none.
 TEST(ImaginedMemoryTest, LayersOfLlama70bTakeNone) {
-  const auto sizes = TokenLimitsOf("llama-3-70b");
+  const auto sizes = ModelTokenLimits("llama-3-70b");
   const Problem problem = {"llama-3-70b", {2048}, sizes.vocabulary, true};
-  const LayerSpecs all = SpecsOf(problem);
+  const LayerSpecs all = SpecsFromLayers(problem);
   LayerList layers;
   {
     const MetaScope no_values(SimDevice(kHostPlace));
@@ -219,7 +218,7 @@ TEST(ImaginedMemoryTest, LayersOfLlama70bTakeNone) {
   const int64_t before = MostHeld();
   sim::ResetWork(1);
   Train(layers, Inputs(problem, 1), Targets(problem, 1), SimDevice(1));
-  const MemoryStatistics books = sim::BooksOf(1);
+  const MemoryStatistics books = sim::DeviceMemoryStatistics(1);
   std::printf("%lld parameters, peak %lld bytes, process %lld more\n",
               static_cast<long long>(parameters),
               static_cast<long long>(books.peak.total),
@@ -232,8 +231,8 @@ TEST(ImaginedMemoryTest, LayersOfLlama70bTakeNone) {
   const double embedding = 8192.0 * static_cast<double>(sizes.vocabulary);
   const double products =
       2 * 2048.0 * (static_cast<double>(parameters) - embedding);
-  EXPECT_GT(sim::WorkOf(1).forward.flops, 2 * products);
-  EXPECT_LT(sim::WorkOf(1).forward.flops, 2 * 1.2 * products);
+  EXPECT_GT(sim::TotalWork(1).forward.flops, 2 * products);
+  EXPECT_LT(sim::TotalWork(1).forward.flops, 2 * 1.2 * products);
 }
 
 }  // namespace

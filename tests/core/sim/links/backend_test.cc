@@ -32,7 +32,7 @@ class LinksBackendTest : public testing::TestWithParam<int> {
     return at::empty({count}, at::TensorOptions().device(SimDevice(kDevice)));
   }
   static sim::CountedTraffic Collectives() {
-    return sim::TrafficOf(kDevice).collectives;
+    return sim::ReadTraffic(kDevice).collectives;
   }
   double n() const { return GetParam(); }
 
@@ -46,9 +46,9 @@ TEST_P(LinksBackendTest, AnAllReduceGoesAroundTwice) {
   EXPECT_TRUE(work->isSuccess());
   EXPECT_DOUBLE_EQ(Collectives().bytes, 2 * (n() - 1) / n() * 20);
   // Its time is waited for when it is.
-  EXPECT_DOUBLE_EQ(sim::TrafficOf(kDevice).waited, 0);
+  EXPECT_DOUBLE_EQ(sim::ReadTraffic(kDevice).waited, 0);
   work->wait();
-  EXPECT_DOUBLE_EQ(sim::TrafficOf(kDevice).waited, Collectives().seconds);
+  EXPECT_DOUBLE_EQ(sim::ReadTraffic(kDevice).waited, Collectives().seconds);
 }
 
 TEST_P(LinksBackendTest, GathersAndScattersGoAroundOnce) {
@@ -81,7 +81,7 @@ TEST_P(LinksBackendTest, WhoReceivesAMessageCountsIt) {
   const auto work = backend_.endCoalescing();
   EXPECT_TRUE(work->isCompleted());
   work->wait();
-  const sim::DeviceTraffic traffic = sim::TrafficOf(kDevice);
+  const sim::DeviceTraffic traffic = sim::ReadTraffic(kDevice);
   EXPECT_DOUBLE_EQ(traffic.messages.bytes, 12);
   EXPECT_EQ(traffic.messages.calls, 1);
   EXPECT_EQ(traffic.collectives.calls, 0);

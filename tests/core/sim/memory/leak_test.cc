@@ -45,7 +45,8 @@ int64_t ResidentBytes() {
 
 std::array<int64_t, 2> InUse() {
   sim::SynchroniseAll();
-  return {sim::BooksOf(0).now.total, sim::BooksOf(1).now.total};
+  return {sim::DeviceMemoryStatistics(0).now.total,
+          sim::DeviceMemoryStatistics(1).now.total};
 }
 
 // Two parts on two devices.
@@ -124,7 +125,8 @@ TEST(LeakTest, StepsHoldNothingBack) {
   }
   EXPECT_EQ(InUse(), (std::array<int64_t, 2>{0, 0}));
   for (const int device : {0, 1}) {
-    for (const int64_t bytes : sim::BooksOf(device).now.by_category) {
+    for (const int64_t bytes :
+         sim::DeviceMemoryStatistics(device).now.by_category) {
       EXPECT_EQ(bytes, 0);
     }
   }

@@ -14,11 +14,12 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <vector>
 
-#include "core/base/rounded_number.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/sim/testing.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "tests/core/sim/nccl/nccl_ranks.h"
 
@@ -33,23 +34,21 @@ class NcclCollectives : public ::testing::TestWithParam<int> {};
 
 TEST_P(NcclCollectives, AllReduceSums) {
   const int n = GetParam();
-  const absl::Status status =
-      RunNcclRanks(n, [n](const NcclRank& rank) -> absl::Status {
-        for (int64_t size : {1, 13, 997, 300007}) {
-          at::Tensor values = rank.Full(size, rank.rank + 1);
-          TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(values));
-          TANDEM_RETURN_IF_ERROR(
-              Expect(AllAre(values, n * (n + 1) / 2.0), "the sum"));
-          values = rank.Full(size, rank.rank + 1);
-          TANDEM_ASSIGN_OR_RETURN(auto pending,
-                                  rank.group.StartAllReduceSum(values, 0.5));
-          TANDEM_RETURN_IF_ERROR(pending.Wait());
-          TANDEM_RETURN_IF_ERROR(
-              Expect(AllAre(values, n * (n + 1) / 4.0), "half of it"));
-        }
-        return rank.group.Synchronize();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunNcclRanks(n, [n](const NcclRank& rank) -> absl::Status {
+    for (int64_t size : {1, 13, 997, 300007}) {
+      at::Tensor values = rank.Full(size, rank.rank + 1);
+      TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(values));
+      TANDEM_RETURN_IF_ERROR(
+          Expect(AllAre(values, n * (n + 1) / 2.0), "the sum"));
+      values = rank.Full(size, rank.rank + 1);
+      TANDEM_ASSIGN_OR_RETURN(auto pending,
+                              rank.group.StartAllReduceSum(values, 0.5));
+      TANDEM_RETURN_IF_ERROR(pending.Wait());
+      TANDEM_RETURN_IF_ERROR(
+          Expect(AllAre(values, n * (n + 1) / 4.0), "half of it"));
+    }
+    return rank.group.Synchronize();
+  }));
 }
 
 // NCCL rounds a factor to the dtype: by a third in bf16, all means would be
@@ -57,85 +56,77 @@ TEST_P(NcclCollectives, AllReduceSums) {
 // nothing.)
 TEST_P(NcclCollectives, MeansInHalfPrecisionAreProductsByTheWholeFactor) {
   const int n = GetParam();
-  const absl::Status status =
-      RunNcclRanks(n, [n](const NcclRank& rank) -> absl::Status {
-        for (const c10::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
-          const at::Tensor numbers = at::arange(256).to(dtype);
-          const at::Tensor mine = numbers.mul(rank.rank == n - 1);
-          const at::Tensor product = numbers.mul(1.0 / n);
-          const at::Tensor values = mine.to(rank.device);
-          TANDEM_ASSIGN_OR_RETURN(
-              auto pending, rank.group.StartAllReduceSum(values, 1.0 / n));
-          TANDEM_RETURN_IF_ERROR(pending.Wait());
-          TANDEM_RETURN_IF_ERROR(
-              Expect(at::equal(values.cpu(), product), "all products"));
-          const at::Tensor at_root = mine.to(rank.device);
-          TANDEM_ASSIGN_OR_RETURN(
-              pending, rank.group.StartReduceSum(at_root, 0, 1.0 / n));
-          TANDEM_RETURN_IF_ERROR(pending.Wait());
-          TANDEM_RETURN_IF_ERROR(
-              Expect(rank.rank != 0 || at::equal(at_root.cpu(), product),
-                     "the root's products"));
-        }
-        return absl::OkStatus();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunNcclRanks(n, [n](const NcclRank& rank) -> absl::Status {
+    for (const c10::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+      const at::Tensor numbers = at::arange(256).to(dtype);
+      const at::Tensor mine = numbers.mul(rank.rank == n - 1);
+      const at::Tensor product = numbers.mul(1.0 / n);
+      const at::Tensor values = mine.to(rank.device);
+      TANDEM_ASSIGN_OR_RETURN(auto pending,
+                              rank.group.StartAllReduceSum(values, 1.0 / n));
+      TANDEM_RETURN_IF_ERROR(pending.Wait());
+      TANDEM_RETURN_IF_ERROR(
+          Expect(at::equal(values.cpu(), product), "all products"));
+      const at::Tensor at_root = mine.to(rank.device);
+      TANDEM_ASSIGN_OR_RETURN(pending,
+                              rank.group.StartReduceSum(at_root, 0, 1.0 / n));
+      TANDEM_RETURN_IF_ERROR(pending.Wait());
+      TANDEM_RETURN_IF_ERROR(
+          Expect(rank.rank != 0 || at::equal(at_root.cpu(), product),
+                 "the root's products"));
+    }
+    return absl::OkStatus();
+  }));
 }
 
 // What the backend itself is given is rounded so, whichever collective sums.
 TEST(NcclFactor, IsRoundedToTheDtype) {
-  const absl::Status status =
-      RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
-        for (const c10::ScalarType dtype :
-             {at::kBFloat16, at::kHalf, at::kFloat}) {
-          const at::Tensor numbers = at::arange(256).to(dtype);
-          const at::Tensor mine = numbers.mul(rank.rank).to(rank.device);
-          const at::Tensor expected = numbers.mul(RoundedTo(dtype, 1.0 / 3));
-          std::vector<at::Tensor> all = {mine.clone()};
-          c10d::AllreduceOptions for_all;
-          for_all.reduceOp = c10d::makePreMulSum(1.0 / 3);
-          rank.backend().allreduce(all, for_all)->wait();
-          std::vector<at::Tensor> at_root = {mine.clone()};
-          c10d::ReduceOptions for_root;
-          for_root.reduceOp = c10d::makePreMulSum(1.0 / 3);
-          rank.backend().reduce(at_root, for_root)->wait();
-          at::Tensor part = mine.new_empty({128});
-          at::Tensor whole = mine.clone();
-          c10d::ReduceScatterOptions for_parts;
-          for_parts.reduceOp = c10d::makePreMulSum(1.0 / 3);
-          rank.backend().reduce_scatter_single(part, whole, for_parts)->wait();
-          TANDEM_RETURN_IF_ERROR(
-              Expect(at::equal(all[0].cpu(), expected), "all-reduce"));
-          TANDEM_RETURN_IF_ERROR(
-              Expect(rank.rank != 0 || at::equal(at_root[0].cpu(), expected),
-                     "reduce"));
-          TANDEM_RETURN_IF_ERROR(Expect(
-              at::equal(part.cpu(), expected.narrow(0, 128 * rank.rank, 128)),
-              "reduce-scatter"));
-        }
-        return rank.group.Synchronize();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
+    for (const c10::ScalarType dtype : {at::kBFloat16, at::kHalf, at::kFloat}) {
+      const at::Tensor numbers = at::arange(256).to(dtype);
+      const at::Tensor mine = numbers.mul(rank.rank).to(rank.device);
+      const at::Tensor expected = numbers.mul(RoundedTo(dtype, 1.0 / 3));
+      std::vector<at::Tensor> all = {mine.clone()};
+      c10d::AllreduceOptions for_all;
+      for_all.reduceOp = c10d::makePreMulSum(1.0 / 3);
+      rank.backend().allreduce(all, for_all)->wait();
+      std::vector<at::Tensor> at_root = {mine.clone()};
+      c10d::ReduceOptions for_root;
+      for_root.reduceOp = c10d::makePreMulSum(1.0 / 3);
+      rank.backend().reduce(at_root, for_root)->wait();
+      at::Tensor part = mine.new_empty({128});
+      at::Tensor whole = mine.clone();
+      c10d::ReduceScatterOptions for_parts;
+      for_parts.reduceOp = c10d::makePreMulSum(1.0 / 3);
+      rank.backend().reduce_scatter_single(part, whole, for_parts)->wait();
+      TANDEM_RETURN_IF_ERROR(
+          Expect(at::equal(all[0].cpu(), expected), "all-reduce"));
+      TANDEM_RETURN_IF_ERROR(Expect(
+          rank.rank != 0 || at::equal(at_root[0].cpu(), expected), "reduce"));
+      TANDEM_RETURN_IF_ERROR(Expect(
+          at::equal(part.cpu(), expected.narrow(0, 128 * rank.rank, 128)),
+          "reduce-scatter"));
+    }
+    return rank.group.Synchronize();
+  }));
 }
 
 TEST_P(NcclCollectives, BroadcastAndAllGather) {
   const int n = GetParam();
-  const absl::Status status =
-      RunNcclRanks(n, [n](const NcclRank& rank) -> absl::Status {
-        for (int root = 0; root < n; ++root) {
-          const at::Tensor values = rank.Full(29, rank.rank);
-          TANDEM_RETURN_IF_ERROR(rank.group.Broadcast(values, root));
-          TANDEM_RETURN_IF_ERROR(Expect(AllAre(values, root), "the root's"));
-        }
-        TANDEM_ASSIGN_OR_RETURN(const auto all,
-                                rank.group.AllGather(rank.Full(5, rank.rank)));
-        for (int other = 0; other < n; ++other) {
-          TANDEM_RETURN_IF_ERROR(
-              Expect(AllAre(all[static_cast<size_t>(other)], other), "a part"));
-        }
-        return rank.group.Barrier();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunNcclRanks(n, [n](const NcclRank& rank) -> absl::Status {
+    for (int root = 0; root < n; ++root) {
+      const at::Tensor values = rank.Full(29, rank.rank);
+      TANDEM_RETURN_IF_ERROR(rank.group.Broadcast(values, root));
+      TANDEM_RETURN_IF_ERROR(Expect(AllAre(values, root), "the root's"));
+    }
+    TANDEM_ASSIGN_OR_RETURN(const auto all,
+                            rank.group.AllGather(rank.Full(5, rank.rank)));
+    for (int other = 0; other < n; ++other) {
+      TANDEM_RETURN_IF_ERROR(
+          Expect(AllAre(all[static_cast<size_t>(other)], other), "a part"));
+    }
+    return rank.group.Barrier();
+  }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, NcclCollectives, ::testing::Values(1, 2, 3, 7));
@@ -143,57 +134,48 @@ INSTANTIATE_TEST_SUITE_P(Ranks, NcclCollectives, ::testing::Values(1, 2, 3, 7));
 // Rank 1 joins only when rank 0's host has come back from starting and from
 // waiting.
 TEST(NcclHost, DoesNotWait) {
-  const absl::Status status =
-      RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
-        at::Tensor values = rank.Full(100, 1);
-        RunTwice([&] { values.mul_(1); });
-        if (rank.rank == 1) TANDEM_RETURN_IF_ERROR(rank.world.Barrier());
-        TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(values));
-        values.mul_(3);  // on the stream, behind the sum
-        if (rank.rank == 0) TANDEM_RETURN_IF_ERROR(rank.world.Barrier());
-        return Expect(AllAre(values, 6), "three times the sum");
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
+    at::Tensor values = rank.Full(100, 1);
+    RunTwice([&] { values.mul_(1); });
+    if (rank.rank == 1) TANDEM_RETURN_IF_ERROR(rank.world.Barrier());
+    TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(values));
+    values.mul_(3);  // on the stream, behind the sum
+    if (rank.rank == 0) TANDEM_RETURN_IF_ERROR(rank.world.Barrier());
+    return Expect(AllAre(values, 6), "three times the sum");
+  }));
 }
 
 // A queue of works: the bits come in the order of their start, though the
 // device's stream is held up at random.
 TEST(NcclHost, WorksRunBehindWhatTheDeviceComputes) {
-  const absl::Status status =
-      RunNcclRanks(3, [](const NcclRank& rank) -> absl::Status {
-        at::Tensor values = rank.Full(1000, 1);
-        for (int i = 0; i < 20; ++i) {
-          values.add_(rank.rank);
-          TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(values));
-          values.div_(3);
-        }
-        return Expect(AllAre(values, 21), "1 and twenty means of 0, 1, 2");
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunNcclRanks(3, [](const NcclRank& rank) -> absl::Status {
+    at::Tensor values = rank.Full(1000, 1);
+    for (int i = 0; i < 20; ++i) {
+      values.add_(rank.rank);
+      TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(values));
+      values.div_(3);
+    }
+    return Expect(AllAre(values, 21), "1 and twenty means of 0, 1, 2");
+  }));
 }
 
 TEST(NcclHost, TensorsOfTheHostGoAnotherWay) {
-  const absl::Status status =
-      RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
-        const at::Tensor values = at::full({3}, 1.0, at::kFloat);
-        TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(values));
-        return Expect(AllAre(values, 2), "the sum, at once");
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
+    const at::Tensor values = at::full({3}, 1.0, at::kFloat);
+    TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(values));
+    return Expect(AllAre(values, 2), "the sum, at once");
+  }));
 }
 
 TEST(NcclHost, AGroupWithoutADeviceSaysSo) {
-  const absl::Status status =
-      RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
-        const absl::Status refused = rank.world.AllReduceSum(rank.Full(1, 1));
-        TANDEM_RETURN_IF_ERROR(
-            Expect(absl::IsInvalidArgument(refused), "refused"));
-        return Expect(refused.message().find(
-                          "it has a communicator for tensors of the CPU alone, "
-                          "and was given Float on sim:") != std::string::npos,
-                      std::string(refused.message()));
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
+    const absl::Status refused = rank.world.AllReduceSum(rank.Full(1, 1));
+    TANDEM_RETURN_IF_ERROR(Expect(absl::IsInvalidArgument(refused), "refused"));
+    return Expect(refused.message().find(
+                      "it has a communicator for tensors of the CPU alone, "
+                      "and was given Float on sim:") != std::string::npos,
+                  std::string(refused.message()));
+  }));
 }
 
 // Sums of a module that lies on several devices: a communicator for each.
@@ -221,7 +203,7 @@ absl::Status SumOnTwoDevices(Communicator& world) {
 TEST(NcclDevices, OfARankHaveACommunicatorEach) {
   for (const int n : {2, 3, 7}) {
     SimDevices(2 * n);
-    const absl::Status status = RunThreadRanks(
+    ExpectOk(RunThreadRanks(
         n, &SumOnTwoDevices,
         [] {
           CommunicatorOptions options;
@@ -230,8 +212,7 @@ TEST(NcclDevices, OfARankHaveACommunicatorEach) {
           options.further_devices = {SimDevice(2 * ThisThreadsRank() + 1)};
           return options;
         },
-        std::chrono::seconds(30));
-    EXPECT_TRUE(status.ok()) << status;
+        std::chrono::seconds(30)));
   }
 }
 
@@ -262,7 +243,7 @@ absl::Status SendFromTwoDevices(Communicator& world) {
 
 TEST(NcclMessages, ThatFailLeaveNoGroupOpen) {
   SimDevices(4);
-  const absl::Status status = RunThreadRanks(
+  ExpectOk(RunThreadRanks(
       2, &SendFromTwoDevices,
       [] {
         CommunicatorOptions options;
@@ -271,33 +252,30 @@ TEST(NcclMessages, ThatFailLeaveNoGroupOpen) {
         options.further_devices = {SimDevice(2 * ThisThreadsRank() + 1)};
         return options;
       },
-      std::chrono::seconds(30));
-  EXPECT_TRUE(status.ok()) << status;
+      std::chrono::seconds(30)));
 }
 
 // NCCL's own thread would wait for the group's end.
 TEST(NcclMessages, AnOpenGroupHoldsUpTheThread) {
-  const absl::Status status =
-      RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
-        SubgroupOptions own;
-        own.device = rank.device;
-        TANDEM_ASSIGN_OR_RETURN(const auto other,
-                                rank.world.Subgroup({0, 1}, "other", own));
-        c10d::Backend& further =
-            *other->process_group()->getBackend(rank.device.type());
-        std::vector<at::Tensor> ones = {rank.Full(3, 1)};
-        rank.backend().startCoalescing();
-        const absl::Status held =
-            CatchTorch([&] { further.allreduce(ones)->wait(); });
-        TANDEM_RETURN_IF_ERROR(Expect(
-            held.message().find("left a group open") != std::string::npos,
-            std::string(held.message())));
-        rank.backend().allreduce(ones);
-        rank.backend().endCoalescing()->wait();
-        further.allreduce(ones)->wait();
-        return Expect(AllAre(ones[0], 4), "both sums");
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
+    SubgroupOptions own;
+    own.device = rank.device;
+    TANDEM_ASSIGN_OR_RETURN(const auto other,
+                            rank.world.Subgroup({0, 1}, "other", own));
+    c10d::Backend& further =
+        *other->process_group()->getBackend(rank.device.type());
+    std::vector<at::Tensor> ones = {rank.Full(3, 1)};
+    rank.backend().startCoalescing();
+    const absl::Status held =
+        CatchTorch([&] { further.allreduce(ones)->wait(); });
+    TANDEM_RETURN_IF_ERROR(
+        Expect(held.message().find("left a group open") != std::string::npos,
+               std::string(held.message())));
+    rank.backend().allreduce(ones);
+    rank.backend().endCoalescing()->wait();
+    further.allreduce(ones)->wait();
+    return Expect(AllAre(ones[0], 4), "both sums");
+  }));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "core/comm/communicator.h"
 #include "core/launch/launch.h"
 #include "core/sim/testing.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "tests/core/sim/nccl/nccl_ranks.h"
 #include "tests/core/testing/log_lines.h"
@@ -44,62 +45,56 @@ bool EndsWithin(Work& work, std::chrono::milliseconds patience) {
 }
 
 TEST(NcclAbort, EndsThisRanksWorksAlone) {
-  const absl::Status status =
-      RunNcclRanks(3, [](const NcclRank& rank) -> absl::Status {
-        // Rank 2 never comes.
-        if (rank.rank == 2) return rank.world.Barrier();
-        const auto work = AllReduce(rank);
-        TANDEM_RETURN_IF_ERROR(
-            Expect(!EndsWithin(*work, std::chrono::milliseconds(300)),
-                   "a sum without rank 2"));
-        if (rank.rank == 0) rank.backend().abort();
-        if (rank.rank == 1) {
-          TANDEM_RETURN_IF_ERROR(
-              Expect(!EndsWithin(*work, std::chrono::milliseconds(500)),
-                     "abort is local"));
-          rank.backend().abort();
-        }
-        TANDEM_RETURN_IF_ERROR(
-            Expect(EndsWithin(*work, std::chrono::seconds(10)) &&
-                       work->exception() != nullptr && !work->isSuccess(),
-                   "an error, by polling"));
-        const absl::Status later = CatchTorch([&] { AllReduce(rank)->wait(); });
-        TANDEM_RETURN_IF_ERROR(
-            Expect(later.message().find("was aborted") != std::string::npos,
-                   std::string(later.message())));
-        return rank.world.Barrier();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunNcclRanks(3, [](const NcclRank& rank) -> absl::Status {
+    // Rank 2 never comes.
+    if (rank.rank == 2) return rank.world.Barrier();
+    const auto work = AllReduce(rank);
+    TANDEM_RETURN_IF_ERROR(
+        Expect(!EndsWithin(*work, std::chrono::milliseconds(300)),
+               "a sum without rank 2"));
+    if (rank.rank == 0) rank.backend().abort();
+    if (rank.rank == 1) {
+      TANDEM_RETURN_IF_ERROR(
+          Expect(!EndsWithin(*work, std::chrono::milliseconds(500)),
+                 "abort is local"));
+      rank.backend().abort();
+    }
+    TANDEM_RETURN_IF_ERROR(Expect(EndsWithin(*work, std::chrono::seconds(10)) &&
+                                      work->exception() != nullptr &&
+                                      !work->isSuccess(),
+                                  "an error, by polling"));
+    const absl::Status later = CatchTorch([&] { AllReduce(rank)->wait(); });
+    TANDEM_RETURN_IF_ERROR(
+        Expect(later.message().find("was aborted") != std::string::npos,
+               std::string(later.message())));
+    return rank.world.Barrier();
+  }));
 }
 
 // The stream goes on behind what was aborted, as a GPU's does.
 TEST(NcclAbort, LetsTheDeviceGoOn) {
-  const absl::Status status =
-      RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
-        if (rank.rank == 1) return rank.world.Barrier();
-        at::Tensor values = rank.Full(4, 1);
-        RunTwice([&] { values.add_(0); });
-        std::vector<at::Tensor> tensors = {values};
-        const auto work = rank.backend().allreduce(tensors);
-        work->wait();
-        values.add_(1);
-        rank.backend().abort();
-        TANDEM_RETURN_IF_ERROR(
-            Expect(values.cpu().numel() == 4, "the device has ended"));
-        return rank.world.Barrier();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunNcclRanks(2, [](const NcclRank& rank) -> absl::Status {
+    if (rank.rank == 1) return rank.world.Barrier();
+    at::Tensor values = rank.Full(4, 1);
+    RunTwice([&] { values.add_(0); });
+    std::vector<at::Tensor> tensors = {values};
+    const auto work = rank.backend().allreduce(tensors);
+    work->wait();
+    values.add_(1);
+    rank.backend().abort();
+    TANDEM_RETURN_IF_ERROR(
+        Expect(values.cpu().numel() == 4, "the device has ended"));
+    return rank.world.Barrier();
+  }));
 }
 
 // Or c10d's watchdog would meet a context of CUDA that is being torn down.
 TEST(NcclShutdown, EndsAGroupThatIsWhole) {
   LogLines logs;
-  const absl::Status status =
-      RunNcclRanks(3, [](const NcclRank& rank) -> absl::Status {
-        TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(rank.Full(4, 1)));
-        return rank.group.Synchronize();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunNcclRanks(3, [](const NcclRank& rank) -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(rank.Full(4, 1)));
+    return rank.group.Synchronize();
+  }));
   for (const std::string& line : logs.lines()) {
     EXPECT_EQ(line.find("was not shut down"), std::string::npos) << line;
   }
@@ -108,7 +103,7 @@ TEST(NcclShutdown, EndsAGroupThatIsWhole) {
 TEST(NcclTimeout, NamesWhoDidNotCome) {
   std::vector<absl::Status> seen(3);
   std::atomic<int> gave_up{0};
-  const absl::Status status = RunNcclRanks(
+  ExpectOk(RunNcclRanks(
       3,
       [&](const NcclRank& rank) -> absl::Status {
         if (rank.rank != 1) {
@@ -121,8 +116,7 @@ TEST(NcclTimeout, NamesWhoDidNotCome) {
         return Expect(AwaitOtherRanks([&] { return gave_up == 2; }),
                       "ranks 0 and 2 give up");
       },
-      /*timeout=*/3);
-  EXPECT_TRUE(status.ok()) << status;
+      /*timeout=*/3));
   for (int rank : {0, 2}) {
     const std::string text(seen[static_cast<size_t>(rank)].message());
     EXPECT_NE(
@@ -138,18 +132,16 @@ TEST(NcclTimeout, AGroupThatIsGivenUpEndsEverywhere) {
   using Clock = std::chrono::steady_clock;
   absl::Status seen;
   const Clock::time_point begin = Clock::now();
-  const absl::Status status =
-      RunNcclRanks(2, [&](const NcclRank& rank) -> absl::Status {
-        if (rank.rank == 1) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(200));
-          rank.group.Abort(absl::DataLossError("the disk is full"));
-          return rank.world.Barrier();
-        }
-        TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(rank.Full(4, 1)));
-        seen = rank.group.Synchronize();
-        return rank.world.Barrier();
-      });
-  EXPECT_TRUE(status.ok()) << status;
+  ExpectOk(RunNcclRanks(2, [&](const NcclRank& rank) -> absl::Status {
+    if (rank.rank == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      rank.group.Abort(absl::DataLossError("the disk is full"));
+      return rank.world.Barrier();
+    }
+    TANDEM_RETURN_IF_ERROR(rank.group.AllReduceSum(rank.Full(4, 1)));
+    seen = rank.group.Synchronize();
+    return rank.world.Barrier();
+  }));
   EXPECT_NE(seen.message().find("rank 1 gave up: the disk is full"),
             std::string::npos)
       << seen;

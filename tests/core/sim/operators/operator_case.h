@@ -4,6 +4,7 @@
 #ifndef TANDEM_TESTS_CORE_SIM_OPERATORS_OPERATOR_CASE_H_
 #define TANDEM_TESTS_CORE_SIM_OPERATORS_OPERATOR_CASE_H_
 
+#include <ATen/Functions.h>
 #include <ATen/core/Tensor.h>
 
 #include <functional>
@@ -83,14 +84,33 @@ class OperatorGroup {
 };
 
 // Inputs; the same ones in each run of the program.
-at::Tensor Normal(at::IntArrayRef sizes);
-at::Tensor Positive(at::IntArrayRef sizes);  // 0.5 to 1.5
-at::Tensor Fraction(at::IntArrayRef sizes);  // 0.05 to 0.95
-at::Tensor Integers(int64_t below, at::IntArrayRef sizes);
-at::Tensor Truths(at::IntArrayRef sizes);
-at::Tensor Complex(at::IntArrayRef sizes);
+inline at::Generator& Numbers() {
+  static auto* generator =
+      new at::Generator(at::globalContext().defaultGenerator(at::kCPU).clone());
+  return *generator;
+}
+inline at::Tensor Uniform(at::IntArrayRef sizes, double low, double high) {
+  return at::empty(sizes).uniform_(low, high, Numbers());
+}
+inline at::Tensor Normal(at::IntArrayRef sizes) {
+  return at::randn(sizes, Numbers());
+}
+inline at::Tensor Positive(at::IntArrayRef sizes) {
+  return Uniform(sizes, 0.5, 1.5);
+}
+inline at::Tensor Fraction(at::IntArrayRef sizes) {
+  return Uniform(sizes, 0.05, 0.95);
+}
+inline at::Tensor Integers(int64_t below, at::IntArrayRef sizes) {
+  return at::randint(below, sizes, Numbers(), at::kLong);
+}
+inline at::Tensor Truths(at::IntArrayRef sizes) {
+  return Integers(2, sizes).to(at::kBool);
+}
+inline at::Tensor Complex(at::IntArrayRef sizes) {
+  return at::complex(Normal(sizes), Normal(sizes));
+}
 
-// A file each.
 std::vector<OperatorGroup> ElementwiseCases();
 std::vector<OperatorGroup> ReductionCases();
 std::vector<OperatorGroup> AlgebraCases();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/sim/testing.h"
+#include "tests/core/testing/thrown.h"
 
 namespace tandem {
 namespace {
@@ -39,12 +40,7 @@ std::string ErrorOf(const Refused& refused) {
   const c10::Device device = SimDevices(1)[0];
   const Tensor cpu = torch::randn({4, 4});
   const Tensor sim = cpu.to(device);
-  try {
-    refused.work(sim, cpu);
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "";
+  return Thrown([&] { refused.work(sim, cpu); });
 }
 
 void ExpectRefused(const std::vector<Refused>& all) {

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/core/testing/on_threads.h"
+
 namespace tandem::sim::stream_queue_test {
 namespace {
 
@@ -63,17 +65,13 @@ TEST_P(StreamQueueOrderTest, RunsInOrderOnOneThread) {
 TEST_P(StreamQueueOrderTest, TakesWorkFromManyThreads) {
   StreamQueue queue(GetParam(), 2);
   std::vector<std::vector<int>> seen(4);
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < 50; ++i) {
-        queue.Push([&seen, t, i] { seen[t].push_back(i); });
-      }
-      queue.Drain();
-      EXPECT_EQ(seen[t].size(), 50);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  OnThreads(4, [&](int t) {
+    for (int i = 0; i < 50; ++i) {
+      queue.Push([&seen, t, i] { seen[t].push_back(i); });
+    }
+    queue.Drain();
+    EXPECT_EQ(seen[t].size(), 50);
+  });
   for (const std::vector<int>& each : seen) {
     for (int i = 0; i < 50; ++i) EXPECT_EQ(each[i], i);
   }

@@ -1,5 +1,3 @@
-// The client's side, against servers that are none.
-
 #include "core/store/guard/connection.h"
 
 #include <gmock/gmock.h>
@@ -8,19 +6,128 @@
 
 #include <atomic>
 #include <chrono>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "core/store/guard/protocol.h"
 #include "core/store/guard/session.h"
+#include "core/testing/statuses.h"
 
 namespace tandem::connection_test {
 namespace {
 
 using std::chrono::milliseconds;
-using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
+
+// What an opener of key "k" makes of these pieces; "DATA_LOSS" at the end where
+// it ends with that.
+std::vector<std::string> Open(const std::vector<std::string>& pieces) {
+  FrameOpener opener("k");
+  std::vector<std::string> messages;
+  for (const std::string& piece : pieces) {
+    opener.Append(piece);
+    while (true) {
+      const auto next = opener.Next();
+      if (!next.ok()) {
+        messages.push_back(absl::StatusCodeToString(next.status().code()));
+        return messages;
+      }
+      if (!next->has_value()) break;
+      messages.push_back(**next);
+    }
+  }
+  return messages;
+}
+
+TEST(FramesTest, MessagesComeAsTheyWereSentHoweverCut) {
+  FrameSealer sealer("k");
+  std::string sent = sealer.Seal("");
+  sent += sealer.Seal("one");
+  sent += sealer.Seal(std::string(70000, 'x'));
+  const auto whole = ElementsAre("", "one", std::string(70000, 'x'));
+  EXPECT_THAT(Open({sent}), whole);
+  std::vector<std::string> bytes;
+  for (const char byte : sent) bytes.emplace_back(1, byte);
+  EXPECT_THAT(Open(bytes), whole);
+  EXPECT_THAT(Open({sent.substr(0, sent.size() - 1)}), ElementsAre("", "one"));
+}
+
+TEST(FramesTest, NoBitCanBeChanged) {
+  const std::string sent = FrameSealer("k").Seal("message");
+  for (size_t i = 4; i < sent.size(); ++i) {
+    std::string other = sent;
+    other[i] = static_cast<char>(other[i] ^ 0x40);
+    EXPECT_THAT(Open({other}), ElementsAre("DATA_LOSS")) << i;
+  }
+}
+
+TEST(FramesTest, NoMessageCanBeAddedRepeatedLeftOutOrExchanged) {
+  FrameSealer sealer("k");
+  const std::string a = sealer.Seal("a");
+  const std::string b = sealer.Seal("b");
+  EXPECT_THAT(Open({a, b}), ElementsAre("a", "b"));
+  EXPECT_THAT(Open({a, a}), ElementsAre("a", "DATA_LOSS"));
+  EXPECT_THAT(Open({b}), ElementsAre("DATA_LOSS"));
+  EXPECT_THAT(Open({b, a}), ElementsAre("DATA_LOSS"));
+  EXPECT_THAT(Open({FrameSealer("other").Seal("a")}), ElementsAre("DATA_LOSS"));
+}
+
+TEST(FramesTest, AGiganticLengthIsRefusedAtOnce) {
+  EXPECT_THAT(Open({"\xff\xff\xff\xff"}), ElementsAre("DATA_LOSS"));
+  // One more than 64 MiB; and 64 MiB, which may yet come.
+  EXPECT_THAT(Open({std::string("\x01\x00\x00\x04", 4)}),
+              ElementsAre("DATA_LOSS"));
+  EXPECT_THAT(Open({std::string("\x00\x00\x00\x04", 4)}), ElementsAre());
+}
+
+const Nonces kNonces = {std::string(kNonceBytes, 's'),
+                        std::string(kNonceBytes, 'c')};
+
+TEST(HandshakeTest, AProofShowsTheSecret) {
+  const std::string proof = ClientProof("secret", kNonces);
+  EXPECT_EQ(proof.size(), kProofBytes);
+  EXPECT_TRUE(IsClientProof("secret", kNonces.server, proof));
+  EXPECT_EQ(ServerProof("secret", kNonces).size(), kCodeBytes);
+  EXPECT_EQ(Greeting(kNonces.server).size(), kGreetingBytes);
+}
+
+TEST(HandshakeTest, AnythingElseDoesNot) {
+  const std::string proof = ClientProof("secret", kNonces);
+  EXPECT_FALSE(IsClientProof("Secret", kNonces.server, proof));
+  EXPECT_FALSE(IsClientProof("secret", std::string(kNonceBytes, 'S'), proof));
+  EXPECT_FALSE(IsClientProof("secret", kNonces.server, ""));
+  EXPECT_FALSE(IsClientProof("secret", kNonces.server, proof + "x"));
+  for (size_t i = 0; i < proof.size(); ++i) {
+    std::string other = proof;
+    other[i] = static_cast<char>(other[i] ^ 1);
+    EXPECT_FALSE(IsClientProof("secret", kNonces.server, other)) << i;
+  }
+  // The server's own answer, sent back to it.
+  EXPECT_FALSE(IsClientProof(
+      "secret", kNonces.server,
+      absl::StrCat(kNonces.client, ServerProof("secret", kNonces))));
+}
+
+TEST(HandshakeTest, KeysAreOfTheSideTheConnectionAndTheSecret) {
+  const Nonces other = {kNonces.server, std::string(kNonceBytes, 'd')};
+  std::set<std::string> keys;
+  for (const SessionKeys& each :
+       {DeriveKeys("secret", kNonces), DeriveKeys("secret", other),
+        DeriveKeys("Secret", kNonces)}) {
+    keys.insert(each.client);
+    keys.insert(each.server);
+  }
+  EXPECT_EQ(keys.size(), 6);
+  EXPECT_EQ(DeriveKeys("secret", kNonces).client,
+            DeriveKeys("secret", kNonces).client);
+}
+
+// The client's side, against servers that are none.
 
 // The client's end of a connection to somebody who says `text`, and then reads
 // for good, or closes.
@@ -33,7 +140,7 @@ OwnedFd ServedBy(const std::string& text, OwnedFd* other) {
   return OwnedFd(ends[0]);
 }
 
-absl::Status Open(const std::string& text, bool closes) {
+absl::Status OpenServedBy(const std::string& text, bool closes) {
   OwnedFd other;
   OwnedFd fd = ServedBy(text, &other);
   if (closes) other = OwnedFd();
@@ -47,39 +154,37 @@ TEST(GuardedConnectionTest, WhoAsksForNoSecretIsNamed) {
   for (const char* text : {"x",
                            "HTTP/1.1 400 Bad Request, and more of it, "
                            "until it is as long as a greeting"}) {
-    const absl::Status status = Open(text, /*closes=*/false);
-    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-    EXPECT_THAT(status.message(), HasSubstr("--job_secret_file"));
+    EXPECT_THAT(
+        OpenServedBy(text, /*closes=*/false),
+        StatusIs(absl::StatusCode::kFailedPrecondition, "--job_secret_file"));
   }
 }
 
 // It waits for the client's first word, as one that is stopped seems to.
 TEST(GuardedConnectionTest, WhoSaysNothingMayAskForNoSecret) {
-  const absl::Status status = Open("", /*closes=*/false);
-  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
-  EXPECT_THAT(status.message(),
-              AllOf(HasSubstr("no greeting"), HasSubstr("--job_secret_file"),
-                    HasSubstr("ulimit -n")));
+  EXPECT_THAT(OpenServedBy("", /*closes=*/false),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, "no greeting",
+                       "--job_secret_file", "ulimit -n"));
 }
 
 TEST(GuardedConnectionTest, AServerThatDoesNotKnowTheSecretIsNotTalkedTo) {
-  const absl::Status status = Open(
-      Greeting(std::string(kNonceBytes, 's')) + std::string(kCodeBytes, '\0'),
-      /*closes=*/false);
-  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  EXPECT_THAT(status.message(), HasSubstr("does not know the job's secret"));
+  EXPECT_THAT(OpenServedBy(Greeting(std::string(kNonceBytes, 's')) +
+                               std::string(kCodeBytes, '\0'),
+                           /*closes=*/false),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "does not know the job's secret"));
 }
 
 TEST(GuardedConnectionTest, ALostConnectionMayBeTriedAgain) {
   const std::string greeting = Greeting(std::string(kNonceBytes, 's'));
-  EXPECT_TRUE(absl::IsUnavailable(Open("", /*closes=*/true)));
-  EXPECT_TRUE(absl::IsUnavailable(Open("tandem", /*closes=*/true)));
-  EXPECT_TRUE(absl::IsUnavailable(Open(greeting, /*closes=*/true)));
+  EXPECT_TRUE(absl::IsUnavailable(OpenServedBy("", /*closes=*/true)));
+  EXPECT_TRUE(absl::IsUnavailable(OpenServedBy("tandem", /*closes=*/true)));
+  EXPECT_TRUE(absl::IsUnavailable(OpenServedBy(greeting, /*closes=*/true)));
 }
 
 TEST(GuardedConnectionTest, ASilentServerIsAnErrorInTime) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(
-      Open(Greeting(std::string(kNonceBytes, 's')), /*closes=*/false)));
+      OpenServedBy(Greeting(std::string(kNonceBytes, 's')), /*closes=*/false)));
 }
 
 // A server that is stopped for a while (Ctrl-Z, a virtual machine that moves).

@@ -106,5 +106,13 @@ TEST(SecretFileTest, ANewOneIsReadByItsPath) {
   EXPECT_NE(secret, ReadSecretFile(PathOfDescriptor(other.get())).value());
 }
 
+TEST(JobSecretTest, ThereIsNoneUntilOneIsSet) {
+  EXPECT_EQ(JobSecret(), "");
+  SetJobSecret("secret");
+  EXPECT_EQ(JobSecret(), "secret");
+  SetJobSecret("");
+  EXPECT_EQ(JobSecret(), "");
+}
+
 }  // namespace
 }  // namespace tandem::secret_file_test

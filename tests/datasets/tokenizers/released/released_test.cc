@@ -47,7 +47,7 @@ class ReleasedTest : public testing::TestWithParam<Released> {
 TEST_P(ReleasedTest, AwkwardTextsHaveTheSameTokens) {
   ASSERT_GT(Expected()["cases"].size(), 200);
   for (const Json& each : Expected()["cases"]) {
-    const std::string bytes = BytesOf(each["bytes"]);
+    const std::string bytes = DecodedBytes(each["bytes"]);
     EXPECT_EQ(Encode(bytes), each[name_].get<Tokens>())
         << absl::CHexEscape(bytes);
   }
@@ -55,7 +55,8 @@ TEST_P(ReleasedTest, AwkwardTextsHaveTheSameTokens) {
 
 TEST_P(ReleasedTest, LongLinesHaveTheSameTokens) {
   for (const Json& each : Expected()["long"]) {
-    EXPECT_EQ(DigestOf(Encode(LongText(each))), each[name_]) << each["piece"];
+    EXPECT_EQ(TokenDigest(Encode(LongText(each))), each[name_])
+        << each["piece"];
   }
 }
 
@@ -64,11 +65,11 @@ TEST_P(ReleasedTest, ABookHasTheSameTokens) {
   Tokens tokens;
   int lines = 0;
   for (std::string line; std::getline(book, line); ++lines) {
-    const Tokens its = Encode(line);
-    tokens.insert(tokens.end(), its.begin(), its.end());
+    const Tokens line_tokens = Encode(line);
+    tokens.insert(tokens.end(), line_tokens.begin(), line_tokens.end());
   }
   EXPECT_EQ(lines, 31103);
-  EXPECT_EQ(DigestOf(tokens), Expected()["book"][name_]);
+  EXPECT_EQ(TokenDigest(tokens), Expected()["book"][name_]);
 }
 
 INSTANTIATE_TEST_SUITE_P(

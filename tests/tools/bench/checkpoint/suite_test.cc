@@ -3,22 +3,21 @@
 
 #include "tools/bench/checkpoint/suite.h"
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/tools/bench/sides.h"
 
 namespace tandem::checkpoint_suite_test {
 namespace {
 
 using ::testing::Each;
 using ::testing::Gt;
-using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 constexpr char kPeer[] = R"(
@@ -42,10 +41,7 @@ for line in open(paths["commands"]):
 CheckpointBench Bench(const std::string& name) {
   CheckpointBench bench;
   bench.folder = testing::TempDir() + "/checkpoint_" + name;
-  std::filesystem::create_directories(bench.folder);
-  const std::string script = bench.folder + "/peer.py";
-  std::ofstream(script) << kPeer;
-  bench.peer = {"/usr/bin/env", "python3", script};
+  bench.peer = PythonPeer(bench.folder, kPeer);
   bench.states = {{"few", 2, 1000}, {"many", 7, 5}};
   bench.rounds = 3;
   return bench;
@@ -73,9 +69,8 @@ TEST(RunTest, OtherValuesAreNotTimed) {
   CheckpointBench bench = Bench("other");
   bench.peer.emplace_back("--wrong");
   const absl::Status status = CompareCheckpoints(bench).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("few: what was loaded is not what was saved"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss,
+                               "few: what was loaded is not what was saved"));
 }
 
 // 1 MB in 125 ms and in 400 ms.

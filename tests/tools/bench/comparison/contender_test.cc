@@ -5,13 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/environment.h"
+#include "core/testing/statuses.h"
+#include "tests/tools/bench/sides.h"
 
 namespace tandem::contender_test {
 namespace {
@@ -39,38 +40,21 @@ done < "$COMMANDS")";
 
 class ContenderTest : public testing::Test {
  protected:
-  void SetUp() override {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = testing::TempDir() + "/" + test->name();
-    std::filesystem::create_directories(folder_);
-  }
-
   // Two ranks, a replica each.
   Contender Start(const std::string& name,
                   const std::string& second_loss = "1.0") {
     std::string script = kRank;
     script.replace(script.find("LOSS"), 4, second_loss);
-    SideOptions options;
-    options.name = name;
-    options.ranks = 2;
-    options.folder = folder_;
-    options.environment = Environment::OfProcess();
-    options.command = {"/bin/sh", "-c",
-                       "for flag; do case $flag in --rank=*) RANK=${flag#*=};; "
-                       "--commands=*) COMMANDS=${flag#*=};; esac; done; " +
-                           script,
-                       "sh"};
-    auto side = Side::Start(options);
+    auto side = Side::Start(ShellRanks(name, 2, TestFolder(), script));
     EXPECT_TRUE(side.ok()) << side.status();
     return Contender(name, *std::move(side), /*replicas=*/2);
   }
 
-  std::string folder_;
   KnownLosses losses_{"fp32"};
 };
 
 std::vector<Setting> ThreeSettings() {
-  return SettingsOf("1f1b", {1}, {2, 4, 8}, 8);
+  return SettingChoices("1f1b", {1}, {2, 4, 8}, 8);
 }
 
 TEST_F(ContenderTest, ChoosesTheFastestSetting) {
@@ -117,10 +101,8 @@ TEST_F(ContenderTest, APeerMustHaveTheLossesThatAreKnown) {
   ASSERT_TRUE(ours.RecordLosses(Setting(), 2, losses_).ok());
   EXPECT_TRUE(same.Choose({Setting()}, 2, false, losses_).ok());
   const absl::Status status = other.Choose({Setting()}, 2, false, losses_);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("other (1f1b 1 1 uniform)"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("step 2"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
+                               "other (1f1b 1 1 uniform)", "step 2"));
   EXPECT_EQ(other.status(), status);
   EXPECT_EQ(other.MeasureStep(1), status);
   EXPECT_EQ(other.TakeResult().failure, std::string(status.message()));
@@ -159,6 +141,45 @@ TEST_F(ContenderTest, TurnsBeginWithAnotherOneEachTime) {
   EXPECT_EQ(order, "abbaab");
   const absl::Status error = absl::InternalError("ours");
   EXPECT_EQ(TakeTurns(3, {&a, &b}, [&](Contender&) { return error; }), error);
+}
+
+TEST(CompareLosses, AcceptsWhatIsEqualWithinTheTolerance) {
+  EXPECT_TRUE(CompareLosses({1, 2}, "eager", {1.00009, 1.9999}, 1e-4).ok());
+}
+
+TEST(CompareLosses, NamesTheStepThatDiffers) {
+  const absl::Status status = CompareLosses({1, 2}, "eager", {1, 2.001}, 1e-4);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, "step 2", "eager"));
+}
+
+TEST(CompareLosses, RefusesNanAndMissingSteps) {
+  EXPECT_FALSE(CompareLosses({NAN}, "eager", {NAN}, 1e-4).ok());
+  EXPECT_FALSE(CompareLosses({1}, "eager", {1, 1}, 1e-4).ok());
+}
+
+TEST(KnownLosses, AreThoseOfTheFirstWithSoManyMicrobatches) {
+  KnownLosses losses("fp32");
+  EXPECT_TRUE(losses.Record(2, "tandem", {3, 2}).ok());
+  EXPECT_TRUE(losses.Record(4, "tandem", {5, 4}).ok());
+  EXPECT_TRUE(losses.Check(2, "eager", {3, 2}).ok());
+  EXPECT_FALSE(losses.Check(4, "eager", {3, 2}).ok());
+  // A side whose losses could be recorded is checked, too.
+  EXPECT_FALSE(losses.Record(2, "tandem", {5, 4}).ok());
+  EXPECT_TRUE(losses.Check(2, "eager", {3, 2}).ok());
+  EXPECT_FALSE(losses.Record(8, "tandem", {NAN}).ok());
+}
+
+TEST(KnownLosses, MayBeFurtherApartInBf16) {
+  EXPECT_EQ(LossTolerance("fp32"), 1e-4);
+  KnownLosses losses("bf16");
+  EXPECT_TRUE(losses.Record(1, "tandem", {3}).ok());
+  EXPECT_TRUE(losses.Check(1, "eager", {3.01}).ok());
+  EXPECT_FALSE(losses.Check(1, "eager", {3.02}).ok());
+}
+
+TEST(KnownLosses, SayWhereThereAreNone) {
+  EXPECT_THAT(KnownLosses("fp32").Check(3, "eager", {1}),
+              Says("for 3 microbatches"));
 }
 
 }  // namespace

@@ -9,26 +9,25 @@
 
 #include "absl/status/statusor.h"
 #include "core/sim/testing.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tools/bench/data_parallel/ways.h"
+#include "tools/bench/data_parallel/methods.h"
 
 namespace tandem {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr RunLength kShort = {2, 1, 1};
 
 TEST(DataParallelBenchTest, AllWaysTrainTheSame) {
   for (BenchProblem problem : BenchProblems()) {
     problem.batch_size = 8;
-    const auto ways = MakeTrainingWays(problem, SimDevices(2));
+    const auto ways = MakeTrainingMethods(problem, SimDevices(2));
     ASSERT_TRUE(ways.ok()) << ways.status();
     ASSERT_EQ(ways->size(), 4u);
-    const auto results = CompareWays(problem, *ways, kShort);
+    const auto results = CompareMethods(problem, *ways, kShort);
     ASSERT_TRUE(results.ok()) << results.status();
-    for (const WayResult& each : *results) {
+    for (const MethodResult& each : *results) {
       EXPECT_EQ(each.wall_ms.size(), 1u) << each.name;
       EXPECT_LE(each.apart, 1e-4) << each.name;
     }
@@ -47,7 +46,7 @@ TEST(DataParallelBenchTest, AllWaysTrainTheSame) {
   }
 }
 
-class FixedLoss : public TrainingWay {
+class FixedLoss : public TrainingMethod {
  public:
   explicit FixedLoss(double loss) : loss_(loss) {}
   absl::StatusOr<double> Step(const BenchBatch&) override { return loss_; }
@@ -59,12 +58,12 @@ class FixedLoss : public TrainingWay {
 TEST(DataParallelBenchTest, AnotherTrainingIsNotTimed) {
   BenchProblem problem = BenchProblems()[0];
   problem.batch_size = 2;
-  std::vector<NamedWay> ways;
+  std::vector<NamedMethod> ways;
   ways.push_back({"first", std::make_unique<FixedLoss>(1)});
   ways.push_back({"other", std::make_unique<FixedLoss>(1.001)});
-  const auto results = CompareWays(problem, ways, kShort);
-  EXPECT_THAT(std::string(results.status().message()),
-              HasSubstr("the loss of other is 1.001, that of first 1"));
+  const auto results = CompareMethods(problem, ways, kShort);
+  EXPECT_THAT(results.status(),
+              Says("the loss of other is 1.001, that of first 1"));
 }
 
 TEST(RunDataParallelSuiteTest, RefusesWhatIsNotThere) {

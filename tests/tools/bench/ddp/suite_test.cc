@@ -4,8 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "tests/tools/bench/sides.h"
 
 namespace tandem::ddp_suite_test {
 namespace {
@@ -39,27 +40,16 @@ TEST(DdpCases, HaveABatchForEachRank) {
   }
 }
 
-SideResult Side(const std::string& name, std::vector<double> step_ms,
-                std::vector<double> alone_ms, double peak_mib) {
-  SideResult side;
-  side.name = name;
-  side.step_ms = std::move(step_ms);
-  side.alone_ms = std::move(alone_ms);
-  side.peak_mib = peak_mib;
-  return side;
-}
-
 DdpResult ExampleResult() {
   DdpResult result;
   result.bench = DdpCases(2).front();
   // A rank's half of the batch takes 3 GFLOP.
   result.bench.workload.gflop = 3 / 32.0;
-  result.ours = Side("tandem", {1, 2, 3}, {1.5}, 200);
-  result.peers = {Side("eager", {4, 4, 6}, {2}, 500)};
-  SideResult compile;
-  compile.name = "compile";
-  compile.failure = "no compiler";
-  result.peers.push_back(compile);
+  result.ours = MeasuredSide("tandem", {1, 2, 3}, 200);
+  result.ours.alone_ms = {1.5};
+  result.peers = {MeasuredSide("eager", {4, 4, 6}, 500),
+                  FailedSide("compile", "no compiler")};
+  result.peers[0].alone_ms = {2};
   result.ours.comm_ms = 2;
   result.ours.exposed_ms = 0.5;
   result.mkl_gflops = 50;

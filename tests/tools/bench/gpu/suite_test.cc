@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/tools/bench/sides.h"
+
 namespace tandem::gpu_suite_test {
 namespace {
 
@@ -46,17 +48,9 @@ TEST(GpuCases, AreAsSmallAsIsAsked) {
 CaseResult ExampleResult() {
   CaseResult result;
   result.bench = GpuCases().front();  // 256 samples
-  result.ours.name = "tandem";
-  result.ours.step_ms = {64, 64, 80};
-  result.ours.peak_mib = 100;
-  SideResult eager;
-  eager.name = "eager";
-  eager.step_ms = {128, 128, 128};
-  eager.peak_mib = 150;
-  SideResult graphs;
-  graphs.name = "cuda_graphs";
-  graphs.failure = "no memory";
-  result.peers = {eager, graphs};
+  result.ours = MeasuredSide("tandem", {64, 64, 80}, 100);
+  result.peers = {MeasuredSide("eager", {128, 128, 128}, 150),
+                  FailedSide("cuda_graphs", "no memory")};
   return result;
 }
 

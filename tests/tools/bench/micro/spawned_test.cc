@@ -5,11 +5,12 @@
 
 #include <string>
 
+#include "core/testing/statuses.h"
+
 namespace tandem {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 TEST(SpawnRanks, MeetInAStore) {
   const auto meet = [](const StorePtr& store, int rank) {
@@ -25,7 +26,7 @@ TEST(SpawnRanks, AnErrorOfARankIsHandedOn) {
   const absl::Status status = SpawnRanks(2, [](const StorePtr&, int rank) {
     return rank == 1 ? absl::AbortedError("no luck") : absl::OkStatus();
   });
-  EXPECT_THAT(std::string(status.message()), HasSubstr("no luck"));
+  EXPECT_THAT(status, Says("no luck"));
 }
 
 TEST(MediansInTurns, LeaveTheFirstRoundOut) {

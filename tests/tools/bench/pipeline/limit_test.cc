@@ -1,5 +1,3 @@
-#include "tools/bench/pipeline/limit.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "parallel/schedule/schedules.h"
+#include "tools/bench/pipeline/run.h"
 
 namespace tandem::limit_test {
 namespace {
@@ -59,7 +58,7 @@ TEST(PipelineLimit, NeedsTheTimesOfEveryStage) {
   const auto schedule = MakeSchedule("1f1b", {3, 1, 4});
   EXPECT_EQ(PipelineLimit(*schedule, {{1, 1, 1}}).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(PartsOfStep(*schedule, {40, 36, 1, {{1, 1, 1}, {2, 2, 2}}})
+  EXPECT_EQ(SplitStepTime(*schedule, {40, 36, 1, {{1, 1, 1}, {2, 2, 2}}})
                 .status()
                 .code(),
             absl::StatusCode::kInvalidArgument);
@@ -79,9 +78,9 @@ TEST(Evened, KeepsTheSumOfEachPart) {
   EXPECT_EQ(one[0].backward_weight, 0.3);
 }
 
-TEST(PartsOfStep, OneDeviceHasNoBubble) {
+TEST(SplitStepTime, OneDeviceHasNoBubble) {
   const auto schedule = MakeSchedule("gpipe", {1, 1, 7});
-  const StepParts parts = *PartsOfStep(*schedule, {50, 30, 2, {{1, 2, 3}}});
+  const StepParts parts = *SplitStepTime(*schedule, {50, 30, 2, {{1, 2, 3}}});
   EXPECT_EQ(parts.floor, 30);
   EXPECT_NEAR(parts.microbatching, 7 * 6 + 2 - 30, 1e-9);
   EXPECT_NEAR(parts.bubble, 0, 1e-9);
@@ -89,17 +88,17 @@ TEST(PartsOfStep, OneDeviceHasNoBubble) {
   EXPECT_NEAR(parts.rest, 50 - 44, 1e-9);
 }
 
-TEST(PartsOfStep, EqualStagesHaveNoImbalance) {
+TEST(SplitStepTime, EqualStagesHaveNoImbalance) {
   const auto schedule = MakeSchedule("1f1b", {3, 1, 5});
   const StageCost each = {0.3, 0.7, 0.1};
   const StepParts parts =
-      *PartsOfStep(*schedule, {9, 15, 0, {each, each, each}});
+      *SplitStepTime(*schedule, {9, 15, 0, {each, each, each}});
   EXPECT_NEAR(parts.bubble, 1.1 * 2, 1e-9);  // (S - 1)(F + B)
   EXPECT_NEAR(parts.imbalance, 0, 1e-9);
   EXPECT_NEAR(parts.rest, 9 - 1.1 * 7, 1e-9);
 }
 
-TEST(PartsOfStep, AddUpWhateverTheyAre) {
+TEST(SplitStepTime, AddUpWhateverTheyAre) {
   for (const char* name : {"1f1b", "zb_h1", "interleaved_1f1b", "zb_v"}) {
     const int chunks = name[0] == '1' || name[3] == 'h' ? 1 : 2;
     const auto schedule = MakeSchedule(name, {3, chunks, 6});
@@ -108,7 +107,7 @@ TEST(PartsOfStep, AddUpWhateverTheyAre) {
     for (int i = 0; i < schedule->stages; ++i) {
       stages.push_back({0.1 + i, 0.2 * i, 0.3});
     }
-    const StepParts parts = *PartsOfStep(*schedule, {91, 47, 0.7, stages});
+    const StepParts parts = *SplitStepTime(*schedule, {91, 47, 0.7, stages});
     EXPECT_NEAR(parts.floor + parts.microbatching + parts.bubble +
                     parts.imbalance + parts.rest,
                 91, 1e-9)
@@ -119,10 +118,10 @@ TEST(PartsOfStep, AddUpWhateverTheyAre) {
   }
 }
 
-TEST(PartsOfStep, AddUpToTheStep) {
+TEST(SplitStepTime, AddUpToTheStep) {
   const auto schedule = MakeSchedule("1f1b", {2, 1, 4});
   const StepParts parts =
-      *PartsOfStep(*schedule, {40, 36, 1, {{1, 1, 1}, {2, 2, 2}}});
+      *SplitStepTime(*schedule, {40, 36, 1, {{1, 1, 1}, {2, 2, 2}}});
   EXPECT_EQ(parts.floor, 18);
   EXPECT_NEAR(parts.microbatching, 18 + 1 - 18, 1e-9);
   EXPECT_NEAR(parts.bubble, 18 / 0.8 - 18, 1e-9);
@@ -130,13 +129,13 @@ TEST(PartsOfStep, AddUpToTheStep) {
   EXPECT_NEAR(parts.rest, 40 - 27 - 1, 1e-9);
 }
 
-TEST(OverheadOfMicrobatch, IsWhatTheLimitDoesNotExplain) {
+TEST(MicrobatchOverhead, IsWhatTheLimitDoesNotExplain) {
   // 20 ms on each core, 25 with the bubble.
-  EXPECT_NEAR(OverheadOfMicrobatch(29, 40, 0.8, 2, 4), 1, 1e-12);
+  EXPECT_NEAR(MicrobatchOverhead(29, 40, 0.8, 2, 4), 1, 1e-12);
   // All of the step is theory.
-  EXPECT_NEAR(OverheadOfMicrobatch(21 / 3 / 0.7, 21, 0.7, 3, 7), 0, 1e-12);
+  EXPECT_NEAR(MicrobatchOverhead(21 / 3 / 0.7, 21, 0.7, 3, 7), 0, 1e-12);
   // Faster than theory: small microbatches fit in a cache.
-  EXPECT_NEAR(OverheadOfMicrobatch(12, 21, 0.5, 3, 1), -2, 1e-12);
+  EXPECT_NEAR(MicrobatchOverhead(12, 21, 0.5, 3, 1), -2, 1e-12);
 }
 
 }  // namespace

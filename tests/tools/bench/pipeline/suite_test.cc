@@ -1,38 +1,77 @@
 #include "tools/bench/pipeline/suite.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "core/testing/statuses.h"
+#include "parallel/schedule/schedules.h"
+#include "tests/tools/bench/sides.h"
 #include "tools/bench/comparison/report.h"
-#include "tools/bench/pipeline/cases.h"
+#include "tools/bench/pipeline/run.h"
 
 namespace tandem::pipeline_suite_test {
 namespace {
 
 using nlohmann::json;
 
+TEST(PipelineCases, AreEachModelUnderEachSchedule) {
+  ASSERT_EQ(CasesNamed(PipelineCases(2), {})->size(), 18u);
+  const auto one = CasesNamed(PipelineCases(2), {"gpt_tiny/zb_h1"});
+  ASSERT_EQ(one->size(), 1u);
+  EXPECT_EQ(one->front().workload.batch_size, 8);
+  EXPECT_EQ(CasesNamed(PipelineCases(2), {"resnet18", "mlp_deep/1f1b"})->size(),
+            7u);
+  const absl::Status unknown =
+      CasesNamed(PipelineCases(2), {"mlp_deep/pipedream"}).status();
+  EXPECT_THAT(unknown, InvalidArgument("mlp_deep/1f1b"));
+}
+
+TEST(PipelineCases, LeaveOnlySettingsThatBothSidesCanRun) {
+  for (const Case& each : PipelineCases(2)) {
+    for (const Setting& setting : each.ours) {
+      EXPECT_LE(setting.microbatches, each.workload.batch_size);
+      EXPECT_TRUE(MakeSchedule(setting.schedule,
+                               {2, setting.chunks, setting.microbatches})
+                      .ok())
+          << ToString(setting);
+    }
+    for (const Setting& setting : each.peers) {
+      EXPECT_EQ(each.workload.batch_size % setting.microbatches, 0);
+    }
+  }
+}
+
+TEST(DoubtfulSettings, HaveTwoMicrobatchesAStage) {
+  Workload workload;
+  workload.batch_size = 8;
+  for (const std::string& schedule : UnreliablePeerSchedules()) {
+    const std::vector<Setting> settings =
+        UnreliableSettings(schedule, workload);
+    ASSERT_EQ(settings.size(), 4u);
+    for (const Setting& each : settings) {
+      EXPECT_EQ(each.schedule, schedule);
+      EXPECT_GE(each.microbatches, 4);
+    }
+  }
+}
+
 PipelineResults ExampleResults() {
   PipelineResult result;
   result.bench = CasesNamed(PipelineCases(2), {"mlp_deep/1f1b"})->front();
-  result.ours.name = "tandem";
+  result.ours = MeasuredSide("tandem", {25, 24, 26});
   result.ours.setting = {"1f1b", 1, 4, "time"};
-  result.ours.step_ms = {25, 24, 26};
   result.ours.alone_ms = {40, 40, 40};
   result.ours.cpu_ms = {22, 20, 24};
   result.limit = 0.8;
   result.parts = {25, 20, 0, 5, 0, 0};
-  SideResult peer;
-  peer.name = "pipelining";
+  SideResult peer = MeasuredSide("pipelining", {50, 48, 52});
   peer.setting = {"1f1b", 1, 8, "uniform"};
-  peer.step_ms = {50, 48, 52};
   peer.alone_ms = {50, 50, 50};
   peer.cpu_ms = {30, 30, 31};
-  SideResult single;
-  single.name = "single";
-  single.failure = "no Python";
-  result.peers = {peer, single};
+  result.peers = {peer, FailedSide("single", "no Python")};
   PipelineResults results;
   results.cases = {result};
   return results;

@@ -1,20 +1,27 @@
-#include "tools/bench/process/job.h"
+// Jobs that a benchmark starts, its Python, and the progress that it tells of.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/headeronly/version.h>
 
 #include <chrono>
+#include <cstdio>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "core/base/environment.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include "core/testing/statuses.h"
+#include "tools/bench/process/program.h"
+#include "tools/bench/suite/suite.h"
 
 namespace tandem::job_test {
 namespace {
 
 using std::chrono::seconds;
-using ::testing::HasSubstr;
 
 absl::StatusOr<JobEnd> Shell(const std::string& script, seconds timeout) {
   Environment environment = Environment::OfProcess();
@@ -46,15 +53,55 @@ TEST(RunJobTest, SaysWhenAMarkCame) {
 TEST(RunJobTest, AnotherCodeIsAnErrorWithItsMessages) {
   const absl::Status status =
       Shell("echo no such model >&2; exit 3", seconds(60)).status();
-  EXPECT_TRUE(absl::IsInternal(status)) << status;
-  EXPECT_THAT(status.message(), HasSubstr("exit code 3: no such model"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
+                               "exit code 3: no such model"));
 }
 
 TEST(RunJobTest, WhatDoesNotEndIsKilled) {
   const absl::Status status =
       Shell("echo waiting >&2; exec sleep 1000", seconds(2)).status();
-  EXPECT_TRUE(absl::IsInternal(status)) << status;
-  EXPECT_THAT(status.message(), HasSubstr("no end within 2000 ms: waiting"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
+                               "no end within 2000 ms: waiting"));
+}
+
+TEST(ProgressLineTest, TheFirstHasNoEstimate) {
+  EXPECT_EQ(ProgressLine(1, 3, absl::Seconds(1), "loads"), "1 of 3: loads");
+  EXPECT_EQ(ProgressLine(1, 1, absl::ZeroDuration(), ""), "1 of 1: ");
+}
+
+TEST(ProgressLineTest, WhatIsLeftTakesAsLongAsWhatIsDone) {
+  EXPECT_EQ(ProgressLine(3, 9, absl::Seconds(120), "saves"),
+            "3 of 9, about 7 min left: saves");
+  EXPECT_EQ(ProgressLine(9, 9, absl::Seconds(320), "saves"),
+            "9 of 9, about 40 s left: saves");
+}
+
+TEST(BenchProgressTest, CountsWhatBegins) {
+  const BenchProgress::Clock::time_point start;
+  BenchProgress progress(2, start);
+  testing::internal::CaptureStderr();
+  progress.Begin("one", start);
+  progress.Begin("other", start + std::chrono::seconds(40));
+  const std::string err = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(err, "1 of 2: one\n2 of 2, about 40 s left: other\n");
+}
+
+TEST(FindPython, SaysWhatToDoWithoutOne) {
+  const absl::Status status =
+      FindPython("/no/such/python", Environment::OfProcess()).status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kNotFound, "/no/such/python",
+                               "torch==" TORCH_VERSION));
+}
+
+TEST(FindPython, RefusesAnotherVersionOfTorch) {
+  const std::string fake = testing::TempDir() + "/python";
+  FILE* const file = std::fopen(fake.c_str(), "w");
+  std::fputs("#!/bin/sh\necho 1.13.1\n", file);
+  std::fclose(file);
+  std::filesystem::permissions(fake, std::filesystem::perms::owner_all);
+  const absl::Status status =
+      FindPython(fake, Environment::OfProcess()).status();
+  EXPECT_THAT(status, Says("has torch 1.13.1"));
 }
 
 }  // namespace

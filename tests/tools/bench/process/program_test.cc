@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "core/testing/statuses.h"
+
 namespace tandem::program_test {
 namespace {
 
@@ -28,8 +30,8 @@ TEST(BenchProgram, FlagsAreCheckedByName) {
 }
 
 TEST(BenchProgram, APythonThatIsNotThereIsNamed) {
-  EXPECT_THAT(std::string(PythonOfFlag("/no/such/python").status().message()),
-              HasSubstr("/no/such/python"));
+  EXPECT_THAT(PythonFromFlag("/no/such/python").status(),
+              Says("/no/such/python"));
 }
 
 TEST(BenchProgram, ACaseHasAFolderOfItsOwn) {
@@ -37,8 +39,8 @@ TEST(BenchProgram, ACaseHasAFolderOfItsOwn) {
   ASSERT_TRUE(folder.ok()) << folder.status();
   EXPECT_TRUE(std::filesystem::is_directory(*folder));
   EXPECT_EQ(*FolderFor("case", testing::TempDir()), *folder);
-  EXPECT_THAT(std::string(FolderFor("case", "/no/such").status().message()),
-              HasSubstr("making /no/such/case: "));
+  EXPECT_THAT(FolderFor("case", "/no/such").status(),
+              Says("making /no/such/case: "));
 }
 
 TEST(BenchProgram, FiguresGoToTheFileThatIsAsked) {
@@ -57,9 +59,9 @@ int RunWith(std::vector<std::string> words, const absl::Status& status,
   std::vector<char*> argv;
   for (std::string& each : words) argv.push_back(each.data());
   return RunBenchProgram("some_bench", "Usage.", static_cast<int>(argv.size()),
-                         argv.data(), [&](const std::string& its) {
-                           EXPECT_TRUE(std::filesystem::is_directory(its));
-                           *folder = its;
+                         argv.data(), [&](const std::string& path) {
+                           EXPECT_TRUE(std::filesystem::is_directory(path));
+                           *folder = path;
                            return status;
                          });
 }
@@ -100,10 +102,10 @@ void EndInTheMidst(int signal_number, const std::string& told) {
   std::string name = "some_bench";
   char* argv[] = {name.data(), nullptr};
   RunBenchProgram("some_bench", "Usage.", 1, argv,
-                  [&](const std::string& its) -> absl::Status {
-                    std::filesystem::create_directory(its + "/saves");
-                    std::ofstream(its + "/saves/values") << "1";
-                    std::ofstream(told) << its;
+                  [&](const std::string& path) -> absl::Status {
+                    std::filesystem::create_directory(path + "/saves");
+                    std::ofstream(path + "/saves/values") << "1";
+                    std::ofstream(told) << path;
                     kill(getpid(), signal_number);
                     while (true) pause();
                   });

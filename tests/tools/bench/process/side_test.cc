@@ -8,45 +8,31 @@
 
 #include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "core/base/environment.h"
+#include "core/testing/statuses.h"
+#include "tests/tools/bench/sides.h"
 
 namespace tandem::side_test {
 namespace {
 
+using nlohmann::json;
 using std::chrono::seconds;
-using testing::HasSubstr;
+using testing::ElementsAre;
 
 class SideTest : public testing::Test {
  protected:
-  void SetUp() override {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = testing::TempDir() + "/" + test->name();
-    std::filesystem::create_directories(folder_);
-  }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // Ranks that run `script`, in which $RANK is the rank, and $COMMANDS the FIFO
-  // of commands.
   absl::StatusOr<std::unique_ptr<Side>> Start(const std::string& script,
                                               int ranks = 2) {
-    SideOptions options;
-    options.name = "shells";
-    options.ranks = ranks;
-    options.folder = folder_;
-    options.environment = Environment::OfProcess();
-    options.command = {"/bin/sh", "-c",
-                       "for flag; do case $flag in --rank=*) RANK=${flag#*=};; "
-                       "--commands=*) COMMANDS=${flag#*=};; esac; done; " +
-                           script,
-                       "sh"};
-    return Side::Start(options);
+    return Side::Start(ShellRanks("shells", ranks, folder_, script));
   }
 
-  std::string folder_;
+  const std::string folder_ = TestFolder();
 };
 
 // Answers each command with itself and the rank, amid other output.
@@ -76,9 +62,8 @@ TEST_F(SideTest, AnErrorIsHandedOnWithItsRank) {
       "fi");
   ASSERT_TRUE(side.ok()) << side.status();
   const absl::Status status = (*side)->Ask("steps 3", seconds(30)).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("shells: rank 1"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("no luck"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted, "shells: rank 1",
+                               "no luck"));
 }
 
 TEST_F(SideTest, ARankThatEndsIsNamedWithItsLastWords) {
@@ -86,10 +71,8 @@ TEST_F(SideTest, ARankThatEndsIsNamedWithItsLastWords) {
       Start("echo 'out of sorts' >&2; [ $RANK = 0 ] && exit 3; sleep 60");
   ASSERT_TRUE(side.ok()) << side.status();
   const absl::Status status = (*side)->Ask("steps 3", seconds(30)).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("exit code 3"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("out of sorts"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted, "rank 0",
+                               "exit code 3", "out of sorts"));
 }
 
 TEST_F(SideTest, ARankThatDoesNotAnswerIsNamedAfterTheTimeout) {
@@ -101,8 +84,8 @@ TEST_F(SideTest, ARankThatDoesNotAnswerIsNamedAfterTheTimeout) {
   ASSERT_TRUE(side.ok()) << side.status();
   ASSERT_TRUE((*side)->Ask("steps 1", seconds(30)).ok());
   const absl::Status status = (*side)->Ask("steps 3", seconds(1)).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("from rank 1"));
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kDeadlineExceeded, "from rank 1"));
 }
 
 TEST_F(SideTest, NoRankIsLeftWhenItGoes) {
@@ -137,8 +120,16 @@ TEST_F(SideTest, AProgramThatIsNotThereIsAnError) {
   options.folder = folder_;
   options.command = {"/no/such/program"};
   const absl::Status status = Side::Start(options).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("/no/such/program"));
+  EXPECT_THAT(status,
+              StatusIs(absl::StatusCode::kNotFound, "/no/such/program"));
+}
+
+TEST(Answers, AreTakenTogether) {
+  const std::vector<json> answers = {{{"ms", 2.0}, {"losses", {0.0, 0.0}}},
+                                     {{"ms", 4.0}, {"losses", {5.0, 6.0}}}};
+  EXPECT_EQ(Greatest(answers, "ms"), 4);
+  EXPECT_EQ(Mean(answers, "ms"), 3);
+  EXPECT_THAT(SumOfLists(answers, "losses"), ElementsAre(5, 6));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Tandem's ranks, as processes, without peers.
+// Tandem's ranks, as processes, without peers, and what they are given.
 
 #include "tools/bench/rank/server.h"
 
@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,27 +14,23 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/environment.h"
+#include "core/testing/statuses.h"
+#include "tests/tools/bench/sides.h"
 #include "tools/bench/case/case.h"
 #include "tools/bench/measure/overlap_times.h"
 #include "tools/bench/process/side.h"
+#include "tools/bench/rank/inputs.h"
 
-namespace tandem {
+namespace tandem::server_test {
 namespace {
 
 using nlohmann::json;
 using std::chrono::minutes;
-using testing::HasSubstr;
 
 constexpr char kDdp[] = "use 1f1b 1 1 uniform static_graph";
 
 class RankServerTest : public testing::Test {
  protected:
-  void SetUp() override {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = testing::TempDir() + "/" + test->name();
-    std::filesystem::create_directories(folder_);
-  }
-
   std::unique_ptr<Side> Start(const std::string& model, const Layout& layout,
                               double learning_rate = 0) {
     RankOptions inputs;
@@ -74,11 +69,11 @@ class RankServerTest : public testing::Test {
     return SumOfLists(AskAll(side, "losses 4"), "losses");
   }
 
-  static std::string Refusal(Side& side, const std::string& command) {
-    return std::string(side.Ask(command, minutes(2)).status().message());
+  static absl::Status Refusal(Side& side, const std::string& command) {
+    return side.Ask(command, minutes(2)).status();
   }
 
-  std::string folder_;
+  const std::string folder_ = TestFolder();
 
  private:
   int started_ = 0;
@@ -226,29 +221,68 @@ TEST_F(RankServerTest, TellsWhenBucketsAndBackwardsWereUnderWay) {
       EXPECT_GE(step.at("all_reduces").size(), 1u);
     }
   }
-  const OverlapTimes times = OverlapOf(answers, 2);
+  const OverlapTimes times = AllReduceOverlap(answers, 2);
   EXPECT_GT(times.all_reduce_ms, 0);
   EXPECT_LE(times.hidden_ms, times.all_reduce_ms);
 }
 
 TEST_F(RankServerTest, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(Refusal(*Start("mlp_small", {1, 1, 1}), "dance"),
-              HasSubstr("'dance'"));
+              Says("'dance'"));
   EXPECT_THAT(Refusal(*Start("mlp_small", {1, 1, 1}), "steps 1"),
-              HasSubstr("no setting"));
+              Says("no setting"));
   EXPECT_THAT(Refusal(*Start("mlp_small", {1, 1, 1}), "use 1f1b 1 4 luck"),
-              HasSubstr("luck"));
+              Says("luck"));
   const auto one = Start("mlp_small", {1, 1, 1});
   Ask(*one, kDdp);
-  EXPECT_THAT(Refusal(*one, "all_reduce"), HasSubstr("one rank"));
+  EXPECT_THAT(Refusal(*one, "all_reduce"), Says("one rank"));
 }
 
 TEST_F(RankServerTest, RefusesAModelThatIsNone) {
   RankOptions options;
   options.model = "vgg";
-  EXPECT_THAT(std::string(WriteRankInputs(options).message()),
-              HasSubstr("'vgg'"));
+  EXPECT_THAT(WriteRankInputs(options), Says("'vgg'"));
+}
+
+TEST(InputsTest, AreTheSameEachTimeAndDifferByBatch) {
+  const Workload workload = *WorkloadNamed("gpt_tiny");
+  const std::string folder = testing::TempDir();
+  for (const char* name : {"/a", "/b"}) {
+    ASSERT_TRUE(WriteInputsFile(workload, folder + name).ok());
+  }
+  const auto first = ReadInputsFile(workload, folder + "/a", 0, 1);
+  const auto again = ReadInputsFile(workload, folder + "/b", 0, 1);
+  ASSERT_TRUE(first.ok() && again.ok());
+  ASSERT_EQ(first->batches.size(), static_cast<size_t>(kBatches));
+  EXPECT_EQ(first->batches[0].size, workload.batch_size);
+  EXPECT_TRUE(first->batches[0].inputs.equal(again->batches[0].inputs));
+  EXPECT_FALSE(first->batches[0].inputs.equal(first->batches[1].inputs));
+  EXPECT_FALSE(first->state.empty());
+}
+
+TEST(InputsTest, AReplicaTakesItsPartOfEachBatch) {
+  Workload workload = *WorkloadNamed("mlp_small");
+  workload.batch_size = 5;
+  const std::string path = testing::TempDir() + "/inputs";
+  ASSERT_TRUE(WriteInputsFile(workload, path).ok());
+  const auto whole = ReadInputsFile(workload, path, 0, 1);
+  const auto first = ReadInputsFile(workload, path, 0, 2);
+  const auto second = ReadInputsFile(workload, path, 1, 2);
+  ASSERT_TRUE(whole.ok() && first.ok() && second.ok());
+  for (size_t i = 0; i < whole->batches.size(); ++i) {
+    const at::Tensor& inputs = whole->batches[i].inputs;
+    EXPECT_TRUE(first->batches[i].inputs.equal(inputs.narrow(0, 0, 3)));
+    EXPECT_TRUE(second->batches[i].inputs.equal(inputs.narrow(0, 3, 2)));
+    EXPECT_TRUE(second->batches[i].targets.equal(
+        whole->batches[i].targets.narrow(0, 3, 2)));
+    EXPECT_EQ(second->batches[i].size, 2);
+  }
+}
+
+TEST(InputsTest, AFileThatIsNotThereIsAnError) {
+  EXPECT_FALSE(
+      ReadInputsFile(*WorkloadNamed("mlp_small"), "/no/such/file", 0, 1).ok());
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::server_test

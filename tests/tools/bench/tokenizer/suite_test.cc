@@ -2,15 +2,15 @@
 
 #include "tools/bench/tokenizer/suite.h"
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/tools/bench/sides.h"
 
 namespace tandem::tokenizer_suite_test {
 namespace {
@@ -43,10 +43,7 @@ for line in open(paths["commands"]):
 TokenizerBench Bench(const std::string& name) {
   TokenizerBench bench;
   bench.folder = testing::TempDir() + "/tokenizer_" + name;
-  std::filesystem::create_directories(bench.folder);
-  const std::string script = bench.folder + "/peer.py";
-  std::ofstream(script) << kPeer;
-  bench.peer = {"/usr/bin/env", "python3", script};
+  bench.peer = PythonPeer(bench.folder, kPeer);
   bench.documents = {"one text\n", "W\xc3\xbcrde"};
   bench.tokenizer = "bytes";
   bench.rounds = 3;
@@ -80,9 +77,8 @@ TEST(RunTest, APeerThatLacksALibraryIsSaid) {
   TokenizerBench bench = Bench("lacks");
   bench.tokenizer.clear();
   const absl::Status status = CompareTokenizers(bench).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("No module named 'tokenizers'"));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted,
+                               "No module named 'tokenizers'"));
 }
 
 // 1 MB in 125 ms and in 400 ms.

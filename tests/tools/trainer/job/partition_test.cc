@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "core/model/layer.h"
+#include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
@@ -22,6 +23,7 @@
 namespace tandem::partition_test {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -51,6 +53,21 @@ class Samples : public Dataset {
   mutable std::vector<int64_t> asked_;
 };
 
+// The partition that rank 0 of so many finds, with so many devices each.
+JobPartition FoundPartition(const TrainOptions& options,
+                            const PartitionTask& task, const Samples& data,
+                            int ranks = 1, int devices = 2) {
+  JobPartition partition;
+  ExpectOk(RunThreadRanks(ranks, [&](Communicator& world) {
+    const auto found =
+        PartitionJob(options, task,
+                     std::vector<c10::Device>(devices, c10::kCPU), data, world);
+    if (found.ok() && world.rank() == 0) partition = *found;
+    return found.status();
+  }));
+  return partition;
+}
+
 TEST(PartitionJobTest, MeasuresAMicrobatchByTheJobsLoss) {
   Samples data;
   int losses = 0;
@@ -67,15 +84,7 @@ TEST(PartitionJobTest, MeasuresAMicrobatchByTheJobsLoss) {
   TrainOptions options;
   const auto run = [&](const std::string& balance) {
     options.pipeline.balance = balance;
-    JobPartition partition;
-    const absl::Status status = RunThreadRanks(1, [&](Communicator& world) {
-      const auto found =
-          PartitionJob(options, task, {c10::kCPU, c10::kCPU}, data, world);
-      if (found.ok()) partition = *found;
-      return found.status();
-    });
-    EXPECT_TRUE(status.ok()) << status;
-    return partition;
+    return FoundPartition(options, task, data);
   };
   for (const char* balance : {"uniform", "parameters", "relu1"}) {
     EXPECT_EQ(run(balance).cuts.size(), 1u);
@@ -102,16 +111,9 @@ TEST(PartitionJobTest, CountsAnEvaluation) {
   task.loss = CrossEntropy;
   TrainOptions options;
   options.pipeline.balance = "profile";
-  JobPartition partition;
-  const absl::Status status = RunThreadRanks(1, [&](Communicator& world) {
-    const auto found =
-        PartitionJob(options, task, {c10::kCPU, c10::kCPU}, data, world);
-    if (found.ok()) partition = *found;
-    return found.status();
-  });
-  EXPECT_TRUE(status.ok()) << status;
-  EXPECT_THAT(partition.table, HasSubstr("activations  evaluation  "));
-  EXPECT_THAT(partition.table, HasSubstr(" 960 B  "));  // 2 x 3 x 160
+  EXPECT_THAT(FoundPartition(options, task, data).table,
+              AllOf(HasSubstr("activations  evaluation  "),
+                    HasSubstr(" 960 B  ")));  // 2 x 3 x 160
 }
 
 // A parameter, its gradient, and what the optimizer keeps of it.
@@ -124,15 +126,7 @@ TEST(PartitionJobTest, CountsTheStateOfTheJobsOptimizer) {
   constexpr int64_t kBytes = (4 * 8 + 8) * 4;  // of fc1
   const auto expect_state = [&](const TrainOptions& options, int64_t numbers,
                                 int ranks = 1) {
-    JobPartition partition;
-    const absl::Status status = RunThreadRanks(ranks, [&](Communicator& world) {
-      const auto found =
-          PartitionJob(options, task, {c10::kCPU, c10::kCPU}, data, world);
-      if (found.ok() && world.rank() == 0) partition = *found;
-      return found.status();
-    });
-    EXPECT_TRUE(status.ok()) << status;
-    EXPECT_THAT(partition.table,
+    EXPECT_THAT(FoundPartition(options, task, data, ranks).table,
                 HasSubstr(absl::StrCat(" ", (2 + numbers) * kBytes, " B")));
   };
   TrainOptions options;
@@ -191,17 +185,12 @@ TEST(PartitionJobTest, CountsATiedWeightAsOftenAsAStageHasIt) {
   constexpr int64_t kWeight = 4 * 4 * 4, kHead = (4 * 3 + 3) * 4;
   for (const bool reproducible : {false, true}) {
     options.pipeline.reproducible = reproducible;
-    std::string table;
-    const absl::Status status = RunThreadRanks(1, [&](Communicator& world) {
-      const auto found = PartitionJob(options, task, {c10::kCPU}, data, world);
-      if (found.ok()) table = found->table;
-      return found.status();
-    });
-    EXPECT_TRUE(status.ok()) << status;
     // Values and gradients, and the sums of four microbatches.
     const int64_t bytes =
         reproducible ? 5 * (2 * kWeight + kHead) : 2 * (kWeight + kHead);
-    EXPECT_THAT(table, HasSubstr(absl::StrCat(" ", bytes, " B")));
+    EXPECT_THAT(
+        FoundPartition(options, task, data, /*ranks=*/1, /*devices=*/1).table,
+        HasSubstr(absl::StrCat(" ", bytes, " B")));
   }
 }
 
@@ -246,10 +235,9 @@ TEST(PartitionJobTest, MakesNoWholeModelWhereSizesSuffice) {
     TrainOptions options;
     options.pipeline.balance = balance;
     const size_t before = layers.made();
-    const absl::Status status = RunThreadRanks(2, [&](Communicator& world) {
+    ExpectOk(RunThreadRanks(2, [&](Communicator& world) {
       return PartitionJob(options, task, {c10::kCPU}, data, world).status();
-    });
-    EXPECT_TRUE(status.ok()) << status;
+    }));
     // By rank 0 alone.
     EXPECT_EQ(layers.made() - before, task.specs.size());
   }

@@ -8,12 +8,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/testing/statuses.h"
 
 namespace tandem::rehearsal_settings_test {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 TrainOptions OnSim() {
   TrainOptions options;
@@ -76,8 +74,7 @@ TEST(CheckRehearsalTest, WhatDoesNotIsNamed) {
     each.give(options);
     const absl::Status status = CheckRehearsal(Rehearsal(), options);
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << each.flag << ": " << status;
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("--fake_weights"), HasSubstr(each.flag)));
+    EXPECT_THAT(status, Says("--fake_weights", each.flag));
     // A job that is no rehearsal is not asked.
     EXPECT_TRUE(CheckRehearsal(RehearsalSettings(), options).ok());
   }

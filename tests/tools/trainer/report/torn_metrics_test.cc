@@ -9,14 +9,13 @@
 #include <sstream>
 #include <string>
 
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/trainer/report/metrics.h"
 
 namespace tandem {
 namespace {
-
-using ::testing::HasSubstr;
 
 std::string Contents(const std::string& path) {
   std::ifstream file(path);
@@ -55,8 +54,7 @@ TEST(TornMetricsTest, AnEventIsThereWholeOrNotAtAll) {
     const FileLimit limit(first.size() + 3);
     full = metrics->Write({{"n", 2}});
   }
-  EXPECT_THAT(std::string(full.message()),
-              HasSubstr(path + ": cannot write: File too large"));
+  EXPECT_THAT(full, Says(path + ": cannot write: File too large"));
   EXPECT_EQ(Contents(path), first);
   ASSERT_TRUE(metrics->Write({{"n", 3}}).ok());
   EXPECT_EQ(Contents(path), "{\"n\":1}\n{\"n\":3}\n");

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "core/testing/statuses.h"
 #include "gtest/gtest.h"
 #include "parallel/step/parts/step_parts.h"
 #include "tools/trainer/settings/options.h"
@@ -175,7 +176,7 @@ TEST(ExcludedOptionsTest, WhatAsksForNothingIsTaken) {
   TrainOptions options = Several();
   options.pipeline.reproducible = true;
   options.pipeline.weight_gradient_batch = 1;
-  EXPECT_TRUE(Validate(options).ok()) << Validate(options);
+  ExpectOk(Validate(options));
 }
 
 }  // namespace

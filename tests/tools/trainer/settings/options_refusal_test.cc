@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/testing/statuses.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/tools/trainer/settings/given_flags.h"
@@ -13,8 +14,6 @@
 
 namespace tandem::options_refusal_test {
 namespace {
-
-using ::testing::HasSubstr;
 
 // Flags as one types them, and a part of what is said of them.
 struct Refusal {
@@ -27,8 +26,7 @@ void ExpectRefused(const std::vector<Refusal>& refusals) {
     SCOPED_TRACE(refusal.flags);
     const GivenFlags given(refusal.flags);
     const absl::StatusOr<TrainOptions> options = TrainOptionsFromFlags();
-    EXPECT_THAT(std::string(options.status().message()),
-                HasSubstr(refusal.says));
+    EXPECT_THAT(options.status(), Says(refusal.says));
   }
 }
 

@@ -45,7 +45,7 @@ std::string Error(const Asked& asked) {
       asked.flags);
   PipelineSettings settings;
   EXPECT_EQ(ReadFlags(settings), absl::OkStatus());
-  const PipelineSurroundings around = {
+  const PipelineContext around = {
       FlagValue("strategy"), std::stoll(FlagValue("devices_per_rank")),
       std::stoll(FlagValue("batch_size")), FlagValue("cut")};
   absl::Status checked = Validate(settings, around);

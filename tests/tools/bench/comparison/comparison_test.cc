@@ -1,0 +1,169 @@
+// Options of a comparison, its cases, and the tables of its results.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/device/host_resources.h"
+#include "tests/tools/bench/sides.h"
+#include "tools/bench/comparison/report.h"
+#include "tools/bench/comparison/run.h"
+
+namespace tandem::comparison_test {
+namespace {
+
+using nlohmann::json;
+
+TEST(ComparisonOptions, AreCheckedByTheFlagsNames) {
+  ComparisonOptions options;
+  EXPECT_TRUE(CheckOptions(options).ok());
+  options.steps = -1;
+  EXPECT_EQ(CheckOptions(options),
+            absl::InvalidArgumentError("--steps=-1: expected at least 0"));
+  options.rounds = 0;
+  EXPECT_EQ(CheckOptions(options),
+            absl::InvalidArgumentError("--rounds=0: expected at least 1"));
+  options.threads = 0;
+  EXPECT_EQ(CheckOptions(options),
+            absl::InvalidArgumentError("--threads=0: expected at least 1"));
+}
+
+TEST(ComparisonOptions, TakeTheCasesStepsUnlessTheySayMore) {
+  ComparisonOptions options;
+  Workload workload;
+  workload.steps = 8;
+  EXPECT_EQ(options.StepsPerRound(workload), 8);
+  options.steps = 3;
+  EXPECT_EQ(options.StepsPerRound(workload), 3);
+}
+
+TEST(InOwnFolder, IsOneForEachName) {
+  ComparisonOptions options;
+  options.rounds = 3;
+  options.folder = testing::TempDir();
+  const auto own = InOwnFolder(options, "gpt/2x1");
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ(own->rounds, 3);
+  EXPECT_EQ(own->folder, options.folder + "/gpt_2x1");
+  options.folder = "/no/such";
+  EXPECT_FALSE(InOwnFolder(options, "gpt").ok());
+}
+
+TEST(StartContender, SaysWhyThereIsNoPython) {
+  ComparisonOptions options;
+  options.python = absl::NotFoundError("no Python here");
+  options.folder = testing::TempDir();
+  for (const Program program : {Program::kPyTorch, Program::kOneProcess}) {
+    const Contender contender =
+        StartContender("eager", program, Case(), options);
+    EXPECT_EQ(contender.name(), "eager");
+    EXPECT_EQ(contender.status(), absl::NotFoundError("no Python here"));
+  }
+}
+
+TEST(ComparisonFlags, BecomeOptions) {
+  BenchFlags flags;
+  flags.python = "/no/such/python";
+  flags.threads = 2;
+  flags.steps = 5;
+  const auto options = OptionsFromFlags(flags, /*usual_rounds=*/3, "here");
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->threads, 2);
+  EXPECT_EQ(options->steps, 5);
+  EXPECT_EQ(options->rounds, 3);
+  EXPECT_EQ(options->folder, "here");
+  EXPECT_EQ(options->python.status().code(), absl::StatusCode::kNotFound);
+  flags.rounds = 4;
+  EXPECT_EQ(OptionsFromFlags(flags, 3, "here")->rounds, 4);
+  flags.rounds = 0;
+  EXPECT_EQ(OptionsFromFlags(flags, 3, "here").status(),
+            absl::InvalidArgumentError("--rounds=0: expected at least 1"));
+}
+
+TEST(ComparisonFlags, ChooseCasesInDtypes) {
+  Case one;
+  one.name = one.workload.model = "a";
+  Case other = one;
+  other.name = other.workload.model = "b";
+  BenchFlags flags;
+  EXPECT_EQ(CasesFromFlags({one, other}, flags)->size(), 2u);
+  flags.cases = {"b"};
+  flags.dtypes = {"fp32", "bf16"};
+  const auto cases = CasesFromFlags({one, other}, flags);
+  ASSERT_TRUE(cases.ok()) << cases.status();
+  ASSERT_EQ(cases->size(), 2u);
+  EXPECT_EQ((*cases)[0].name, "b");
+  EXPECT_EQ((*cases)[1].name, "b:bf16");
+  flags.cases = {"c"};
+  EXPECT_EQ(CasesFromFlags({one}, flags).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+CaseResult Example() {
+  CaseResult result;
+  result.bench.name = "mlp/2x1";
+  result.bench.workload.batch_size = 6;
+  result.ours = MeasuredSide("tandem", {10, 20, 12});
+  result.peers = {MeasuredSide("eager", {15, 20, 24}),
+                  FailedSide("compile", "no compiler")};
+  return result;
+}
+
+json ReportOf(const CaseTables& tables) { return TablesJson(tables.tables()); }
+
+TEST(CaseTables, HoldFiguresAndFailures) {
+  CaseTables tables({{"more"}, {"setting"}});
+  tables.Add(Example(), [](const SideResult& peer) -> std::vector<json> {
+    return {1, "of " + peer.name};
+  });
+  const json report = ReportOf(tables);
+  const json expected = {
+      {"name", "mlp/2x1"}, {"ours_ms", 12.0},    {"peer_ms", 20.0},
+      {"peer", "eager"},   {"ratio", 20.0 / 12}, {"ratio_min", 1.0},
+      {"ratio_max", 2.0},  {"more", 1},          {"setting", "of eager"}};
+  EXPECT_EQ(report.at("cases"), json::array({expected}));
+  const json failure = {
+      {"name", "mlp/2x1"}, {"peer", "compile"}, {"reason", "no compiler"}};
+  EXPECT_EQ(report.at("failures"), json::array({failure}));
+  EXPECT_FALSE(report.contains("kernels"));
+}
+
+TEST(CaseTables, SayWhatEachSideMultipliesWithAndOnWhichProcessor) {
+  CaseResult result = Example();
+  result.ours.kernels = "our library";
+  result.peers[0].kernels = "its library";
+  const auto none = [](const SideResult&) { return std::vector<json>(); };
+  CaseTables tables({});
+  tables.Add(result, none);
+  tables.Add(result, none);  // said once
+  const json report = ReportOf(tables);
+  EXPECT_EQ(report.at("cases").size(), 2u);
+  EXPECT_EQ(report.at("failures").size(), 2u);
+  const json ours = {{"name", "fp32"},
+                     {"side", "tandem"},
+                     {"kernels", "our library"},
+                     {"processor", DescribeProcessor()}};
+  const json peers = {{"name", "fp32"},
+                      {"side", "eager"},
+                      {"kernels", "its library"},
+                      {"processor", DescribeProcessor()}};
+  EXPECT_EQ(report.at("kernels"), json::array({ours, peers}));
+}
+
+TEST(SamplesPerSecond, AreOfTheMedianStep) {
+  const CaseResult result = Example();
+  EXPECT_DOUBLE_EQ(SamplesPerSecond(result, result.ours), 500);
+  EXPECT_DOUBLE_EQ(SamplesPerSecond(result, result.peers[0]), 300);
+}
+
+TEST(HasFailures, SeesAPeerWithoutFigures) {
+  CaseResult result = Example();
+  EXPECT_TRUE(HasFailures(result));
+  result.peers.pop_back();
+  EXPECT_FALSE(HasFailures(result));
+}
+
+}  // namespace
+}  // namespace tandem::comparison_test

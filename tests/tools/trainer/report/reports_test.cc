@@ -1,0 +1,290 @@
+// Reports of steps and evaluations, what they are made of, and the progress
+// bar.
+
+#include "tools/trainer/report/reports.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <string>
+
+#include "tools/trainer/report/report.h"
+#include "tools/trainer/run_report.h"
+
+namespace tandem::reports_test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::Not;
+
+Score OneStep(double loss_sum, int64_t correct, int64_t count) {
+  Score score;
+  score.loss_sum = loss_sum;
+  score.correct = correct;
+  score.count = count;
+  return score;
+}
+
+TEST(StepMeterTest, IsZeroBeforeTheFirstStep) {
+  StepMeter meter;
+  EXPECT_EQ(meter.samples_per_s(), 0);
+  EXPECT_EQ(meter.step_ms(), 0);
+  EXPECT_EQ(meter.total_samples_per_s(), 0);
+  EXPECT_EQ(meter.median_step_ms(), 0);
+  EXPECT_EQ(meter.score().loss(), 0);
+}
+
+TEST(StepMeterTest, SumsAWindowAndGoesOnAfterAReset) {
+  StepMeter meter;
+  meter.Add(OneStep(8, 1, 4), 4, StepMeter::Duration(0.5));
+  meter.Add(OneStep(4, 3, 4), 4, StepMeter::Duration(1.5));
+  EXPECT_EQ(meter.score().loss(), 1.5);
+  EXPECT_EQ(meter.score().accuracy(), 0.5);
+  EXPECT_EQ(meter.samples_per_s(), 4);
+  EXPECT_EQ(meter.step_ms(), 1000);
+  EXPECT_EQ(meter.steps_since_reset(), 2);
+  meter.Reset();
+  EXPECT_EQ(meter.steps_since_reset(), 0);
+  meter.Add(OneStep(2, 2, 2), 2, StepMeter::Duration(2));
+  EXPECT_EQ(meter.score().loss(), 1);
+  EXPECT_EQ(meter.samples_per_s(), 1);
+  EXPECT_EQ(meter.total_samples_per_s(), 2.5);
+}
+
+TEST(StepMeterTest, AuxiliaryLossesAreMeansOverSamples) {
+  StepMeter meter;
+  EXPECT_TRUE(meter.auxiliary_losses().empty());
+  meter.Add(Score(), 3, StepMeter::Duration(1), {{"a", 2}, {"b", 1}});
+  meter.Add(Score(), 1, StepMeter::Duration(1), {{"a", 6}, {"b", 1}});
+  EXPECT_EQ(meter.auxiliary_losses(), (StepMeter::Losses{{"a", 3}, {"b", 1}}));
+  meter.Reset();
+  EXPECT_TRUE(meter.auxiliary_losses().empty());
+}
+
+// Nothing is known of one that overflowed.
+TEST(StepMeterTest, AStepWithoutALossDoesNotDiluteTheMean) {
+  StepMeter meter;
+  meter.Add(Score(), 3, StepMeter::Duration(1), {{"a", 2}});
+  meter.Add(Score(), 3, StepMeter::Duration(1));
+  EXPECT_EQ(meter.auxiliary_losses(), (StepMeter::Losses{{"a", 2}}));
+}
+
+TEST(StepMeterTest, NamedSumsAddUp) {
+  StepMeter meter;
+  meter.Add(Score(), 3, StepMeter::Duration(1), {}, {{"tokens", 20}});
+  meter.Add(Score(), 1, StepMeter::Duration(1), {}, {{"tokens", 6}});
+  EXPECT_EQ(meter.sums(), (StepMeter::Losses{{"tokens", 26}}));
+  meter.Reset();
+  EXPECT_TRUE(meter.sums().empty());
+}
+
+TEST(StepMeterTest, MedianIsOfAllSteps) {
+  StepMeter meter;
+  for (double seconds : {0.004, 0.001, 0.1}) {
+    meter.Add(Score(), 1, StepMeter::Duration(seconds));
+  }
+  EXPECT_FLOAT_EQ(meter.median_step_ms(), 4);
+  meter.Add(Score(), 1, StepMeter::Duration(0.002));
+  EXPECT_FLOAT_EQ(meter.median_step_ms(), 3);
+}
+
+StepReport ReportOfStep(int64_t step) {
+  StepReport report;
+  report.epoch = 1;
+  report.step = step;
+  report.samples = 16 * step;
+  report.score = {/*loss_sum=*/6, /*correct=*/1, /*count=*/4};
+  report.learning_rate = 0.05;
+  report.samples_per_s = 100;
+  report.step_ms = 2.5;
+  report.left_s = 3723;
+  report.rss_mib = 80;
+  return report;
+}
+
+TEST(StepReportTest, ALineSaysWhatIsKnown) {
+  EXPECT_EQ(ReportLine(ReportOfStep(7), 100),
+            "epoch 1  step   7/100  loss 1.5000  accuracy 25.00 %  lr 0.05  "
+            "100 samples/s  2.5 ms  1:02:03 left  80 MiB");
+}
+
+TEST(StepReportTest, NormFlopsAndUtilizationStandWithWhatTheyBelongTo) {
+  StepReport report = ReportOfStep(7);
+  report.gradient_norm = 0.123456;
+  report.flops_per_s = 1.5e12;
+  report.utilization = 0.375;
+  EXPECT_THAT(ReportLine(report, 9),
+              HasSubstr("  lr 0.05  gradient norm 0.1235  100 samples/s  1.5 "
+                        "TFLOP/s  MFU 37.5 %  2.5 ms  "));
+  const auto fields = ReportFields(report);
+  EXPECT_EQ(fields["gradient_norm"], 0.123456);
+  EXPECT_EQ(fields["flops_per_s"], 1.5e12);
+  EXPECT_EQ(fields["mfu"], 0.375);
+}
+
+TEST(StepReportTest, FlopsHaveTheirPrefix) {
+  StepReport report = ReportOfStep(7);
+  const std::pair<double, const char*> cases[] = {
+      {999, "  999 FLOP/s"},      {1000, "  1 kFLOP/s"},
+      {2.34e8, "  234 MFLOP/s"},  {2e9, "  2 GFLOP/s"},
+      {4.56e17, "  456 PFLOP/s"}, {7e21, "  7e+03 EFLOP/s"},
+  };
+  for (const auto& [flops, text] : cases) {
+    report.flops_per_s = flops;
+    EXPECT_THAT(ReportLine(report, 9), HasSubstr(text));
+  }
+}
+
+TEST(StepReportTest, WhatIsNotKnownIsLeftOut) {
+  const auto fields = ReportFields(ReportOfStep(7));
+  EXPECT_EQ(fields["samples"], 112);
+  for (const char* name :
+       {"gradient_norm", "flops_per_s", "mfu", "tokens", "tokens_per_s",
+        "perplexity", "auxiliary_losses", "loss_scale"}) {
+    EXPECT_FALSE(fields.contains(name)) << name;
+  }
+  EXPECT_THAT(ReportLine(ReportOfStep(7), 9), Not(HasSubstr("norm")));
+}
+
+TEST(StepReportTest, OfTextThereAreTokensAndThePerplexity) {
+  StepReport report = ReportOfStep(7);
+  report.tokens = 112 * 64;
+  report.tokens_per_s = 6400;
+  report.score.loss_sum = 0;
+  report.auxiliary_losses = {{"z", 0.5}};
+  const std::string line = ReportLine(report, 9);
+  EXPECT_THAT(line, HasSubstr("loss 0.0000  z 0.5  perplexity 1  accuracy"));
+  EXPECT_THAT(line, HasSubstr("6400 tokens/s"));
+  const auto fields = ReportFields(report);
+  EXPECT_EQ(fields["samples"], 112);
+  EXPECT_EQ(fields["tokens"], 7168);
+  EXPECT_EQ(fields["tokens_per_s"], 6400);
+  EXPECT_EQ(fields["perplexity"], 1);
+  EXPECT_EQ(fields["auxiliary_losses"]["z"], 0.5);
+}
+
+EvaluationReport EvaluationOfEpoch() {
+  EvaluationReport report;
+  report.epoch = 3;
+  report.score = {/*loss_sum=*/6, /*correct=*/1, /*count=*/4};
+  return report;
+}
+
+TEST(EvaluationReportTest, ALineSaysWhatIsKnown) {
+  EXPECT_EQ(ReportLine(EvaluationOfEpoch()),
+            "epoch 3  test: loss 1.5000  accuracy 25.00 %  (4 predictions)");
+  EXPECT_EQ(ReportFields(EvaluationOfEpoch()).count("sums"), 0u);
+  EvaluationReport alone = EvaluationOfEpoch();
+  alone.is_alone = true;
+  EXPECT_EQ(ReportLine(alone),
+            "test: loss 1.5000  accuracy 25.00 %  (4 predictions)");
+}
+
+TEST(EvaluationReportTest, TextHasAPerplexity) {
+  EvaluationReport report = EvaluationOfEpoch();
+  EXPECT_EQ(ReportFields(report).count("perplexity"), 0u);
+  report.is_text = true;
+  EXPECT_DOUBLE_EQ(ReportFields(report)["perplexity"].get<double>(),
+                   std::exp(1.5));
+  EXPECT_EQ(ReportLine(report),
+            "epoch 3  test: loss 1.5000  perplexity 4.482  accuracy 25.00 %  "
+            "(4 predictions)");
+}
+
+TEST(EvaluationReportTest, ALossThatIsNoNumberHasNoSign) {
+  EvaluationReport report = EvaluationOfEpoch();
+  report.is_text = true;
+  report.score.loss_sum =
+      std::copysign(std::numeric_limits<double>::quiet_NaN(), -1);
+  EXPECT_EQ(ReportLine(report),
+            "epoch 3  test: loss nan  perplexity nan  accuracy 25.00 %  (4 "
+            "predictions)");
+}
+
+TEST(EvaluationReportTest, NamedSumsStandBehindTheLoss) {
+  EvaluationReport report = EvaluationOfEpoch();
+  report.sums = {{"active", 1234}, {"tokens", 4096.5}};
+  EXPECT_EQ(ReportLine(report),
+            "epoch 3  test: loss 1.5000  active 1234  tokens 4096.5  accuracy "
+            "25.00 %  (4 predictions)");
+  EXPECT_EQ(ReportFields(report)["sums"]["tokens"], 4096.5);
+  EXPECT_EQ(ReportFields(report)["count"], 4);
+}
+
+// A FILE* that writes into memory.
+class MemoryFile {
+ public:
+  MemoryFile() : file_(open_memstream(&data_, &size_)) {}
+  ~MemoryFile() {
+    std::fclose(file_);
+    std::free(data_);
+  }
+  std::FILE* get() { return file_; }
+  std::string text() {
+    std::fflush(file_);
+    return std::string(data_, size_);
+  }
+
+ private:
+  char* data_ = nullptr;
+  size_t size_ = 0;
+  std::FILE* file_;
+};
+
+TEST(ProgressBarTest, FillsWithWhatIsDone) {
+  EXPECT_EQ(ProgressBar("epoch 1/3", 0, 8, "loss 2"),
+            "epoch 1/3 [>                       ]   0% 0/8 loss 2");
+  EXPECT_EQ(ProgressBar("epoch 1/3", 4, 8, "loss 1"),
+            "epoch 1/3 [============>           ]  50% 4/8 loss 1");
+  EXPECT_EQ(ProgressBar("epoch 1/3", 8, 8, ""),
+            "epoch 1/3 [========================] 100% 8/8 ");
+  EXPECT_EQ(ProgressBar("evaluation", 0, 0, ""),
+            "evaluation [========================] 100% 0/0 ");
+}
+
+TEST(ProgressTest, RedrawsABarAtMostEveryTenthOfASecond) {
+  MemoryFile file;
+  Progress progress("epoch", 10, file.get(), /*terminal=*/true);
+  const auto start = Progress::Clock::now() + seconds(1);
+  progress.Update(1, "", start);
+  const std::string first = file.text();
+  EXPECT_NE(first.find("1/10"), std::string::npos);
+  progress.Update(2, "", start + milliseconds(50));
+  EXPECT_EQ(file.text(), first);
+  progress.Update(3, "", start + milliseconds(100));
+  EXPECT_NE(file.text().find("3/10"), std::string::npos);
+}
+
+TEST(ProgressTest, ClearTakesTheBarAwayAndTheNextUpdateDrawsItAgain) {
+  MemoryFile file;
+  Progress progress("epoch", 10, file.get(), /*terminal=*/true);
+  const auto start = Progress::Clock::now() + seconds(1);
+  progress.Update(1, "", start);
+  progress.Clear();
+  const std::string cleared = file.text();
+  EXPECT_EQ(cleared.substr(cleared.size() - 4), "\r\x1b[K");
+  progress.Update(2, "", start);
+  EXPECT_NE(file.text().find("2/10"), std::string::npos);
+}
+
+TEST(ProgressTest, WritesPlainLinesSecondsApartWhereThereIsNoTerminal) {
+  MemoryFile file;
+  // It counts from a time between these two.
+  const auto before = Progress::Clock::now();
+  Progress progress("epoch", 10, file.get(), /*terminal=*/false);
+  const auto start = Progress::Clock::now();
+  progress.Update(1, "loss 2", before + seconds(1));
+  EXPECT_EQ(file.text(), "");
+  progress.Update(5, "loss 1", start + seconds(6));
+  EXPECT_EQ(file.text(), "epoch: 50% (5/10) loss 1\n");
+  progress.Update(6, "loss 1", start + seconds(7));
+  EXPECT_EQ(file.text(), "epoch: 50% (5/10) loss 1\n");
+}
+
+}  // namespace
+}  // namespace tandem::reports_test
