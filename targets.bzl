@@ -16,15 +16,8 @@ _DEPENDENCIES = {
     "torch": "@libtorch//:torch",
 }
 
-# What is ABSL_GUARDED_BY a mutex is touched with it alone. Inlining up to Clang's own limit of 225 takes a sixth of the
-# time to compile, and makes no step faster (docs/building.md).
-_COPTS = [
-    "-Wthread-safety",
-    "-Xclang",
-    "-mllvm",
-    "-Xclang",
-    "-inline-threshold=100",
-] if IS_CLANG else []
+# What is ABSL_GUARDED_BY a mutex is touched with it alone.
+_COPTS = ["-Wthread-safety"] if IS_CLANG else []
 
 def _labels(deps):
     return [
