@@ -47,6 +47,20 @@ struct Outcome {
   absl::Status status;
 };
 
+// The texts by rank, empty where there is none. `missing` gets the names of the
+// ranks that left none.
+std::vector<std::string> TextsByRank(const GatheredTexts& texts,
+                                     const GroupMember& member,
+                                     std::vector<int>* missing) {
+  std::vector<std::string> all;
+  for (int r = 0; r < member.size; ++r) {
+    const auto& text = texts[static_cast<size_t>(r)];
+    if (!text.has_value()) missing->push_back(member.NameOf(r));
+    all.push_back(text.value_or(""));
+  }
+  return all;
+}
+
 // Every rank's text, by rank. DeadlineExceeded names those that left none.
 absl::StatusOr<std::vector<std::string>> Gather(const Question& question,
                                                 const std::string& key,
@@ -59,18 +73,13 @@ absl::StatusOr<std::vector<std::string>> Gather(const Question& question,
     return Annotate(texts.status(),
                     DescribeSilence(member.store, texts.status()));
   }
-  std::vector<std::string> all;
   std::vector<int> missing;
-  for (int r = 0; r < member.size; ++r) {
-    const auto& text = (*texts)[static_cast<size_t>(r)];
-    if (!text.has_value()) missing.push_back(r);
-    all.push_back(text.value_or(""));
-  }
+  std::vector<std::string> all = TextsByRank(*texts, member, &missing);
   if (missing.empty()) return all;
   return absl::DeadlineExceededError(
       absl::StrCat("the ranks' ", question.what, " were not compared within ",
                    absl::FormatDuration(absl::FromChrono(question.timeout)),
-                   ": not heard of: ", RankList(member.NamesOf(missing))));
+                   ": not heard of: ", RankList(missing)));
 }
 
 absl::Status Compare(const Question& question) {
@@ -140,13 +149,8 @@ absl::StatusOr<std::vector<std::string>> MeetAtStore(const GroupMember& member,
     return Annotate(texts.status(),
                     DescribeSilence(member.store, texts.status()));
   }
-  std::vector<std::string> all;
   std::vector<int> missing;
-  for (int r = 0; r < member.size; ++r) {
-    const auto& text = (*texts)[static_cast<size_t>(r)];
-    if (!text.has_value()) missing.push_back(member.NameOf(r));
-    all.push_back(text.value_or(""));
-  }
+  std::vector<std::string> all = TextsByRank(*texts, member, &missing);
   if (missing.empty()) return all;
   return absl::DeadlineExceededError(
       absl::StrCat(RankList(missing), " did not come within ",
