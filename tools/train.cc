@@ -119,8 +119,8 @@ absl::Status SetUp(Job& job) {
 // The steps of an epoch that are left. What else comes before and after a step
 // (its report, a trace, saving and stopping) is tools/trainer/training.h's.
 absl::Status TrainEpoch(Training& run, Strategy& strategy, int64_t epoch) {
-  const int64_t steps = run.StartEpoch(epoch);
-  for (int64_t i = 0; i < steps; ++i) {
+  TANDEM_ASSIGN_OR_RETURN(const int64_t steps, run.StartEpoch(epoch));
+  for (int64_t i = 0; i < steps && !run.stops_early(); ++i) {
     TANDEM_ASSIGN_OR_RETURN(const Batch batch, run.NextBatch());
     TANDEM_ASSIGN_OR_RETURN(const RunReport::Step step, run.BeginStep(epoch));
     // Forward, backward, what replicas exchange, and the update.
@@ -128,6 +128,8 @@ absl::Status TrainEpoch(Training& run, Strategy& strategy, int64_t epoch) {
     TANDEM_RETURN_IF_ERROR(run.EndStep(step));
     TANDEM_RETURN_IF_ERROR(run.CheckReplicasIfDue());
     TANDEM_RETURN_IF_ERROR(run.SaveIfDue());
+    TANDEM_RETURN_IF_ERROR(run.EvaluateIfDue(epoch));
+    TANDEM_RETURN_IF_ERROR(run.ShowSampleIfDue());
     TANDEM_RETURN_IF_ERROR(run.StopIfAsked());
   }
   return run.EndEpoch(epoch);

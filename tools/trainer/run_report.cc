@@ -192,9 +192,14 @@ absl::Status RunReport::Begin(bool resumed) {
 }
 
 void RunReport::StartEpoch(int64_t epoch, int64_t steps) {
-  report_->StartProgress(
-      absl::StrFormat("epoch %d/%d", epoch + 1, job_->options.epochs), steps);
+  epoch_ = absl::StrFormat("epoch %d/%d", epoch + 1, job_->options.epochs);
+  epoch_steps_ = steps;
   first_ = -1;
+  GoOn();
+}
+
+void RunReport::GoOn() {
+  report_->StartProgress(epoch_, epoch_steps_);
   Pause();
 }
 
@@ -225,16 +230,18 @@ StepReport RunReport::MakeStepReport(const Step& step,
   line.samples_per_s = meter_.samples_per_s();
   line.flops_per_s = job_->flops.per_s(line.samples_per_s);
   line.utilization = job_->flops.utilization(line.samples_per_s);
-  if (job_->data.train->tokens()) {
-    const int64_t context = job_->data.train->input_shape().front();
-    line.tokens = line.samples * context;
-    line.tokens_per_s = line.samples_per_s * static_cast<double>(context);
-  }
+  line.tokens = TokenCount(line.samples);
+  line.tokens_per_s = line.samples_per_s * static_cast<double>(TokenCount(1));
   line.step_ms = meter_.step_ms();
   line.left_s = line.step_ms / 1e3 * (step.in_all - step.done);
   line.rss_mib = RssMib();
   line.loss_scale = ShownScale(*job_->strategy);
   return line;
+}
+
+int64_t RunReport::TokenCount(int64_t samples) const {
+  const Dataset& data = *job_->data.train;
+  return data.tokens() ? samples * data.input_shape().front() : 0;
 }
 
 bool RunReport::IsShown(const Step& step) const {
@@ -280,6 +287,8 @@ absl::Status RunReport::Note(const Pending& ended, const StepScore& result) {
         "--learning_rate than %g, or --clip_grad_norm",
         step.done, Shown(score.loss()), ResolvedLearningRate(job_->options)));
   }
+  summary_.samples = step.samples_so_far;
+  summary_.tokens = TokenCount(step.samples_so_far);
   if (was_skipped) {
     NoteSkipped(
         {step.done,
@@ -296,12 +305,8 @@ absl::Status RunReport::Note(const Pending& ended, const StepScore& result) {
   return absl::OkStatus();
 }
 
-absl::Status RunReport::ShowEvaluation(int64_t epoch,
-                                       EvaluationReport evaluation) {
-  evaluation.epoch = epoch + 1;
-  evaluation.is_alone = job_->options.eval_only;
-  evaluation.is_text = job_->data.train->tokens();
-  summary_.test = evaluation.score;
+absl::Status RunReport::ShowEvaluation(const EvaluationReport& evaluation) {
+  summary_.evaluation = evaluation;
   const double loss = evaluation.score.loss();
   report_->ShowEvaluation(evaluation);
   if (std::isfinite(loss)) return absl::OkStatus();
@@ -320,8 +325,10 @@ absl::Status RunReport::ShowEvaluation(int64_t epoch,
 }
 
 absl::Status RunReport::Summarise(const std::string& checkpoint,
-                                  const SaveTimes& saves) {
+                                  const SaveTimes& saves,
+                                  const std::optional<BestReport>& best) {
   Strategy& strategy = *job_->strategy;
+  summary_.best = best;
   summary_.checkpoint = checkpoint;
   summary_.saves = saves.saves;
   summary_.save_stall_ms = saves.stalled_ms;

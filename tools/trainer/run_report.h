@@ -134,10 +134,18 @@ class RunReport {
 
   // OutOfRange for a loss that is not finite, where weights are not either, or
   // there is nothing but the evaluation. Collective.
-  absl::Status ShowEvaluation(int64_t epoch, EvaluationReport evaluation);
-  // Collective. `checkpoint`: the last one; empty: there is none. OutOfRange
-  // where --skip_nonfinite has skipped all steps.
-  absl::Status Summarise(const std::string& checkpoint, const SaveTimes& saves);
+  absl::Status ShowEvaluation(const EvaluationReport& evaluation);
+  // The evaluation within an epoch, or what else used the progress bar, has
+  // ended: the epoch's goes on, and its time does not count for the next step.
+  void GoOn();
+  // Collective. `checkpoint`: the last one; empty: there is none. `best`: the
+  // best evaluation, where one was asked for. OutOfRange where --skip_nonfinite
+  // has skipped all steps.
+  absl::Status Summarise(const std::string& checkpoint, const SaveTimes& saves,
+                         const std::optional<BestReport>& best = std::nullopt);
+
+  // Tokens of so many samples; 0: they are no text.
+  int64_t TokenCount(int64_t samples) const;
 
   // Will there be a line of this step?
   bool IsShown(const Step& step) const;
@@ -165,6 +173,8 @@ class RunReport {
   HostWaitMeter host_waits_;
   std::vector<Pending> pending_;
   int64_t first_ = 0;  // steps that were done when the epoch began
+  std::string epoch_;  // what its progress bar says
+  int64_t epoch_steps_ = 0;
   Clock::time_point last_step_end_;
   SummaryReport summary_;
 };

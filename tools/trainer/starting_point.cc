@@ -271,6 +271,7 @@ absl::StatusOr<JobStart> FindStart(Job& job, RunReport& report,
   JobStart start;
   TANDEM_ASSIGN_OR_RETURN(const Resumed resumed, LoadStart(job, report));
   start.resumed = resumed.position;
+  start.checkpoint = resumed.path;
   start.stand.position = resumed.position.value_or(TrainPosition());
   TANDEM_RETURN_IF_ERROR(AgreeOnId(job, resumed.job));
   TANDEM_RETURN_IF_ERROR(LookForLaterCheckpoints(job, start, report));

@@ -5,6 +5,7 @@
 #define TANDEM_TOOLS_TRAINER_STARTING_POINT_H_
 
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "tools/trainer/checkpoints/job_progress.h"
@@ -22,6 +23,7 @@ struct JobStart {
   // The position in the checkpoint that the job goes on from; none: it goes on
   // from another rank's state, or from nothing.
   std::optional<TrainPosition> resumed;
+  std::string checkpoint;  // that checkpoint; empty: there is none
   JobStand stand;
 };
 

@@ -12,94 +12,23 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/base/status_macros.h"
+#include "core/checkpoint/folder/step_folders.h"
 #include "core/comm/communicator.h"
 #include "core/files/atomic_file.h"
 #include "core/flight/recorder.h"
 #include "core/instrument/fault_point.h"
 #include "core/instrument/trace.h"
-#include "core/model/batch.h"
 #include "core/program/interrupt.h"
-#include "datasets/distributed_sampler.h"
-#include "datasets/loader.h"
 #include "tools/trainer/checkpoints/resume.h"
 #include "tools/trainer/checkpoints/saver.h"
-#include "tools/trainer/job/data.h"
+#include "tools/trainer/evaluations.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/replica_check.h"
-#include "tools/trainer/report/report.h"
-#include "tools/trainer/report/reports.h"
 #include "tools/trainer/settings/options.h"
 #include "tools/trainer/stop_agreement.h"
 
 namespace tandem {
 namespace {
-
-int64_t BatchSize(const Job& job) {
-  return EvaluationBatchSize(job.options, job.batch_size_per_replica,
-                             *job.data.test);
-}
-
-absl::StatusOr<std::unique_ptr<Loader>> TestLoader(const Job& job) {
-  DistributedSamplerOptions sampling;
-  sampling.num_replicas = job.mesh.data();
-  sampling.rank = job.data_rank();
-  sampling.shuffle = false;
-  sampling.even = false;
-  TANDEM_ASSIGN_OR_RETURN(
-      std::shared_ptr<DistributedSampler> sampler,
-      DistributedSampler::Create(job.data.test->size(), sampling));
-  LoaderOptions loading;
-  loading.batch_size = BatchSize(job);
-  loading.parts = {job.strategy->takes_inputs(), job.strategy->takes_targets()};
-  loading.workers = job.options.workers;
-  return Loader::Create(job.data.test, std::move(sampler), loading);
-}
-
-// The number of batches of the replica that has the most.
-int64_t MostBatches(const Job& job) {
-  const int64_t replicas = job.mesh.data();
-  const int64_t samples = (job.data.test->size() + replicas - 1) / replicas;
-  return (samples + BatchSize(job) - 1) / BatchSize(job);
-}
-
-// After a signal all ranks stop after the same batch: a rank that left alone
-// would break a sum of the others, and what they have yet to write. Workers of
-// servers stop alone.
-absl::Status StopIfAsked(const Job& job, StopAgreement* stop, int64_t done) {
-  int signal = InterruptSignal();
-  if (ParameterServerCount(job.options) == 0) {
-    TANDEM_ASSIGN_OR_RETURN(signal, stop->SignalAfter(done));
-  }
-  return signal == 0 ? absl::OkStatus() : InterruptError();
-}
-
-// Evaluates the test set, which must not be empty: each sample counts exactly
-// once, on any number of ranks. The same on every rank. Collective.
-absl::StatusOr<EvaluationReport> EvaluateTestSet(Job& job, Report& report) {
-  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Loader> loader, TestLoader(job));
-  loader->StartEpoch();
-  const int64_t batches = MostBatches(job);
-  report.StartProgress("evaluation", batches);
-  StopAgreement stop(job.world.get(), "in an evaluation, after batch ");
-  int64_t begun = 0;
-  const auto next = [&]() -> absl::StatusOr<std::optional<Batch>> {
-    if (begun > 0) report.ShowProgress(begun, "");
-    if (begun == batches) return std::nullopt;
-    TANDEM_RETURN_IF_ERROR(FaultPoint("evaluate", begun));
-    TANDEM_RETURN_IF_ERROR(StopIfAsked(job, &stop, begun));
-    // Another replica may have one more.
-    TANDEM_ASSIGN_OR_RETURN(std::optional<Batch> batch, loader->Next());
-    ++begun;
-    return batch;
-  };
-  TANDEM_ASSIGN_OR_RETURN(const Score mine,
-                          job.strategy->EvaluateBatches(next));
-  report.EndProgress();
-  EvaluationReport all;
-  TANDEM_ASSIGN_OR_RETURN(all.score, job.strategy->Sum(mine));
-  TANDEM_ASSIGN_OR_RETURN(all.sums, job.strategy->TakeEvaluationSums());
-  return all;
-}
 
 // Whether something comes after each `every` steps, and now; 0: never.
 bool IsDue(int64_t every, int64_t step) {
@@ -139,14 +68,6 @@ std::function<bool()> AsksToLetIn(const Job& job, Replacement* replacement) {
   };
 }
 
-absl::Status Evaluate(Job& job, RunReport& report, int64_t epoch) {
-  if (!job.data.has_test()) return absl::OkStatus();
-  TANDEM_RETURN_IF_ERROR(job.strategy->Synchronise());
-  TANDEM_ASSIGN_OR_RETURN(const EvaluationReport evaluation,
-                          EvaluateTestSet(job, report.report()));
-  return report.ShowEvaluation(epoch, evaluation);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Training>> Training::Start(
@@ -164,19 +85,23 @@ absl::StatusOr<std::unique_ptr<Training>> Training::Start(
   } else if (start.resumed) {
     TANDEM_RETURN_IF_ERROR(set.Restore(position.sampler));
   }
+  TANDEM_ASSIGN_OR_RETURN(Evaluations evaluations,
+                          Evaluations::Start(job, report, start));
   TANDEM_RETURN_IF_ERROR(report.Begin(start.resumed.has_value()));
-  auto training = absl::WrapUnique(
-      new Training(job, report, replacement, std::move(set), start));
+  auto training = absl::WrapUnique(new Training(
+      job, report, replacement, std::move(set), std::move(evaluations), start));
   TANDEM_RETURN_IF_ERROR(training->EvaluateIfNothingIsLeft());
   return training;
 }
 
 Training::Training(Job& job, RunReport& report, Replacement* replacement,
-                   TrainingSet set, const JobStart& start)
+                   TrainingSet set, Evaluations evaluations,
+                   const JobStart& start)
     : job_(job),
       report_(report),
       replacement_(replacement),
       set_(std::move(set)),
+      evaluations_(std::move(evaluations)),
       position_(start.stand.position),
       saver_(job, start.resumed ? position_.step : -1),
       stop_(job.world.get(), "after the update of step ",
@@ -185,19 +110,75 @@ Training::Training(Job& job, RunReport& report, Replacement* replacement,
 
 absl::Status Training::EvaluateIfNothingIsLeft() {
   if (!done() || job_.takes_over()) return absl::OkStatus();
-  report_.Say(absl::StrFormat(
-      "nothing left to train: step %d of %d is done; give more --epochs or "
-      "--max_steps",
-      position_.step, set_.steps_in_all()));
-  TANDEM_RETURN_IF_ERROR(Evaluate(job_, report_, epoch()));
+  report_.Say(
+      evaluations_.stops()
+          ? absl::StrCat("nothing left to train: ", evaluations_.DescribeStop())
+          : absl::StrFormat("nothing left to train: step %d of %d is "
+                            "done; give more --epochs or --max_steps",
+                            position_.step, set_.steps_in_all()));
+  return Evaluate(epoch(), /*within_epoch=*/false);
+}
+
+absl::Status Training::Evaluate(int64_t epoch, bool within_epoch) {
+  const absl::Status ran = evaluations_.Run(
+      {epoch, within_epoch, position_.step, set_.SamplesSoFar()});
+  // All ranks stop the evaluation together, except workers of servers.
+  if (absl::IsCancelled(ran) && ParameterServerCount(job_.options) == 0) {
+    unsaved_ = Save();
+  }
+  TANDEM_RETURN_IF_ERROR(ran);
   evaluated_ = position_.step;
+  if (!evaluations_.keeps_last()) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(Save());
+  return LinkBestCheckpoint();
+}
+
+// Waits for the checkpoint where it is written behind. A link that cannot be
+// made costs no training.
+absl::Status Training::LinkBestCheckpoint() {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> lines,
+                          saver_.Finish());
+  report_.Say(lines);
+  if (!job_.is_rank_zero()) return absl::OkStatus();
+  const std::string& folder = job_.options.save_dir;
+  for (const StepFolder& each : CompleteCheckpoints(folder)) {
+    if (each.step != position_.step) continue;
+    const absl::Status linked = LinkBest(folder, each.path);
+    if (!linked.ok()) {
+      report_.Say(absl::StrCat("warning: ", linked.message()));
+    }
+    return absl::OkStatus();
+  }
   return absl::OkStatus();
 }
 
-int64_t Training::StartEpoch(int64_t epoch) {
-  const int64_t steps = set_.StartEpoch(epoch, position_.step);
-  report_.StartEpoch(epoch, steps);
-  return steps;
+absl::Status Training::EvaluateIfDue(int64_t epoch) {
+  if (left_ == 0 || !evaluation_is_due() ||
+      !IsDue(job_.options.eval_every, position_.step)) {
+    return absl::OkStatus();
+  }
+  TANDEM_RETURN_IF_ERROR(report_.ReadScores());
+  TANDEM_RETURN_IF_ERROR(Evaluate(epoch, /*within_epoch=*/true));
+  report_.GoOn();
+  return absl::OkStatus();
+}
+
+absl::Status Training::ShowSampleIfDue() {
+  if (!IsDue(job_.options.sample_every, position_.step)) {
+    return absl::OkStatus();
+  }
+  TANDEM_RETURN_IF_ERROR(report_.ReadScores());
+  TANDEM_RETURN_IF_ERROR(evaluations_.ShowSample(position_.step));
+  report_.Pause();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> Training::StartEpoch(int64_t epoch) {
+  left_ = set_.StartEpoch(epoch, position_.step);
+  report_.StartEpoch(epoch, left_);
+  // A checkpoint is written before the evaluation of its step.
+  TANDEM_RETURN_IF_ERROR(EvaluateIfDue(epoch));
+  return left_;
 }
 
 absl::StatusOr<RunReport::Step> Training::BeginStep(int64_t epoch) {
@@ -208,6 +189,7 @@ absl::StatusOr<RunReport::Step> Training::BeginStep(int64_t epoch) {
   step.samples = set_.StepSampleCount(position_.sampler, epoch);
   step.samples_so_far = set_.SamplesSoFar();
   step.learning_rate = set_.LearningRate(position_.step);
+  --left_;
   report_.BeginStep(position_.step);
   SetFaultContext(job_.launched_rank(), step.done);
   FlightRecorder::OfProcess().SetStep(step.done);
@@ -294,19 +276,15 @@ bool Training::is_saved_after(int64_t epoch) const {
 absl::Status Training::EndEpoch(int64_t epoch) {
   TANDEM_RETURN_IF_ERROR(report_.ReadScores());
   report_.EndEpoch();
-  if (!evaluation_is_due()) return absl::OkStatus();
-  // Saves before evaluating, so that a failure loses nothing of the epoch.
-  const bool is_saved = is_saved_after(epoch);
-  if (is_saved) TANDEM_RETURN_IF_ERROR(Save());
-  const absl::Status evaluated = Evaluate(job_, report_, epoch);
-  // All ranks stop the evaluation together, except workers of servers.
-  if (absl::IsCancelled(evaluated) && !is_saved &&
-      ParameterServerCount(job_.options) == 0) {
-    unsaved_ = Save();
+  if (evaluation_is_due()) {
+    // Saves before evaluating, so that a failure loses nothing of the epoch.
+    if (is_saved_after(epoch)) TANDEM_RETURN_IF_ERROR(Save());
+    TANDEM_RETURN_IF_ERROR(Evaluate(epoch, /*within_epoch=*/false));
   }
-  TANDEM_RETURN_IF_ERROR(evaluated);
-  evaluated_ = position_.step;
-  return absl::OkStatus();
+  if (!evaluations_.stops()) return absl::OkStatus();
+  report_.Say(absl::StrCat("training ends after step ", position_.step, ": ",
+                           evaluations_.DescribeStop()));
+  return Save();
 }
 
 // Says, for a person, where an interrupted job is saved.
@@ -342,7 +320,7 @@ absl::Status Training::FinishSaving(const absl::Status& trained) {
 
 absl::Status Training::Summarise(const absl::Status& trained) {
   TANDEM_RETURN_IF_ERROR(FinishSaving(trained));
-  return report_.Summarise(saver_.path(), saver_.times());
+  return report_.Summarise(saver_.path(), saver_.times(), evaluations_.best());
 }
 
 absl::Status Training::Finish(const absl::Status& trained) {
@@ -355,8 +333,10 @@ absl::Status Training::Finish(const absl::Status& trained) {
 absl::Status EvaluateOnly(Job& job, RunReport& report) {
   TANDEM_ASSIGN_OR_RETURN(const JobStart start, FindStart(job, report));
   TANDEM_RETURN_IF_ERROR(report.Begin(start.resumed.has_value()));
-  TANDEM_RETURN_IF_ERROR(
-      Evaluate(job, report, start.stand.position.sampler.epoch));
+  const TrainPosition& position = start.stand.position;
+  TANDEM_RETURN_IF_ERROR(EvaluateOnce(
+      job, report,
+      {position.sampler.epoch, /*within_epoch=*/false, position.step, 0}));
   return report.Summarise(/*checkpoint=*/"", SaveTimes());
 }
 

@@ -14,6 +14,7 @@
 #include "core/model/batch.h"
 #include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/checkpoints/saver.h"
+#include "tools/trainer/evaluations.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/replacement/replacement.h"
 #include "tools/trainer/run_report.h"
@@ -37,8 +38,12 @@ class Training {
   // Whether there are steps to do, or those that were done are to be evaluated.
   bool goes_on() const { return !done() || evaluation_is_due(); }
 
+  // Whether --early_stopping_patience ends the job, in the midst of an epoch,
+  // too.
+  bool stops_early() const { return evaluations_.stops(); }
+
   // Begins `epoch`, or goes on in it. The steps of it that are left.
-  int64_t StartEpoch(int64_t epoch);
+  absl::StatusOr<int64_t> StartEpoch(int64_t epoch);
   // This rank's share of the next step's batch.
   absl::StatusOr<Batch> NextBatch() { return set_.Next(); }
 
@@ -54,6 +59,10 @@ class Training {
   // --save_every: a checkpoint of steps that have come to something, and of
   // replicas that are alike.
   absl::Status SaveIfDue();
+  // --eval_every, but for the end of an epoch, which has its own evaluation.
+  absl::Status EvaluateIfDue(int64_t epoch);
+  // --sample_every.
+  absl::Status ShowSampleIfDue();
   // Cancelled where a signal asked to stop: after a step that all ranks stop
   // after, with a checkpoint of it. Workers of servers take steps of their own,
   // and stop alone. Aborted where a rank waits to be let in.
@@ -70,16 +79,20 @@ class Training {
 
  private:
   Training(Job& job, RunReport& report, Replacement* replacement,
-           TrainingSet set, const JobStart& start);
+           TrainingSet set, Evaluations evaluations, const JobStart& start);
 
-  bool done() const { return position_.step >= set_.steps_in_all(); }
+  bool done() const {
+    return position_.step >= set_.steps_in_all() || stops_early();
+  }
   // Did a generation, or the job that saved a checkpoint, end before it scored
   // what its steps came to? Of a checkpoint nobody can tell: it is written
   // before.
   bool evaluation_is_due() const { return position_.step > evaluated_; }
   bool is_saved_after(int64_t epoch) const;
 
+  absl::Status Evaluate(int64_t epoch, bool within_epoch);
   absl::Status EvaluateIfNothingIsLeft();
+  absl::Status LinkBestCheckpoint();
   absl::Status CheckReplicas() const;
   absl::Status Save();
   absl::Status AdmitIfAsked();
@@ -92,7 +105,9 @@ class Training {
   RunReport& report_;
   Replacement* const replacement_;  // null: without one
   TrainingSet set_;
+  Evaluations evaluations_;
   TrainPosition position_;
+  int64_t left_ = 0;  // steps of the epoch
   Saver saver_;
   StopAgreement stop_;
   // Steps that were done at the last evaluation.

@@ -119,6 +119,26 @@ std::vector<StepFolder> ToBeRemoved(const std::vector<StepFolder>& all,
   return removed;
 }
 
+absl::Status LinkBest(const std::string& folder,
+                      const std::string& checkpoint) {
+  const fs::path link = fs::path(folder) / kBestLink;
+  const std::string made = absl::StrCat(link.string(), ".new");
+  std::error_code error;
+  const fs::file_status there = fs::symlink_status(link, error);
+  if (fs::exists(there) && !fs::is_symlink(there)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        link.string(), " is no link to a checkpoint: give it another name"));
+  }
+  fs::remove(made, error);
+  error.clear();
+  fs::create_symlink(fs::path(checkpoint).filename(), made, error);
+  if (!error) fs::rename(made, link, error);
+  if (!error) return absl::OkStatus();
+  return absl::ErrnoToStatus(
+      error.value(),
+      absl::StrCat("cannot make the link ", link.string(), " to ", checkpoint));
+}
+
 absl::Status RemoveOld(const std::string& folder, const Retention& retention,
                        const std::string& newest) {
   if (retention.keep_last == 0) return absl::OkStatus();
@@ -130,7 +150,10 @@ absl::Status RemoveOld(const std::string& folder, const Retention& retention,
                usable.end());
   std::vector<StepFolder> removed = ToBeRemoved(usable, retention, newest);
   std::reverse(removed.begin(), removed.end());
+  std::error_code error;
+  const fs::path best = fs::read_symlink(fs::path(folder) / kBestLink, error);
   for (const StepFolder& each : removed) {
+    if (fs::path(each.path).filename() == best) continue;
     TANDEM_RETURN_IF_ERROR(FaultPoint("remove_old"));
     TANDEM_RETURN_IF_ERROR(RemoveFolder(each.path));
   }

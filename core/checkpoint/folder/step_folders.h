@@ -56,9 +56,17 @@ std::vector<StepFolder> ToBeRemoved(const std::vector<StepFolder>& all,
                                     const Retention& retention,
                                     const std::string& newest);
 
-// Removes those, the oldest first. A folder whose manifest cannot be read is no
-// checkpoint to go on from: it stays for a person to look at, and none that is
-// one goes because of it.
+// The link, in a folder of checkpoints, to the best one.
+inline constexpr char kBestLink[] = "best";
+
+// Has it lead to `checkpoint`, which lies in `folder`, instead of where it led
+// before. FailedPrecondition where something else is called so; the errors of
+// the file system.
+absl::Status LinkBest(const std::string& folder, const std::string& checkpoint);
+
+// Removes those, but for the one that kBestLink leads to, the oldest first. A
+// folder whose manifest cannot be read is no checkpoint to go on from: it stays
+// for a person to look at, and none that is one goes because of it.
 absl::Status RemoveOld(const std::string& folder, const Retention& retention,
                        const std::string& newest);
 

@@ -137,14 +137,8 @@ namespace fs = std::filesystem;
 
 constexpr char kFolder[] = "tokenizer";
 
-// The folder with the tokenizer of the job's texts; empty: nobody knows.
-std::string TokenizerSource(const TrainOptions& options) {
-  return HasTokenizer(options.data_dir) ? options.data_dir
-                                        : KeptTokenizer(options.init_from);
-}
-
 absl::Status Keep(const TrainOptions& options) {
-  const std::string source = TokenizerSource(options);
+  const std::string source = JobTokenizer(options);
   if (source.empty()) return absl::OkStatus();
   const std::string folder = absl::StrCat(options.save_dir, "/", kFolder);
   std::error_code error;
@@ -158,6 +152,11 @@ absl::Status Keep(const TrainOptions& options) {
 }
 
 }  // namespace
+
+std::string JobTokenizer(const TrainOptions& options) {
+  return HasTokenizer(options.data_dir) ? options.data_dir
+                                        : KeptTokenizer(options.init_from);
+}
 
 absl::Status KeepTokenizer(const TrainOptions& options, Communicator& world) {
   if (options.save_dir.empty() || options.dataset != "tokens") {

@@ -33,6 +33,10 @@ absl::Status PrepareSaveFolder(const std::string& folder, Communicator& world,
 // checkpoints are of other tokens. The same on all ranks. Collective.
 absl::Status KeepTokenizer(const TrainOptions& options, Communicator& world);
 
+// The folder with the tokenizer of the job's texts: the one beside its token
+// files, else --init_from's. Empty: nobody knows which one it is.
+std::string JobTokenizer(const TrainOptions& options);
+
 // The folder with the tokenizer of the model that a user means by `path`: that
 // folder itself, as Hugging Face's are; else the one kept for a folder of
 // checkpoints, or for one of them. Empty: there is none.

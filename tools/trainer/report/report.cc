@@ -189,6 +189,12 @@ void Report::ShowEvaluation(const EvaluationReport& evaluation) {
   ShowEvent("eval", ReportFields(evaluation));
 }
 
+void Report::ShowSample(const SampleReport& sample) {
+  if (silent()) return;
+  for (const std::string& line : ReportLines(sample)) Say(line);
+  ShowEvent("sample", ReportFields(sample));
+}
+
 void Report::ShowSummary(const SummaryReport& summary) {
   if (silent()) return;
   EndProgress();

@@ -87,6 +87,7 @@ class Report {
   void ShowStep(const StepReport& step, int64_t steps_in_all);
   void ShowSkippedStep(const SkippedStepReport& skipped);
   void ShowEvaluation(const EvaluationReport& evaluation);
+  void ShowSample(const SampleReport& sample);
   void ShowSummary(const SummaryReport& summary);
 
  private:

@@ -142,29 +142,76 @@ Json ReportFields(const SkippedStepReport& skipped) {
   return fields;
 }
 
+namespace {
+
+// When it was, which of one that stands alone need not be said.
+std::string DescribeMoment(const EvaluationReport& evaluation) {
+  if (evaluation.is_alone) return "";
+  return evaluation.within_epoch
+             ? absl::StrFormat("step %d  ", evaluation.step)
+             : absl::StrFormat("epoch %d  ", evaluation.epoch);
+}
+
+// The text that follows the loss of a text.
+std::string DescribePerplexity(const EvaluationReport& evaluation) {
+  if (!evaluation.is_text) return "";
+  std::string text = absl::StrFormat("  perplexity %.4g",
+                                     Shown(std::exp(evaluation.score.loss())));
+  if (evaluation.bits_per_byte != 0) {
+    absl::StrAppendFormat(&text, "  %.4f bits a byte",
+                          Shown(evaluation.bits_per_byte));
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string ReportLine(const EvaluationReport& evaluation) {
   const Score& score = evaluation.score;
   return absl::StrFormat(
-      "%stest: loss %.4f%s%s  accuracy %.2f %%  (%d predictions)",
-      evaluation.is_alone ? ""
-                          : absl::StrFormat("epoch %d  ", evaluation.epoch),
-      Shown(score.loss()),
-      evaluation.is_text
-          ? absl::StrFormat("  perplexity %.4g", Shown(std::exp(score.loss())))
-          : "",
-      DescribeSums(evaluation.sums), 100 * score.accuracy(), score.count);
+      "%stest: loss %.4f%s%s  accuracy %.2f %%  (%d predictions)%s",
+      DescribeMoment(evaluation), Shown(score.loss()),
+      DescribePerplexity(evaluation), DescribeSums(evaluation.sums),
+      100 * score.accuracy(), score.count,
+      evaluation.is_best ? "  the best so far" : "");
 }
 
 Json ReportFields(const EvaluationReport& evaluation) {
   const Score& score = evaluation.score;
   Json fields = {{"epoch", evaluation.epoch},
+                 {"step", evaluation.step},
                  {"loss", score.loss()},
                  {"accuracy", score.accuracy()},
                  {"count", score.count}};
+  if (evaluation.samples > 0) fields["samples"] = evaluation.samples;
+  if (evaluation.tokens > 0) fields["tokens"] = evaluation.tokens;
   if (evaluation.is_text) fields["perplexity"] = std::exp(score.loss());
+  if (evaluation.bits_per_byte != 0) {
+    fields["bits_per_byte"] = evaluation.bits_per_byte;
+  }
+  if (evaluation.is_best) fields["is_best"] = true;
   if (!evaluation.sums.empty()) fields["sums"] = evaluation.sums;
   return fields;
 }
+
+std::vector<std::string> ReportLines(const SampleReport& sample) {
+  return {absl::StrFormat("step %d  sample:", sample.step), sample.text};
+}
+
+Json ReportFields(const SampleReport& sample) {
+  return {{"step", sample.step}, {"text", sample.text}};
+}
+
+namespace {
+
+// "97.10 %, loss 0.1234", and of a text its perplexity instead of accuracy.
+std::string DescribeResult(const EvaluationReport& evaluation) {
+  const Score& score = evaluation.score;
+  return absl::StrFormat("%.2f %%, loss %.4f%s", 100 * score.accuracy(),
+                         Shown(score.loss()), DescribePerplexity(evaluation));
+}
+
+}  // namespace
 
 std::vector<std::string> ReportLines(const SummaryReport& summary) {
   std::vector<std::string> lines = {"summary"};
@@ -172,9 +219,17 @@ std::vector<std::string> ReportLines(const SummaryReport& summary) {
                        const std::string& text) {
     if (is_known) lines.push_back(Row(label, text));
   };
-  add(summary.test.count > 0, "test accuracy",
-      absl::StrFormat("%.2f %%, loss %.4f", 100 * summary.test.accuracy(),
-                      Shown(summary.test.loss())));
+  add(summary.evaluation.score.count > 0, "test accuracy",
+      DescribeResult(summary.evaluation));
+  if (summary.best) {
+    const BestReport& best = *summary.best;
+    add(true, "best evaluation",
+        absl::StrFormat("after step %d: accuracy %.2f %%, loss %.4f%s",
+                        best.step, 100 * best.accuracy, Shown(best.loss),
+                        best.checkpoint.empty()
+                            ? ""
+                            : absl::StrCat(", ", best.checkpoint)));
+  }
   add(summary.steps > 0, "training",
       absl::StrFormat("%d steps, %.0f samples/s, %.1f ms a step (median)",
                       summary.steps, summary.samples_per_s,
@@ -206,10 +261,23 @@ std::vector<std::string> ReportLines(const SummaryReport& summary) {
 
 Json ReportFields(const SummaryReport& summary) {
   Json fields = Json::object();
-  if (summary.test.count > 0) {
-    fields.update({{"test_accuracy", summary.test.accuracy()},
-                   {"test_loss", summary.test.loss()}});
+  const EvaluationReport& test = summary.evaluation;
+  if (test.score.count > 0) {
+    fields.update({{"test_accuracy", test.score.accuracy()},
+                   {"test_loss", test.score.loss()}});
+    if (test.is_text) fields["test_perplexity"] = std::exp(test.score.loss());
+    if (test.bits_per_byte != 0) {
+      fields["test_bits_per_byte"] = test.bits_per_byte;
+    }
   }
+  if (summary.best) {
+    fields["best"] = {{"step", summary.best->step},
+                      {"loss", summary.best->loss},
+                      {"accuracy", summary.best->accuracy},
+                      {"checkpoint", summary.best->checkpoint}};
+  }
+  if (summary.samples > 0) fields["samples"] = summary.samples;
+  if (summary.tokens > 0) fields["tokens"] = summary.tokens;
   Json memory = Json::object();
   for (const auto& [device, peak] : summary.device_memory) {
     memory[device] = peak;

@@ -60,21 +60,50 @@ std::string ReportLine(const SkippedStepReport& skipped);
 nlohmann::ordered_json ReportFields(const SkippedStepReport& skipped);
 
 struct EvaluationReport {
-  int64_t epoch = 0;      // from 1
-  bool is_alone = false;  // nothing is trained: a line says no epoch
+  int64_t epoch = 0;          // from 1
+  bool is_alone = false;      // nothing is trained: a line says no epoch
+  bool within_epoch = false;  // a line says the step instead of the epoch
+  int64_t step = 0;           // of the job, done before it
+  int64_t samples = 0;        // that the job has trained on; 0: not known
+  int64_t tokens = 0;         // where samples are text
   Score score;
   bool is_text = false;  // predictions are tokens, of which perplexity is told
+  // Of the text that was predicted; 0: its bytes are not known.
+  double bits_per_byte = 0;
+  bool is_best = false;                // better than all before it
   std::map<std::string, double> sums;  // Strategy::TakeEvaluationSums
 };
 
 std::string ReportLine(const EvaluationReport& evaluation);
 nlohmann::ordered_json ReportFields(const EvaluationReport& evaluation);
 
+// The best evaluation of a job, with those before a resume.
+struct BestReport {
+  int64_t step = 0;  // done before it
+  double loss = 0;
+  double accuracy = 0;
+  std::string checkpoint;  // of it; empty: none was kept
+};
+
+// A text that the model made of --prompt.
+struct SampleReport {
+  int64_t step = 0;  // of the job, done before it
+  std::string text;  // with the prompt
+};
+
+std::vector<std::string> ReportLines(const SampleReport& sample);
+nlohmann::ordered_json ReportFields(const SampleReport& sample);
+
 struct SummaryReport {
   int64_t steps = 0;
+  // That the job has trained on, with what it went on from; 0: not known.
+  int64_t samples = 0;
+  int64_t tokens = 0;         // where samples are text
   int64_t skipped_steps = 0;  // of them
   Score last_steps;           // of the last step report
-  Score test;                 // of no predictions: nothing was evaluated
+  // The last one; of no predictions: nothing was evaluated.
+  EvaluationReport evaluation;
+  std::optional<BestReport> best;  // where one was asked for
   double samples_per_s = 0;
   double step_ms_median = 0;
   double peak_rss_mib = 0;

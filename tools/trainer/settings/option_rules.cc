@@ -48,6 +48,9 @@ std::string FirstForCheckpoints(const TrainOptions& options) {
     return absl::StrCat("--keep_last=", options.keep_last);
   }
   if (options.async_save) return "--async_save";
+  if (!options.keep_best.empty()) {
+    return absl::StrCat("--keep_best=", options.keep_best);
+  }
   return options.resume == "auto" ? "--resume=auto" : "";
 }
 
@@ -237,6 +240,39 @@ absl::Status CheckData(const TrainOptions& options) {
        absl::StrCat("--end_of_text=", options.end_of_text,
                     " tells documents apart for --document_masks: give that, "
                     "too, or leave it out")},
+  });
+}
+
+absl::Status CheckEvaluation(const TrainOptions& options) {
+  const SettingValues given =
+      Differing(Describe(options), Describe(TrainOptions()));
+  const std::string flag = FirstSetting(
+      given,
+      {"eval_every", "keep_best", "early_stopping_patience", "sample_every"});
+  const std::string of_samples =
+      FirstSetting(given, {"prompt", "max_new_tokens", "temperature"});
+  const bool samples = options.sample_every > 0;
+  const int64_t patience = options.early_stopping_patience;
+  return CheckRules({
+      {!flag.empty() && options.eval_only,
+       absl::StrCat(flag,
+                    " is for a job that trains, but --eval_only was "
+                    "given: leave one out")},
+      {!flag.empty() && ParameterServerCount(options) > 0,
+       absl::StrCat(flag,
+                    " needs ranks that take their steps together, but "
+                    "workers of --strategy=parameter_server do not: "
+                    "leave it out; epochs end with an evaluation")},
+      {patience > 0 && options.replace_replicas > 0 && options.save_dir.empty(),
+       absl::StrCat("--early_stopping_patience=", patience,
+                    " needs --save_dir with --replace_replicas: what "
+                    "evaluations came to is kept there")},
+      {!samples && !of_samples.empty(),
+       absl::StrCat(of_samples,
+                    " is for --sample_every=STEPS: give that, too, or leave it "
+                    "out")},
+      {samples && options.prompt.empty(),
+       "--prompt is empty: --sample_every has nothing to continue"},
   });
 }
 

@@ -36,6 +36,9 @@ absl::Status CheckPrecision(const TrainOptions& options);
 // What techniques of a training step exclude.
 absl::Status CheckParts(const TrainOptions& options);
 
+// When a job is evaluated, what follows from it, and the texts it makes.
+absl::Status CheckEvaluation(const TrainOptions& options);
+
 // --trace_file and --trace_step.
 absl::Status CheckTracing(const TrainOptions& options);
 

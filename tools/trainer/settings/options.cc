@@ -49,6 +49,7 @@ absl::Status Validate(const TrainOptions& options) {
   // How many replicas there are is known later, but for a pipeline.
   TANDEM_RETURN_IF_ERROR(
       CheckReplicas(options, options.strategy == "pipeline" ? 1 : 2));
+  TANDEM_RETURN_IF_ERROR(CheckEvaluation(options));
   TANDEM_RETURN_IF_ERROR(CheckOptimizer(options));
   TANDEM_RETURN_IF_ERROR(CheckModel(options));
   TANDEM_RETURN_IF_ERROR(CheckData(options));

@@ -224,7 +224,7 @@ TEST(ReportTest, TheSummaryHasTheTestSetsLoss) {
   ASSERT_TRUE(report.Begin(/*goes_on=*/false).ok());
   SummaryReport summary;
   report.ShowSummary(summary);
-  summary.test = {/*loss_sum=*/6, /*correct=*/1, /*count=*/4};
+  summary.evaluation.score = {/*loss_sum=*/6, /*correct=*/1, /*count=*/4};
   testing::internal::CaptureStdout();
   report.ShowSummary(summary);
   EXPECT_THAT(testing::internal::GetCapturedStdout(),

@@ -216,6 +216,55 @@ TEST(EvaluationReportTest, NamedSumsStandBehindTheLoss) {
   EXPECT_EQ(ReportFields(report)["count"], 4);
 }
 
+TEST(EvaluationReportTest, OneWithinAnEpochIsOfItsStep) {
+  EvaluationReport report = EvaluationOfEpoch();
+  report.within_epoch = true;
+  report.step = 250;
+  report.samples = 16000;
+  report.is_best = true;
+  EXPECT_EQ(ReportLine(report),
+            "step 250  test: loss 1.5000  accuracy 25.00 %  (4 predictions)  "
+            "the best so far");
+  const auto fields = ReportFields(report);
+  EXPECT_EQ(fields["step"], 250);
+  EXPECT_EQ(fields["samples"], 16000);
+  EXPECT_EQ(fields["is_best"], true);
+  EXPECT_EQ(fields.count("tokens"), 0u);
+  EXPECT_EQ(fields.count("bits_per_byte"), 0u);
+}
+
+TEST(EvaluationReportTest, ATextWhoseBytesAreKnownHasBitsAByte) {
+  EvaluationReport report = EvaluationOfEpoch();
+  report.is_text = true;
+  report.bits_per_byte = 1.23456;
+  report.tokens = 4096;
+  EXPECT_EQ(ReportLine(report),
+            "epoch 3  test: loss 1.5000  perplexity 4.482  1.2346 bits a byte  "
+            "accuracy 25.00 %  (4 predictions)");
+  EXPECT_EQ(ReportFields(report)["bits_per_byte"], 1.23456);
+  EXPECT_EQ(ReportFields(report)["tokens"], 4096);
+}
+
+TEST(SampleReportTest, HasTheTextAndItsStep) {
+  const SampleReport sample = {500, "Once upon\na time"};
+  EXPECT_EQ(
+      ReportLines(sample),
+      (std::vector<std::string>{"step 500  sample:", "Once upon\na time"}));
+  EXPECT_EQ(ReportFields(sample)["step"], 500);
+  EXPECT_EQ(ReportFields(sample)["text"], "Once upon\na time");
+}
+
+TEST(SummaryReportTest, SaysTheBestEvaluationAndWhereItIs) {
+  SummaryReport summary;
+  EXPECT_EQ(ReportFields(summary).count("best"), 0u);
+  summary.best = BestReport{500, 1.25, 0.5, "runs/a/best"};
+  EXPECT_THAT(ReportLines(summary),
+              testing::Contains("  best evaluation    after step 500: accuracy "
+                                "50.00 %, loss 1.2500, runs/a/best"));
+  EXPECT_EQ(ReportFields(summary)["best"]["step"], 500);
+  EXPECT_EQ(ReportFields(summary)["best"]["checkpoint"], "runs/a/best");
+}
+
 // A FILE* that writes into memory.
 class MemoryFile {
  public:
