@@ -202,7 +202,7 @@ bool Evaluations::needs_history() const {
          job_->options.early_stopping_patience > 0;
 }
 
-// As rank 0 sees the folder.
+// All ranks have the file that rank 0 sees.
 absl::Status Evaluations::ReadHistory(const std::string& folder, int64_t step) {
   absl::StatusOr<std::string> mine = std::string();
   if (job_->is_rank_zero()) mine = HistoryText(folder);

@@ -77,7 +77,7 @@ TEST(EvaluateEveryTest, BatchesAreTheSameSamplesInEveryLayout) {
   EXPECT_EQ(EventsOf(RunOnce(more).events, "eval")[0]["count"], 12);
 }
 
-// Of a rate that is too high, so that the loss does not fall steadily.
+// The rate is too high, so that the loss does not fall steadily.
 Flags Unsteady(const std::string& folder, const std::string& more) {
   return Small("--learning_rate=0.8 --epochs=2 --eval_every=1 --save_dir=" +
                folder + " " + more);

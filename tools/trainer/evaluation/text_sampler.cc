@@ -1,87 +1,20 @@
 #include "tools/trainer/evaluation/text_sampler.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
-
-#include <map>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
-#include "core/base/torch_status.h"
-#include "core/checkpoint/checkpoint.h"
-#include "core/checkpoint/row_parts.h"
-#include "core/checkpoint/tensor_stream.h"
 #include "core/comm/group_agreement.h"
-#include "core/model/layer_list.h"
 #include "datasets/tokenizers/open_tokenizer.h"
 #include "models/hugging_face/model_config.h"
-#include "parallel/strategy/strategy.h"
 #include "tools/generation/model_tokens.h"
-#include "tools/trainer/job/model.h"
+#include "tools/trainer/evaluation/model_copy.h"
 #include "tools/trainer/job/save_folder.h"
 
 namespace tandem {
 namespace {
-
-// Copies a job's weights into the tensors of the same names: averages of
-// parameters, where they come too, in place of the parameters.
-class WeightCopy : public TensorSink {
- public:
-  explicit WeightCopy(const LayerList& layers)
-      : parameters_(NamedParameters(layers)), buffers_(NamedBuffers(layers)) {}
-
-  bool ComesBefore(const TensorInfo& a, const TensorInfo& b) const override {
-    return a.name < b.name;
-  }
-
-  absl::Status Begin(std::vector<TensorInfo> infos) override {
-    infos_ = std::move(infos);
-    std::map<std::string, at::Tensor> targets(buffers_.begin(), buffers_.end());
-    for (const auto& [name, parameter] : parameters_) {
-      targets[name] = parameter;
-      targets[CheckpointNameOfState(absl::StrCat(name, ".", kAverageState))] =
-          parameter;
-    }
-    for (const TensorInfo& info : infos_) {
-      const auto average = targets.find(
-          CheckpointNameOfState(absl::StrCat(info.name, ".", kAverageState)));
-      const bool is_replaced =
-          average != targets.end() && Comes(average->first);
-      const auto found = targets.find(info.name);
-      targets_.push_back(found == targets.end() || is_replaced ? at::Tensor()
-                                                               : found->second);
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Add(const at::Tensor& values) override {
-    const at::Tensor& target = targets_[added_++];
-    if (!target.defined()) return absl::OkStatus();
-    return CatchTorch(
-        [&] {
-          const at::NoGradGuard no_grad;
-          target.copy_(values);
-        },
-        absl::StrCat("a copy of ", infos_[added_ - 1].name));
-  }
-
- private:
-  bool Comes(const std::string& name) const {
-    for (const TensorInfo& info : infos_) {
-      if (info.name == name) return true;
-    }
-    return false;
-  }
-
-  const NamedTensors parameters_;
-  const NamedTensors buffers_;
-  std::vector<TensorInfo> infos_;
-  std::vector<at::Tensor> targets_;  // by what comes; undefined: not copied
-  size_t added_ = 0;
-};
 
 GenerationOptions RequestedGeneration(const TrainOptions& options) {
   GenerationOptions generation;
@@ -112,7 +45,7 @@ absl::StatusOr<std::unique_ptr<TextSampler>> TextSampler::Create(Job& job) {
 }
 
 absl::Status TextSampler::Prepare() {
-  TrainOptions options = job_.options;
+  const TrainOptions& options = job_.options;
   if (!job_.transformer.has_value() || !job_.data.train->tokens()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--sample_every=", options.sample_every,
@@ -143,14 +76,7 @@ absl::Status TextSampler::Prepare() {
                                        job_.transformer->generation_config,
                                        tokenizer_.get(), vocabulary));
   context_ = ContextLength(model);
-  // Logits of the last token are wanted, of the whole vocabulary.
-  options.loss_chunk = 0;
-  options.vocab_parallel = 1;
-  TANDEM_ASSIGN_OR_RETURN(
-      const LayerSpecs specs,
-      JobLayers(options, job_.transformer, *job_.data.train));
-  TANDEM_ASSIGN_OR_RETURN(layers_, MakeModelLayers(specs, options.seed));
-  SetTraining(layers_, false);
+  TANDEM_ASSIGN_OR_RETURN(layers_, MakeModelCopy(job_));
   return absl::OkStatus();
 }
 
@@ -164,12 +90,7 @@ absl::StatusOr<std::string> TextSampler::Continue() const {
 }
 
 absl::StatusOr<std::string> TextSampler::Sample() {
-  TANDEM_RETURN_IF_ERROR(job_.strategy->Synchronise());
-  StateParts parts;
-  parts.optimizer = job_.options.ema_decay > 0;  // averages are part of it
-  WeightCopy copy(layers_);
-  JoinedRows whole(job_.row_parts, copy);
-  TANDEM_RETURN_IF_ERROR(job_.strategy->StreamState(parts, whole));
+  TANDEM_RETURN_IF_ERROR(UpdateModelCopy(job_, layers_));
   absl::StatusOr<std::string> text =
       job_.is_rank_zero() ? Continue() : std::string();
   TANDEM_RETURN_IF_ERROR(

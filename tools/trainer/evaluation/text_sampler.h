@@ -16,10 +16,8 @@
 
 namespace tandem {
 
-// A copy of the job's model on rank 0, in fp32 in the host's memory, which
-// takes the weights that the job has (their averages with --ema_decay) before
-// each sample: so it serves every layout, and draws nothing that training
-// would. Every rank has one, and calls the same methods. Not thread-safe.
+// Samples are drawn from a copy of the model on rank 0 (model_copy.h). Every
+// rank has one, and calls the same methods. Not thread-safe.
 class TextSampler {
  public:
   // For a job that is set up. InvalidArgument, on every rank alike, where its

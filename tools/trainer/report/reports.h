@@ -68,7 +68,7 @@ struct EvaluationReport {
   int64_t tokens = 0;         // where samples are text
   Score score;
   bool is_text = false;  // predictions are tokens, of which perplexity is told
-  // Of the text that was predicted; 0: its bytes are not known.
+  // Bits for each byte of the text; 0: its bytes are not known.
   double bits_per_byte = 0;
   bool is_best = false;                // better than all before it
   std::map<std::string, double> sums;  // Strategy::TakeEvaluationSums
@@ -96,7 +96,8 @@ nlohmann::ordered_json ReportFields(const SampleReport& sample);
 
 struct SummaryReport {
   int64_t steps = 0;
-  // That the job has trained on, with what it went on from; 0: not known.
+  // The samples that the job has trained on, those before a resume included; 0:
+  // not known.
   int64_t samples = 0;
   int64_t tokens = 0;         // where samples are text
   int64_t skipped_steps = 0;  // of them
