@@ -47,6 +47,7 @@
 #include "tools/trainer/report/report.h"
 #include "tools/trainer/run_report.h"
 #include "tools/trainer/settings/options.h"
+#include "tools/trainer/train_guide.h"
 #include "tools/trainer/training.h"
 
 namespace tandem {
@@ -216,7 +217,7 @@ int TrainMain(int argc, char** argv, const absl::Status& registered) {
     return registered.ok() ? CheckJob(first) : registered;
   };
   return RunRanks(argc, argv,
-                  {"train", Usage(), check, RunRank, CanBeLost,
+                  {"train", TrainGuide(Usage()), check, RunRank, CanBeLost,
                    RestartCheckpoint, MaxReplacements});
 }
 

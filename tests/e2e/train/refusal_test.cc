@@ -232,7 +232,7 @@ TEST(ThreadsOfTheEnvironmentTest, AreRefusedWhereTheyAreNone) {
 }
 
 TEST(HelpTest, ListsEveryFlag) {
-  const ProgramResult result = RunProgram(kTrain, {"--help"});
+  const ProgramResult result = RunProgram(kTrain, {"--help=all"});
   EXPECT_EQ(result.exit_code, 0);
   for (const std::string& flag :
        Words("model dataset data_dir epochs max_steps batch_size "
