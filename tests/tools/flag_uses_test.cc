@@ -123,6 +123,7 @@ const std::map<std::string, Use>& Uses() {
       {"device_memory", {"1GiB", sim}},
       {"document_masks", {"true", text}},
       {"drop_last", {"false"}},
+      {"dry_run", {"true"}},
       {"dropout", {"0.1"}},
       {"dtype", {"bf16"}},
       {"ema_decay", {"0.9", {}, in_step}},

@@ -113,6 +113,19 @@ absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
   return model;
 }
 
+absl::StatusOr<JobPartition> Cut(const BalanceRule& rule,
+                                 const ModelOutline& outline,
+                                 const Schedule& schedule,
+                                 const PipelineDevices& devices) {
+  JobPartition partition;
+  TANDEM_ASSIGN_OR_RETURN(partition.cuts,
+                          PartitionModel(rule, outline, schedule, devices));
+  TANDEM_ASSIGN_OR_RETURN(
+      partition.table,
+      PartitionTable(outline, partition.cuts, schedule, devices));
+  return partition;
+}
+
 absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
                                        const PartitionTask& task,
                                        const std::vector<c10::Device>& devices,
@@ -129,13 +142,7 @@ absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
                             Profile(options, task, devices.front(), data,
                                     KeptBy(options, task, devices, world)));
   }
-  JobPartition partition;
-  TANDEM_ASSIGN_OR_RETURN(
-      partition.cuts, PartitionModel(rule, outline, task.schedule, described));
-  TANDEM_ASSIGN_OR_RETURN(
-      partition.table,
-      PartitionTable(outline, partition.cuts, task.schedule, described));
-  return partition;
+  return Cut(rule, outline, task.schedule, described);
 }
 
 // How many samples of the test set each of so many replicas evaluates at a time
@@ -206,17 +213,25 @@ absl::StatusOr<JobPartition> PartitionJob(
   return partition;
 }
 
-absl::StatusOr<JobPartition> MakePartition(
-    const TrainOptions& options, const LayerSpecs& layers,
-    const std::vector<c10::Device>& devices, const JobData& data,
-    Communicator& world) {
+namespace {
+
+// Whether every device has all of the model.
+bool IsInOnePiece(const TrainOptions& options) {
+  const PipelineContext around = MakePipelineContext(options);
+  return !IsPipeline(options.pipeline, around) &&
+         (options.devices.devices_per_rank == 1 || IsDataParallel(around));
+}
+
+absl::StatusOr<PartitionTask> MakeTask(const TrainOptions& options,
+                                       const LayerSpecs& layers,
+                                       const JobData& data, int world_size) {
   const PipelineSettings& pipeline = options.pipeline;
   PartitionTask task;
   task.specs = layers;
   task.loss = JobLoss(options);
   if (IsPipeline(pipeline, MakePipelineContext(options))) {
     // In a step.
-    const int64_t replicas = world.size() / pipeline.pipe;
+    const int64_t replicas = world_size / pipeline.pipe;
     const int64_t samples = options.batch_size / replicas;
     TANDEM_ASSIGN_OR_RETURN(
         task.schedule,
@@ -226,21 +241,53 @@ absl::StatusOr<JobPartition> MakePartition(
     task.microbatch = LargestMicrobatch(samples, task.schedule.microbatches,
                                         pipeline.microbatch_size);
     task.evaluation_batch = EvaluationBatch(options, data, samples, replicas);
-    return PartitionJob(options, task, devices, *data.train, world);
+    return task;
   }
-  const bool in_one_piece =
-      devices.size() == 1 || IsDataParallel(MakePipelineContext(options));
+  const int64_t accumulated = options.ddp.gradient_accumulation_steps;
   TANDEM_ASSIGN_OR_RETURN(
       task.schedule,
       SequentialSchedule(
-          in_one_piece ? 1 : static_cast<int>(devices.size()),
-          static_cast<int>(options.ddp.gradient_accumulation_steps)));
-  if (in_one_piece) return JobPartition{task.schedule, {}, ""};
-  const int64_t samples = options.batch_size / world.size();
-  task.microbatch =
-      LargestMicrobatch(samples, options.ddp.gradient_accumulation_steps, 0);
-  task.evaluation_batch = EvaluationBatch(options, data, samples, world.size());
+          IsInOnePiece(options)
+              ? 1
+              : static_cast<int>(options.devices.devices_per_rank),
+          static_cast<int>(accumulated)));
+  const int64_t samples = options.batch_size / world_size;
+  task.microbatch = LargestMicrobatch(samples, accumulated, 0);
+  task.evaluation_batch = EvaluationBatch(options, data, samples, world_size);
+  return task;
+}
+
+}  // namespace
+
+absl::StatusOr<JobPartition> MakePartition(
+    const TrainOptions& options, const LayerSpecs& layers,
+    const std::vector<c10::Device>& devices, const JobData& data,
+    Communicator& world) {
+  TANDEM_ASSIGN_OR_RETURN(const PartitionTask task,
+                          MakeTask(options, layers, data, world.size()));
+  if (IsInOnePiece(options)) return JobPartition{task.schedule, {}, ""};
   return PartitionJob(options, task, devices, *data.train, world);
+}
+
+absl::StatusOr<PlannedPartition> PlanPartition(const TrainOptions& options,
+                                               const LayerSpecs& layers,
+                                               const JobData& data,
+                                               int world_size) {
+  TANDEM_ASSIGN_OR_RETURN(const PartitionTask task,
+                          MakeTask(options, layers, data, world_size));
+  PlannedPartition planned;
+  planned.microbatch = task.microbatch;
+  if (!IsInOnePiece(options)) {
+    const std::string flag = BalanceFor(options.pipeline, options.devices.cut);
+    TANDEM_ASSIGN_OR_RETURN(BalanceRule rule, ParseBalance(flag));
+    planned.is_measured_later = rule.kind == BalanceKind::kProfile;
+    if (planned.is_measured_later) rule.kind = BalanceKind::kParameters;
+    auto cut = Cut(rule, Outline(task.specs), task.schedule, {});
+    if (!cut.ok()) return AsAsked(options, cut.status());
+    planned.partition = *std::move(cut);
+  }
+  planned.partition.schedule = task.schedule;
+  return planned;
 }
 
 }  // namespace tandem

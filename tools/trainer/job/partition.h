@@ -61,6 +61,19 @@ absl::StatusOr<JobPartition> MakePartition(
     const std::vector<c10::Device>& devices, const JobData& data,
     Communicator& world);
 
+// What MakePartition will come to, as far as that is known before a job has
+// devices and ranks.
+struct PlannedPartition {
+  JobPartition partition;
+  int64_t microbatch = 1;  // samples of a replica's largest one
+  // --balance=profile: the cuts are those of --balance=parameters.
+  bool is_measured_later = false;
+};
+absl::StatusOr<PlannedPartition> PlanPartition(const TrainOptions& options,
+                                               const LayerSpecs& layers,
+                                               const JobData& data,
+                                               int world_size);
+
 }  // namespace tandem
 
 #endif  // TANDEM_TOOLS_TRAINER_JOB_PARTITION_H_

@@ -61,6 +61,22 @@ std::map<std::string, bool> ExemptIn(const std::vector<std::string>& lines) {
   return exempt;
 }
 
+absl::StatusOr<std::string> DescribeExempt(
+    const TrainOptions& options, const std::map<std::string, bool>& exempt) {
+  const auto count =
+      std::count_if(exempt.begin(), exempt.end(),
+                    [](const auto& each) { return each.second; });
+  if (count > 0) {
+    return absl::StrCat(count, " of ", exempt.size(), " parameters");
+  }
+  std::vector<std::string> names;
+  for (const auto& each : exempt) names.push_back(each.first);
+  return absl::InvalidArgumentError(
+      absl::StrCat("--no_weight_decay_on=", options.no_weight_decay_on,
+                   " matches no parameter of --model=", options.model,
+                   ", which trains ", ShortList(names)));
+}
+
 }  // namespace
 
 OptimizerOptions RequestedOptimizer(const TrainOptions& options,
@@ -98,19 +114,19 @@ absl::StatusOr<std::string> DescribeExempt(const TrainOptions& options,
                           world.AllGatherString(Lines(strategy, parts), [] {
                             return "which parameters decay";
                           }));
-  const std::map<std::string, bool> exempt = ExemptIn(all);
-  const auto count =
-      std::count_if(exempt.begin(), exempt.end(),
-                    [](const auto& each) { return each.second; });
-  if (count > 0) {
-    return absl::StrCat(count, " of ", exempt.size(), " parameters");
+  return DescribeExempt(options, ExemptIn(all));
+}
+
+absl::StatusOr<std::string> DescribeExempt(
+    const TrainOptions& options, const std::vector<std::string>& parameters,
+    const RowParts& parts) {
+  if (options.no_weight_decay_on.empty()) return std::string();
+  const OptimizerGroup group = WeightDecayGroups(options, parts).group;
+  std::map<std::string, bool> exempt;
+  for (const std::string& each : parameters) {
+    exempt[WholeName(each, parts)] |= group(each) == kExempt;
   }
-  std::vector<std::string> names;
-  for (const auto& each : exempt) names.push_back(each.first);
-  return absl::InvalidArgumentError(
-      absl::StrCat("--no_weight_decay_on=", options.no_weight_decay_on,
-                   " matches no parameter of --model=", options.model,
-                   ", which trains ", ShortList(names)));
+  return DescribeExempt(options, exempt);
 }
 
 namespace {
