@@ -9,6 +9,7 @@
 #include "parallel/schedule/schedules.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/rehearsal/rehearsal_settings.h"
+#include "tools/trainer/settings/comm_hook.h"
 #include "tools/trainer/settings/other_names.h"
 #include "tools/trainer/settings/setting_groups.h"
 
@@ -46,6 +47,7 @@ FlagGuide TrainGuide(const std::string& usage) {
   AddGroup(LaunchFlags(), &groups);
   AddGroup(RehearsalFlags(), &groups);
   SetValues("model", KnownModels(), &groups);
+  SetValues("comm_hook", CommHookNames(), &groups);
   SetValues("dataset", DatasetNames(), &groups);
   SetValues("schedule", ScheduleNames(), &groups);
   SetValues("strategy", StrategyNames(), &groups);

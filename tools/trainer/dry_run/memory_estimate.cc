@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/byte_size.h"
@@ -41,10 +40,8 @@ StatePerParameter Kept(const JobPlan& plan) {
   mesh.optimizer = RequestedOptimizer(options, options.weight_decay);
   StatePerParameter kept = KeptStatePerParameter(mesh, plan.job.mesh.data(),
                                                  plan.job.launch.nnodes == 1);
-  if (absl::StartsWith(options.ddp.comm_hook, "powersgd") &&
-      options.ddp.power_sgd_use_error_feedback) {
-    ++kept.further;
-  }
+  const CommHook hook = RequestedHook(options.ddp);
+  if (hook.is_power_sgd() && hook.power_sgd.use_error_feedback) ++kept.further;
   return kept;
 }
 

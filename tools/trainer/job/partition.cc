@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -70,10 +69,8 @@ StatePerParameter KeptBy(const TrainOptions& options, const PartitionTask& task,
   StatePerParameter kept = KeptStatePerParameter(
       mesh, static_cast<int>(world.size() / options.pipeline.pipe),
       SharesMemory(world));
-  if (absl::StartsWith(options.ddp.comm_hook, "powersgd") &&
-      options.ddp.power_sgd_use_error_feedback) {
-    ++kept.further;
-  }
+  const CommHook hook = RequestedHook(options.ddp);
+  if (hook.is_power_sgd() && hook.power_sgd.use_error_feedback) ++kept.further;
   return kept;
 }
 
@@ -131,7 +128,7 @@ absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
                                        const std::vector<c10::Device>& devices,
                                        const Dataset& data,
                                        const Communicator& world) {
-  const std::string flag = BalanceFor(options.pipeline, options.devices.cut);
+  const std::string flag = BalanceFor(options.pipeline);
   TANDEM_ASSIGN_OR_RETURN(const BalanceRule rule, ParseBalance(flag));
   ModelOutline outline = Outline(task.specs);
   PipelineDevices described;
@@ -179,11 +176,9 @@ absl::StatusOr<Cuts> DecodeCuts(absl::string_view text) {
 // did.
 absl::Status AsAsked(const TrainOptions& options, const absl::Status& status) {
   const std::string& balance = options.pipeline.balance;
-  const std::string& cut = options.devices.cut;
-  if (!balance.empty()) {
-    return Annotate(status, absl::StrCat("--balance=", balance));
-  }
-  return cut.empty() ? status : Annotate(status, absl::StrCat("--cut=", cut));
+  return balance.empty()
+             ? status
+             : Annotate(status, absl::StrCat("--balance=", balance));
 }
 
 }  // namespace
@@ -278,7 +273,7 @@ absl::StatusOr<PlannedPartition> PlanPartition(const TrainOptions& options,
   PlannedPartition planned;
   planned.microbatch = task.microbatch;
   if (!IsInOnePiece(options)) {
-    const std::string flag = BalanceFor(options.pipeline, options.devices.cut);
+    const std::string flag = BalanceFor(options.pipeline);
     TANDEM_ASSIGN_OR_RETURN(BalanceRule rule, ParseBalance(flag));
     planned.is_measured_later = rule.kind == BalanceKind::kProfile;
     if (planned.is_measured_later) rule.kind = BalanceKind::kParameters;

@@ -45,7 +45,7 @@ struct PartitionTask {
 // those of `size` samples (0: of no given size).
 int64_t LargestMicrobatch(int64_t samples, int64_t microbatches, int64_t size);
 
-// The cuts between the schedule's stages, as --balance or --cut says. With
+// The cuts between the schedule's stages, as --balance says. With
 // --balance=profile rank 0 measures the layers on a microbatch of `data`, and
 // the others take its cuts; else it makes one layer at a time. Collective.
 absl::StatusOr<JobPartition> PartitionJob(

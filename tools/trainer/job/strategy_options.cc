@@ -131,23 +131,15 @@ absl::StatusOr<std::string> DescribeExempt(
 
 namespace {
 
-absl::StatusOr<CommunicationHook> MakeHook(const DdpSettings& settings) {
-  if (settings.comm_hook == "none") return CommunicationHook();
-  if (settings.comm_hook == "allreduce") return AllReduceHook();
-  if (settings.comm_hook == "fp16") return Fp16CompressHook();
-  if (settings.comm_hook == "bf16") return Bf16CompressHook();
-  PowerSgdOptions options;
-  options.matrix_approximation_rank = settings.power_sgd_rank;
-  options.start_power_sgd_iter = settings.power_sgd_start_step;
-  options.min_compression_rate = settings.power_sgd_min_compression_rate;
-  options.use_error_feedback = settings.power_sgd_use_error_feedback;
-  options.warm_start = settings.power_sgd_warm_start;
-  options.orthogonalization_epsilon =
-      settings.power_sgd_orthogonalization_epsilon;
-  options.random_seed = settings.power_sgd_random_seed;
-  TANDEM_ASSIGN_OR_RETURN(const PowerSgd power_sgd, PowerSgd::Create(options));
-  if (settings.comm_hook == "powersgd") return power_sgd.Hook();
-  if (settings.comm_hook == "powersgd_bf16") {
+absl::StatusOr<CommunicationHook> MakeHook(const CommHook& hook) {
+  if (hook.name == "none") return CommunicationHook();
+  if (hook.name == "allreduce") return AllReduceHook();
+  if (hook.name == "fp16") return Fp16CompressHook();
+  if (hook.name == "bf16") return Bf16CompressHook();
+  TANDEM_ASSIGN_OR_RETURN(const PowerSgd power_sgd,
+                          PowerSgd::Create(hook.power_sgd));
+  if (hook.name == "powersgd") return power_sgd.Hook();
+  if (hook.name == "powersgd_bf16") {
     return Bf16CompressWrapper(power_sgd.Hook());
   }
   return Fp16CompressWrapper(power_sgd.Hook());
@@ -157,10 +149,13 @@ DistributedDataParallelOptions ReducingOptions(const DdpSettings& settings) {
   DistributedDataParallelOptions ddp;
   ddp.broadcast_buffers = settings.broadcast_buffers;
   ddp.init_sync = settings.init_sync;
-  if (settings.bucket_cap_mb > 0) ddp.bucket_cap_mb = settings.bucket_cap_mb;
-  ddp.bucket_cap_mb_list = settings.bucket_cap_mb_list;
+  // One is of all buckets but the first, as in PyTorch.
+  if (settings.bucket_cap_mb.size() == 1) {
+    ddp.bucket_cap_mb = settings.bucket_cap_mb.front();
+  } else {
+    ddp.bucket_cap_mb_list = settings.bucket_cap_mb;
+  }
   ddp.find_unused_parameters = settings.find_unused_parameters;
-  ddp.gradient_as_bucket_view = settings.gradient_as_bucket_view;
   ddp.static_graph = settings.static_graph;
   ddp.delay_all_reduce_named_params = settings.delay_all_reduce_named_params;
   ddp.param_to_hook_all_reduce = settings.param_to_hook_all_reduce;
@@ -178,7 +173,9 @@ OptimizerSharding Sharding(const DdpSettings& settings) {
 void Apply(const DdpSettings& settings, MeshStrategyOptions* options) {
   options->ddp = ReducingOptions(settings);
   if (settings.comm_hook != "none") {
-    options->make_hook = [settings] { return MakeHook(settings); };
+    options->make_hook = [hook = RequestedHook(settings)] {
+      return MakeHook(hook);
+    };
   }
   options->sync_batch_norm = settings.sync_batch_norm;
   options->shard_optimizer = Sharding(settings);

@@ -6,6 +6,23 @@ namespace tandem {
 
 std::vector<OtherFlagName> OtherNames() {
   return {
+      // Those that train had.
+      {"bucket_cap_mb_list", "write --bucket_cap_mb=MIB,MIB,..."},
+      {"cut", "write --balance=LAYER,..."},
+      {"gradient_as_bucket_view",
+       "leave it out: gradients always are views of the buffers that are "
+       "reduced"},
+      {"param_dtype", "write --dtype=NAME"},
+      {"power_sgd_min_compression_rate",
+       "write --comm_hook=powersgd:min_rate=FACTOR"},
+      {"power_sgd_orthogonalization_epsilon",
+       "write --comm_hook=powersgd:epsilon=NUMBER"},
+      {"power_sgd_random_seed", "write --comm_hook=powersgd:seed=NUMBER"},
+      {"power_sgd_rank", "write --comm_hook=powersgd:rank=NUMBER"},
+      {"power_sgd_start_step", "write --comm_hook=powersgd:start=STEPS"},
+      {"power_sgd_use_error_feedback",
+       "write --comm_hook=powersgd:error_feedback=false"},
+      {"power_sgd_warm_start", "write --comm_hook=powersgd:warm_start=false"},
       // nanoGPT's.
       {"always_save_checkpoint", "write --save_every=STEPS"},
       {"beta1", "write --adam_beta1=SHARE"},
