@@ -154,7 +154,7 @@ std::string ZshScript(const std::vector<Completed>& flags,
             : absl::StrCat("(", absl::StrJoin(each.values, " "), ")");
     add(absl::StrCat("--", each.name, "=", text, ":value:", action));
   }
-  // As a file of $fpath it is called at once; evaluated, it is made known.
+  // A file of $fpath is called at once; what is evaluated is made known.
   return absl::StrCat(script, "\n}\nif [ \"$funcstack[1]\" = ", function,
                       " ]; then\n  ", function, " \"$@\"\nelse\n  compdef ",
                       function, " ", Quoted(program), "\nfi\n");

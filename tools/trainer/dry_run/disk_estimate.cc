@@ -59,7 +59,7 @@ int64_t CheckpointCount(const SavePlan& plan) {
 
 int64_t MostCheckpoints(const SavePlan& plan) {
   const int64_t made = CheckpointCount(plan);
-  if (plan.keep_last == 0) return made;
+  if (plan.keep_last == 0 || made == 0) return made;
   // Kept for good: those of the steps that --keep_every divides.
   const auto [steps, epochs] = SavePeriods(plan);
   const int64_t by_steps = Common(steps, plan.keep_every);
@@ -104,7 +104,8 @@ absl::Status CheckDisk(const DiskEstimate& estimate,
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "--save_dir=", options.save_dir, ": ", estimate.at_once,
-      " checkpoints of ", FormatBytes(estimate.checkpoint),
+      estimate.at_once == 1 ? " checkpoint of " : " checkpoints of ",
+      FormatBytes(estimate.checkpoint),
       " will be there at once, but its disk has ", FormatBytes(estimate.free),
       " left: free some, or give --keep_last=NUMBER, a larger --save_every, or "
       "a folder of another disk"));

@@ -101,9 +101,10 @@ std::string StepsLine(const JobPlan& plan) {
   const double epochs = static_cast<double>(training.steps) /
                         static_cast<double>(training.steps_per_epoch);
   const int64_t samples = SamplesOf(training, job.batch_size(), training.steps);
-  std::string text = absl::StrCat(
-      Counted(training.steps, "step"), ": ", epochs, " epochs of ",
-      Grouped(training.steps_per_epoch), ", ", Counted(samples, "sample"));
+  std::string text = absl::StrCat(Counted(training.steps, "step"), ": ", epochs,
+                                  epochs == 1 ? " epoch of " : " epochs of ",
+                                  Grouped(training.steps_per_epoch), ", ",
+                                  Counted(samples, "sample"));
   if (job.data.train->tokens()) {
     absl::StrAppend(
         &text, ", ",

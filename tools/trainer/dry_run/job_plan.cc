@@ -29,7 +29,7 @@ LayerSpecs WithoutValues(LayerSpecs specs) {
       std::move(specs));
 }
 
-// Of a layer that cannot be made without values, one is made with them.
+// Layers that cannot be made without values are made with them.
 absl::StatusOr<std::vector<TensorShape>> ShapesOf(const LayerSpecs& specs,
                                                   LayerSpecs* without_values) {
   absl::StatusOr<std::vector<TensorShape>> shapes = ModelShapes(specs);
@@ -134,9 +134,7 @@ absl::StatusOr<JobPlan> PlanJob(const TrainOptions& options,
 std::vector<TensorInfo> WholeModel(const JobPlan& plan) {
   std::vector<TensorInfo> infos;
   for (const TensorShape& each : plan.shapes) {
-    if (each.tied_to.empty()) {
-      infos.push_back({each.name, each.dtype, each.sizes});
-    }
+    infos.push_back({each.name, each.dtype, each.sizes});
   }
   return WithoutParts(infos, plan.job.row_parts);
 }

@@ -39,7 +39,8 @@ struct JobPlan {
 absl::StatusOr<JobPlan> PlanJob(const TrainOptions& options,
                                 const Launch& first);
 
-// The whole model's tensors, by the names that checkpoints have.
+// The whole model's tensors, by the names that checkpoints have: a tied weight
+// has several.
 std::vector<TensorInfo> WholeModel(const JobPlan& plan);
 
 }  // namespace tandem

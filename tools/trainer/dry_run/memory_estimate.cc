@@ -50,7 +50,7 @@ struct Elements {
   int64_t matrices = 0;  // of them, those of parameters of two dimensions
 };
 
-// Of the layers of a stage. What is tied within it counts once, and else is a
+// The parameters of a stage. What is tied within it counts once, and else is a
 // copy.
 Elements ParametersIn(const LayerRange& stage,
                       const std::vector<TensorShape>& shapes) {
@@ -196,14 +196,16 @@ absl::Status CheckDeviceMemory(const MemoryEstimate& estimate,
 int64_t CheckpointBytes(const JobPlan& plan) {
   const TrainOptions& options = plan.job.options;
   const int64_t states =
-      StateNumbers(RequestedOptimizer(options, options.weight_decay)) +
-      (options.ema_decay > 0 ? 1 : 0);
+      StateNumbers(RequestedOptimizer(options, options.weight_decay));
+  const int64_t averages = options.ema_decay > 0 ? 1 : 0;
   int64_t bytes = 0;
   for (const TensorShape& each : plan.shapes) {
-    if (!each.tied_to.empty()) continue;
     const int64_t elements = each.numel();
     bytes += elements * static_cast<int64_t>(c10::elementSize(each.dtype));
-    if (!each.is_buffer) bytes += elements * kFloat * states;
+    if (each.is_buffer) continue;
+    // A tied weight is stored under each of its names, its state once.
+    const int64_t kept = averages + (each.tied_to.empty() ? states : 0);
+    bytes += elements * kFloat * kept;
   }
   return bytes;
 }

@@ -19,8 +19,8 @@ struct DeviceEstimate {
   std::string layers;      // "conv1 to fc1"; several stages with "+" between
   int64_t parameters = 0;  // elements
   StateBytes state;
-  // Of the microbatches that wait for backward, when they are the most; 0: not
-  // known.
+  // What microbatches that wait for backward keep, when they are the most; 0:
+  // not known.
   int64_t activations = 0;
 
   int64_t total() const { return state.total() + activations; }

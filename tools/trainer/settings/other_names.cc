@@ -6,7 +6,7 @@ namespace tandem {
 
 std::vector<OtherFlagName> OtherNames() {
   return {
-      // Those that train had.
+      // Names that train had.
       {"bucket_cap_mb_list", "write --bucket_cap_mb=MIB,MIB,..."},
       {"cut", "write --balance=LAYER,..."},
       {"gradient_as_bucket_view",

@@ -26,7 +26,7 @@ GuidedFlag Row(const char* name, bool is_usual, const Range& range) {
               std::is_same_v<Kind, setting::PathOrAuto>};
 }
 
-// As many as there are lines of GROUP.
+// A group for each line of GROUP.
 std::vector<FlagGroup> Sections() {
   std::vector<FlagGroup> sections;
 #define ADD_ROW(kind, name, is_usual, range) \

@@ -9,8 +9,8 @@
 
 namespace tandem {
 
-// As GROUP stands in the tables, in the order in which groups come there first;
-// each with its rows in their order.
+// The groups that the tables' lines GROUP name, in the order in which they come
+// there first; each with its rows in their order.
 std::vector<FlagGroup> SettingGroups();
 
 }  // namespace tandem

@@ -239,7 +239,7 @@ TEST(PipelineLayout, MakesTheSchedule) {
   EXPECT_EQ(schedule->microbatches, 5);
 }
 
-TEST(PipelineSettings, CutIsAnotherNameOfBalance) {
+TEST(PipelineSettings, WithoutBalanceParametersAreCounted) {
   PipelineSettings settings;
   EXPECT_EQ(BalanceFor(settings), "parameters");
   settings.balance = "profile";
