@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,7 @@
 #include "models/registry.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/train_main.h"
+#include "tools/trainer/dry_run/dry_run.h"
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/job/job.h"
@@ -47,6 +49,7 @@
 #include "tools/trainer/report/report.h"
 #include "tools/trainer/run_report.h"
 #include "tools/trainer/settings/options.h"
+#include "tools/trainer/train_guide.h"
 #include "tools/trainer/training.h"
 
 namespace tandem {
@@ -190,6 +193,14 @@ absl::Status RunRank(const Launch& launch) {
   return RunGenerations(std::move(job), RunJob);
 }
 
+// --dry_run needs no ranks.
+std::optional<absl::Status> DryRunIfAsked(const Launch& first) {
+  const absl::StatusOr<TrainOptions> options = TrainOptionsFromFlags();
+  if (!options.ok()) return options.status();
+  if (!options->dry_run) return std::nullopt;
+  return DryRun(*options, first);
+}
+
 constexpr char kUsage[] =
     "Trains a network, on one rank or on many. Each job saves in a folder of\n"
     "its own: checkpoints, unless --save_dir says which.\n\n"
@@ -218,8 +229,8 @@ int TrainMain(int argc, char** argv, const absl::Status& registered) {
     return registered.ok() ? CheckJob(first) : registered;
   };
   return RunRanks(argc, argv,
-                  {"train", Usage(), check, RunRank, CanBeLost,
-                   RestartCheckpoint, MaxReplacements});
+                  {"train", TrainGuide(Usage()), check, RunRank, CanBeLost,
+                   RestartCheckpoint, MaxReplacements, DryRunIfAsked});
 }
 
 }  // namespace tandem

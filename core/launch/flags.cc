@@ -104,6 +104,26 @@ LaunchSettings LaunchSettingsFromFlags() {
   return settings;
 }
 
+FlagGroup LaunchFlags() {
+  return {"Launch",
+          {{"nproc_per_node", true},
+           {"nnodes", true},
+           {"node_rank", true},
+           {"master_addr", true},
+           {"master_port"},
+           {"max_restarts", true},
+           {"min_ranks"},
+           {"max_ranks"},
+           {"join_timeout"},
+           {"restart_delay"},
+           {"stop_grace"},
+           {"job_secret_file", false, {}, /*is_path=*/true},
+           {"world_size"},
+           {"rank"},
+           {"local_rank"},
+           {"dist_url"}}};
+}
+
 std::string JobSecretFileFromFlags() {
   return absl::GetFlag(FLAGS_job_secret_file);
 }

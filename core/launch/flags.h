@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/launch/resolve_launch.h"
+#include "core/program/flag_guide.h"
 
 namespace tandem {
 
@@ -17,6 +18,9 @@ namespace tandem {
 // --max_restarts, --min_ranks and --max_ranks. Call after the command line was
 // parsed.
 LaunchSettings LaunchSettingsFromFlags();
+
+// These flags as a group, "Launch".
+FlagGroup LaunchFlags();
 
 // --job_secret_file; empty where it is not given.
 std::string JobSecretFileFromFlags();

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/flags/flag.h"
+#include "absl/flags/commandlineflag.h"
 #include "absl/flags/reflection.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -20,8 +21,9 @@
 #include "absl/strings/strip.h"
 #include "core/base/edit_distance.h"
 #include "core/base/status_macros.h"
-#include "core/files/regular_file.h"
 #include "core/files/user_path.h"
+#include "core/program/config_file.h"
+#include "core/program/listed_flags.h"
 
 namespace tandem {
 namespace {
@@ -29,7 +31,7 @@ namespace {
 // Abseil answers these itself, although they are no flags to reflection.
 bool IsUsageFlag(absl::string_view name) {
   for (absl::string_view known :
-       {"help", "helpfull", "helpmatch", "helpon", "helppackage", "helpshort",
+       {"helpfull", "helpmatch", "helpon", "helppackage", "helpshort",
         "only_check_args", "version"}) {
     if (name == known) return true;
   }
@@ -65,17 +67,31 @@ absl::CommandLineFlag* FindNegated(const FlagText& flag) {
   return found != nullptr && found->IsOfType<bool>() ? found : nullptr;
 }
 
-absl::Status UnknownFlag(const std::string& name) {
-  std::vector<std::string> all;
-  for (const auto& [known, flag] : absl::GetAllFlags()) {
-    if (!IsAbseils(flag->Filename())) all.emplace_back(known);
+// What to write instead of a name that the program has not.
+std::string Advice(absl::string_view name,
+                   const std::vector<OtherFlagName>& other_names) {
+  absl::string_view positive = name;
+  if (absl::ConsumePrefix(&positive, "no")) absl::ConsumePrefix(&positive, "_");
+  for (const OtherFlagName& each : other_names) {
+    if (each.name == name || each.name == positive) return each.advice;
   }
-  std::sort(all.begin(), all.end());
+  return "";
+}
+
+absl::Status UnknownFlag(const std::string& name,
+                         const std::vector<OtherFlagName>& other_names) {
+  const std::string advice = Advice(name, other_names);
+  if (!advice.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown flag --", name, ": ", advice));
+  }
+  std::vector<std::string> all;
+  for (const auto& [known, flag] : ListedFlags()) all.push_back(known);
   const std::string nearest = NearestName(name, all);
   return absl::InvalidArgumentError(absl::StrCat(
       "unknown flag --", name,
       nearest.empty() ? "" : absl::StrCat("; did you mean --", nearest, "?"),
-      " (--help lists all flags)"));
+      " (--help=all lists all flags)"));
 }
 
 // What a flag takes, by its type; empty: the flag says so itself.
@@ -121,33 +137,41 @@ absl::Status CheckValue(absl::CommandLineFlag& flag, const std::string& value) {
       "; the flag: ", flag.Help()));
 }
 
-constexpr char kFlagFile[] = "flagfile";
-constexpr uint64_t kMostFlagBytes = uint64_t{1} << 20;
-constexpr int kDeepestFlagFile = 8;
+// Files that name files: one that the command line names may name a further
+// one.
+constexpr int kDeepestFile = 2;
 
-// Its flags, one a line, as Abseil has them; what begins with # is a comment.
-absl::StatusOr<std::vector<std::string>> LinesOfFlagFile(
-    const std::string& path) {
-  TANDEM_ASSIGN_OR_RETURN(const std::string text,
-                          ReadShortFile(UserPath(path), kMostFlagBytes));
-  std::vector<std::string> lines;
-  for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    line = absl::StripAsciiWhitespace(line);
-    if (line.empty() || line[0] == '#') continue;
-    lines.emplace_back(line);
-  }
-  return lines;
+// What is no flag to reflection, unless the program has one of that name, and
+// is for the command line alone.
+std::optional<std::string> FlagArguments::*RequestOf(absl::string_view name) {
+  if (name == "help" || name == "h") return &FlagArguments::help;
+  if (absl::FindCommandLineFlag(name) != nullptr) return nullptr;
+  if (name == "print_config") return &FlagArguments::print_config;
+  return name == "completion" ? &FlagArguments::completion : nullptr;
+}
+
+bool NamesFile(absl::string_view name) {
+  return name == "flagfile" ||
+         (name == "config" && absl::FindCommandLineFlag(name) == nullptr);
 }
 
 // Reads arguments into what Abseil takes without a complaint.
 class Reader {
  public:
-  // `depth`: of files that are named in files.
-  explicit Reader(std::vector<std::string> args, int depth = 0)
-      : args_(std::move(args)), depth_(depth) {}
+  // `depth`: of files that are named in files, in `folder`.
+  Reader(std::vector<std::string> args,
+         const std::vector<OtherFlagName>& other_names, int depth = 0,
+         std::string folder = "")
+      : args_(std::move(args)),
+        other_names_(other_names),
+        depth_(depth),
+        folder_(std::move(folder)) {}
 
+  // Files come first: what stands beside the flag that names them counts.
   absl::StatusOr<FlagArguments> Read() {
     TANDEM_RETURN_IF_ERROR(ReadAll());
+    read_.canonical.insert(read_.canonical.begin(), of_files_.begin(),
+                           of_files_.end());
     return std::move(read_);
   }
 
@@ -170,8 +194,12 @@ class Reader {
   }
 
   absl::Status ReadFlag(FlagText text) {
-    if ((text.name == "help" || text.name == "h") && !text.value.has_value()) {
-      read_.asks_for_help = true;
+    if (const auto request = RequestOf(text.name)) {
+      if (depth_ > 0) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "--", text.name, " is for the command line, not for a file"));
+      }
+      read_.*request = text.value.value_or("");
       return absl::OkStatus();
     }
     if (IsUsageFlag(text.name)) {
@@ -179,11 +207,11 @@ class Reader {
           absl::StrCat("--", text.name, "=", text.value.value_or("true")));
       return absl::OkStatus();
     }
-    if (text.name == kFlagFile) return ReadFlagFiles(std::move(text));
+    if (NamesFile(text.name)) return ReadConfigs(std::move(text));
     absl::CommandLineFlag* flag = absl::FindCommandLineFlag(text.name);
     if (flag == nullptr) {
       flag = FindNegated(text);
-      if (flag == nullptr) return UnknownFlag(text.name);
+      if (flag == nullptr) return UnknownFlag(text.name, other_names_);
       text.value = "false";
     }
     if (!text.value.has_value()) {
@@ -195,42 +223,55 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // In the place of the flag that names them, from where the user stands: what
-  // comes later counts.
-  absl::Status ReadFlagFiles(FlagText text) {
+  // One after the other, from where the user stands, or from the folder of the
+  // file that names them: a later one counts.
+  absl::Status ReadConfigs(FlagText text) {
     if (!text.value.has_value() && next_ < args_.size()) {
       text.value = args_[next_++];
     }
     if (!text.value.has_value()) {
-      return absl::InvalidArgumentError(
-          "--flagfile needs a value: --flagfile=FILE");
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--", text.name, " needs a value: --", text.name, "=FILE"));
+    }
+    if (depth_ == kDeepestFile) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--", text.name, "=", *text.value,
+          ": a file that another one names cannot name a further one"));
     }
     for (const std::string& path : std::vector<std::string>(
              absl::StrSplit(*text.value, ',', absl::SkipEmpty()))) {
-      const absl::Status read = ReadFlagFile(path);
+      const absl::Status read = ReadConfig(path);
       if (read.ok()) continue;
-      return absl::Status(
-          read.code(), absl::StrCat("--flagfile=", path, ": ", read.message()));
+      return absl::Status(read.code(), absl::StrCat("--", text.name, "=", path,
+                                                    ": ", read.message()));
     }
+    read_.has_config = true;
     return absl::OkStatus();
   }
 
-  absl::Status ReadFlagFile(const std::string& path) {
-    if (depth_ == kDeepestFlagFile) {
-      return absl::InvalidArgumentError("files name each other too deeply");
+  absl::Status ReadConfig(const std::string& given) {
+    namespace fs = std::filesystem;
+    const std::string path = folder_.empty() || given[0] == '~'
+                                 ? UserPath(given)
+                                 : (fs::path(folder_) / given).string();
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<ConfigLine> lines,
+                            ReadConfigFile(path));
+    const std::string parent = fs::path(path).parent_path().string();
+    std::vector<std::string> own;
+    for (const ConfigLine& line : lines) {
+      auto of_line = Reader({line.argument}, other_names_, depth_ + 1,
+                            parent.empty() ? "." : parent)
+                         .Read();
+      if (!of_line.ok()) {
+        return absl::Status(of_line.status().code(),
+                            absl::StrCat(path, ":", line.number, ": ",
+                                         of_line.status().message()));
+      }
+      // What a file takes from another one comes before its own.
+      std::vector<std::string>& to = of_line->has_config ? of_files_ : own;
+      to.insert(to.end(), of_line->canonical.begin(), of_line->canonical.end());
     }
-    TANDEM_ASSIGN_OR_RETURN(std::vector<std::string> lines,
-                            LinesOfFlagFile(path));
-    TANDEM_ASSIGN_OR_RETURN(FlagArguments given,
-                            Reader(std::move(lines), depth_ + 1).Read());
-    if (!given.positional.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", given.positional.front(),
-                       "' is no flag: expected --name=value in a line"));
-    }
-    read_.canonical.insert(read_.canonical.end(), given.canonical.begin(),
-                           given.canonical.end());
-    read_.asks_for_help |= given.asks_for_help;
+    of_files_.insert(of_files_.end(), own.begin(), own.end());
     return absl::OkStatus();
   }
 
@@ -244,19 +285,19 @@ class Reader {
                      "=VALUE; the flag: ", flag.Help()));
   }
 
-  std::vector<std::string> args_;
+  const std::vector<std::string> args_;
+  const std::vector<OtherFlagName>& other_names_;
   const int depth_;
+  const std::string folder_;
   size_t next_ = 0;
+  std::vector<std::string> of_files_;
   FlagArguments read_;
 };
 
 }  // namespace
 
-bool IsAbseils(absl::string_view file) {
-  return absl::StrContains(file, "absl/flags/");
-}
-
-absl::StatusOr<FlagArguments> ReadFlagArguments(int argc, char** argv) {
+absl::StatusOr<FlagArguments> ReadFlagArguments(
+    int argc, char** argv, const std::vector<OtherFlagName>& other_names) {
   std::vector<std::string> arguments(argv, argv + argc);
   std::string program;
   if (!arguments.empty()) {
@@ -264,7 +305,7 @@ absl::StatusOr<FlagArguments> ReadFlagArguments(int argc, char** argv) {
     arguments.erase(arguments.begin());
   }
   TANDEM_ASSIGN_OR_RETURN(FlagArguments read,
-                          Reader(std::move(arguments)).Read());
+                          Reader(std::move(arguments), other_names).Read());
   read.canonical.insert(read.canonical.begin(), std::move(program));
   return read;
 }

@@ -48,7 +48,7 @@ int RunProgram(int argc, char** argv, const RunOptions& options,
   WaitPassivelyWhereBusy(argc, argv);
   RanksProgram program;
   program.name = options.name;
-  program.usage = options.usage;
+  program.flags.usage = options.usage;
   program.check = options.check;
   program.run = [&](const Launch& launch) {
     return RunConnected(options, launch, run);

@@ -141,13 +141,14 @@ int Refuse(const RanksProgram& program, const absl::Status& status) {
   return exit_code;
 }
 
-absl::Status ReadCommandLine(int argc, char** argv,
-                             const RanksProgram& program) {
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
-                          ParseCommandLine(argc, argv, program.usage));
-  if (leftovers.empty()) return absl::OkStatus();
+// The arguments of the ranks that this process may start.
+absl::StatusOr<std::vector<std::string>> ReadFlags(
+    int argc, char** argv, const RanksProgram& program) {
+  TANDEM_ASSIGN_OR_RETURN(CommandLine line,
+                          ReadCommandLine(argc, argv, program.flags));
+  if (line.positional.empty()) return std::move(line.arguments);
   return absl::InvalidArgumentError(
-      absl::StrCat("'", leftovers.front(),
+      absl::StrCat("'", line.positional.front(),
                    "' is no flag: options look like --nproc_per_node=2"));
 }
 
@@ -215,7 +216,8 @@ void StartLauncherLogs(const RanksProgram& program) {
 }
 
 // Starts this node's ranks, each of which runs this program again.
-int StartRanks(const LaunchPlan& plan, int argc, char** argv,
+int StartRanks(const LaunchPlan& plan,
+               const std::vector<std::string>& arguments,
                const RanksProgram& program, const GraceSettings& grace) {
   StartLauncherLogs(program);
   auto rank_counts = ElasticRankCounts(plan, program);
@@ -253,8 +255,7 @@ int StartRanks(const LaunchPlan& plan, int argc, char** argv,
   launcher.restart_delay = absl::ToChronoMilliseconds(grace.restart_delay);
   launcher.stop_grace = absl::ToChronoMilliseconds(grace.stop_grace);
   if (SpinningWastesCores()) HaveChildrenWaitPassively();
-  return RunLauncher(plan, std::vector<std::string>(argv, argv + argc),
-                     launcher);
+  return RunLauncher(plan, arguments, launcher);
 }
 
 // Before a launcher kills this rank, which has yet to say what it waited for.
@@ -289,8 +290,8 @@ int Run(int argc, char** argv, const RanksProgram& program) {
   IgnoreFileSizeSignal();
   IgnoreBrokenConnections();
   RaiseFileLimit();
-  const absl::Status read = ReadCommandLine(argc, argv, program);
-  if (!read.ok()) return Refuse(program, read);
+  const auto arguments = ReadFlags(argc, argv, program);
+  if (!arguments.ok()) return Refuse(program, arguments.status());
   const absl::StatusOr<LaunchPlan> plan = PlanOfProcess();
   if (!plan.ok()) return Fail(program, plan.status());
   const absl::Status secret = UseJobSecret(*plan, JobSecretFileFromFlags());
@@ -299,11 +300,17 @@ int Run(int argc, char** argv, const RanksProgram& program) {
     const absl::Status checked = program.check(plan->launch);
     if (!checked.ok()) return Refuse(program, checked);
   }
+  if (program.instead) {
+    const std::optional<absl::Status> done = program.instead(plan->launch);
+    if (done.has_value()) return done->ok() ? 0 : Fail(program, *done);
+  }
   const absl::Status armed = ArmFaultsOfFirstAttempt();
   if (!armed.ok()) return Fail(program, armed);
   const absl::StatusOr<GraceSettings> grace = GraceSettingsFromFlags();
   if (!grace.ok()) return Refuse(program, grace.status());
-  if (plan->is_launcher) return StartRanks(*plan, argc, argv, program, *grace);
+  if (plan->is_launcher) {
+    return StartRanks(*plan, *arguments, program, *grace);
+  }
   SetInterruptGrace(WaitsAfterInterrupt(grace->stop_grace));
   return RunRank(program, plan->launch);
 }

@@ -7,18 +7,21 @@
 #define TANDEM_CORE_RUN_RUN_RANKS_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "core/launch/launch.h"
+#include "core/program/flag_guide.h"
 
 namespace tandem {
 
 struct RanksProgram {
   // What its messages begin with, and its log files: "train".
   std::string name;
-  // What --help says above the flags.
-  std::string usage;
+  // What --help says of the flags; LaunchFlags() (core/launch/flags.h) are a
+  // group of them.
+  FlagGuide flags;
   // Checks the flags, of which the values are there, before any rank is
   // started: so there is one line, not one a rank. `first` is this process's
   // place, or that of the first rank that it will start. May be null.
@@ -35,6 +38,10 @@ struct RanksProgram {
   // How often ranks that die are replaced while the others go on
   // (core/replace/job_member.h); asked at the same time. Null: never.
   std::function<int()> max_replacements = nullptr;
+  // What is done where `check` is content, and no rank is started; asked after
+  // it, of every process of the job. Nothing: ranks are. May be null.
+  std::function<std::optional<absl::Status>(const Launch& first)> instead =
+      nullptr;
 };
 
 // What main returns. Call it before any thread is started: no thread but the

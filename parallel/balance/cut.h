@@ -26,8 +26,8 @@ struct LayerRange {
   int64_t end = 0;
 };
 
-// The value of --cut=LAYER,...: each LAYER, by name or by index from 0, is the
-// first of a part. A name goes before an index that reads the same.
+// The value of --balance=LAYER,...: each LAYER, by name or by index from 0, is
+// the first of a part. A name goes before an index that reads the same.
 // InvalidArgument, with what is wrong: a layer that there is not (with the name
 // that comes nearest), a name that several layers have, layers out of order, a
 // part without a layer, another number of cuts than parts - 1.

@@ -49,7 +49,6 @@ const Names kAll = {"single",   "ddp",    "data_parallel",   "model_parallel",
 const Names kReplicas = {"ddp", "hybrid"};
 const Names kPipelines = {"pipeline", "hybrid"};
 const Names kServers = {"parameter_server"};
-const Names kNone = {};
 
 Names AllBut(const Names& others) {
   Names names;
@@ -75,7 +74,6 @@ const std::map<std::string, Use>& Uses() {
   const Values fp16 = {{"dtype", "fp16"}};
   const Values images = {{"dataset", "synthetic"}};
   const Values join = {{"uneven_inputs", "join"}, {"drop_last", "false"}};
-  const Values power_sgd = {{"comm_hook", "powersgd"}};
   const Values reproducible = {{"reproducible", "true"},
                                {"microbatch_size", "8"}};
   const Values sim = {{"device", "sim"}};
@@ -98,7 +96,6 @@ const std::map<std::string, Use>& Uses() {
       {"batch_size", {"128"}},
       {"broadcast_buffers", {"false", {}, kReplicas}},
       {"bucket_cap_mb", {"5", {}, kReplicas}},
-      {"bucket_cap_mb_list", {"1,5", {}, kReplicas}},
       {"buffer_dtype", {"bf16"}},
       {"check_finite", {"true"}},
       {"check_replicas_every", {"2", {}, kReplicas}},
@@ -112,7 +109,6 @@ const std::map<std::string, Use>& Uses() {
       {"comm_hook", {"fp16", {}, kReplicas}},
       {"context", {"64", text}},
       {"cudnn_benchmark", {"true", {{"device", "cuda"}}}},
-      {"cut", {"fc", {}, {"model_parallel", "pipeline"}}},
       {"data_dir", {"/d"}},
       {"dataset", {"mnist"}},
       {"ddp_logging", {"true", {}, {"ddp", "hybrid", "parameter_server"}}},
@@ -123,6 +119,7 @@ const std::map<std::string, Use>& Uses() {
       {"device_memory", {"1GiB", sim}},
       {"document_masks", {"true", text}},
       {"drop_last", {"false"}},
+      {"dry_run", {"true"}},
       {"dropout", {"0.1"}},
       {"dtype", {"bf16"}},
       {"ema_decay", {"0.9", {}, in_step}},
@@ -139,7 +136,6 @@ const std::map<std::string, Use>& Uses() {
       {"flight_entries", {"10"}},
       {"gradient_accumulation_steps",
        {"2", {}, AllBut({"pipeline", "hybrid"})}},
-      {"gradient_as_bucket_view", {"false", {}, kNone}},
       {"gradient_groups", {"2", reproducible, meshes}},
       {"growth_factor", {"4", fp16, in_step}},
       {"growth_interval", {"10", fp16, in_step}},
@@ -178,18 +174,10 @@ const std::map<std::string, Use>& Uses() {
        {"0.5", averaged, AllBut({"pipeline", "parameter_server"})}},
       {"outer_momentum",
        {"0.9", averaged, AllBut({"pipeline", "parameter_server"})}},
-      {"param_dtype", {"bf16"}},
       {"param_to_hook_all_reduce",
        {"b", {{"delay_all_reduce_named_params", "a"}}, kReplicas}},
       {"parameters_to_ignore", {"a", {}, kReplicas}},
       {"peak_tflops", {"1"}},
-      {"power_sgd_min_compression_rate", {"3", power_sgd, kReplicas}},
-      {"power_sgd_orthogonalization_epsilon", {"1", power_sgd, kReplicas}},
-      {"power_sgd_random_seed", {"1", power_sgd, kReplicas}},
-      {"power_sgd_rank", {"2", power_sgd, kReplicas}},
-      {"power_sgd_start_step", {"5", power_sgd, kReplicas}},
-      {"power_sgd_use_error_feedback", {"false", power_sgd, kReplicas}},
-      {"power_sgd_warm_start", {"false", power_sgd, kReplicas}},
       {"reduce_dtype", {"bf16", {}, kReplicas}},
       {"replace_replicas", {"1", {}, {"ddp"}}},
       {"reproducible", {"true", {{"microbatch_size", "8"}}, meshes}},

@@ -138,30 +138,43 @@ absl::Status CheckTiedTogether(const LoadPlan& plan, Communicator& world) {
   return absl::InvalidArgumentError(all[0]);
 }
 
-absl::StatusOr<std::string> Load(Job& job) {
+struct InitialWeights {
+  LoadPlan plan;
+  std::string text;       // for a person
+  bool has_ties = false;  // the model has tied weights
+};
+
+absl::StatusOr<InitialWeights> FindInitialWeights(
+    const Job& job, const std::vector<TensorInfo>& model) {
   const TrainOptions& options = job.options;
   TANDEM_ASSIGN_OR_RETURN(const Source source, OpenSource(options.init_from));
-  const NamedTensors own = OwnModel(*job.strategy);
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorInfo> model,
-                          WholeModel(own, job.row_parts, *job.world));
   const NameRules rules = job.transformer.has_value()
                               ? StateNameRules(job.transformer->model)
                               : NameRules();
-  TANDEM_ASSIGN_OR_RETURN(
-      const LoadPlan plan,
-      PlanLoading(source.tensors, model, rules,
-                  {options.allow_missing, options.allow_unexpected}));
-  if (!rules.tied.empty()) {
-    TANDEM_RETURN_IF_ERROR(CheckTiedTogether(plan, *job.world));
-  }
-  TANDEM_RETURN_IF_ERROR(
-      job.strategy->LoadModelState(WithMissing(plan, own, job.row_parts)));
-  std::string text = absl::StrCat("initial weights from ", options.init_from,
-                                  " (", source.text, "): ", Describe(plan));
+  InitialWeights found;
+  found.has_ties = !rules.tied.empty();
+  TANDEM_ASSIGN_OR_RETURN(found.plan, PlanLoading(source.tensors, model, rules,
+                                                  {options.allow_missing,
+                                                   options.allow_unexpected}));
+  found.text = absl::StrCat("initial weights from ", options.init_from, " (",
+                            source.text, "): ", Describe(found.plan));
   if (job.transformer.has_value() && !job.transformer->note.empty()) {
-    absl::StrAppend(&text, "; ", job.transformer->note);
+    absl::StrAppend(&found.text, "; ", job.transformer->note);
   }
-  return text;
+  return found;
+}
+
+absl::StatusOr<std::string> Load(Job& job) {
+  const NamedTensors own = OwnModel(*job.strategy);
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorInfo> model,
+                          WholeModel(own, job.row_parts, *job.world));
+  TANDEM_ASSIGN_OR_RETURN(InitialWeights found, FindInitialWeights(job, model));
+  if (found.has_ties) {
+    TANDEM_RETURN_IF_ERROR(CheckTiedTogether(found.plan, *job.world));
+  }
+  TANDEM_RETURN_IF_ERROR(job.strategy->LoadModelState(
+      WithMissing(found.plan, own, job.row_parts)));
+  return std::move(found.text);
 }
 
 // Loads the weights of --init_from (a folder of Hugging Face's libraries, a
@@ -176,6 +189,14 @@ absl::StatusOr<std::string> LoadInitialWeights(Job& job) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> PlanInitialWeights(
+    const Job& job, const std::vector<TensorInfo>& model) {
+  auto found = FindInitialWeights(job, model);
+  if (found.ok()) return std::move(found->text);
+  return Annotate(found.status(),
+                  absl::StrCat("--init_from=", job.options.init_from));
+}
 
 void RemoveLeftovers(const Job& job, RunReport& report) {
   const std::string& folder = job.options.save_dir;
@@ -229,8 +250,8 @@ std::string SavingJob(const std::string& checkpoint) {
   return progress.ok() ? progress->job : "";
 }
 
-// Checkpoints of steps that this job has yet to do, as rank 0 sees them, would
-// be taken for its own. `said`: a line about those that are.
+}  // namespace
+
 absl::Status CheckLaterCheckpoints(const Job& job, const JobStart& start,
                                    std::string* said) {
   const TrainOptions& options = job.options;
@@ -247,6 +268,8 @@ absl::Status CheckLaterCheckpoints(const Job& job, const JobStart& start,
       newest, ", which --resume=auto would take before those from here on");
   return absl::OkStatus();
 }
+
+namespace {
 
 absl::Status LookForLaterCheckpoints(const Job& job, const JobStart& start,
                                      RunReport& report) {

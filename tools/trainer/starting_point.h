@@ -6,8 +6,11 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/checkpoint/tensor_stream.h"
 #include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/replacement/replacement.h"
@@ -26,6 +29,18 @@ struct JobStart {
   std::string checkpoint;  // that checkpoint; empty: there is none
   JobStand stand;
 };
+
+// What loading the weights of --init_from will do to a model of these tensors,
+// whole ones, for a person. Reads what tensors there are, and no values;
+// refuses as FindStart does. Requires the job's options and transformer.
+absl::StatusOr<std::string> PlanInitialWeights(
+    const Job& job, const std::vector<TensorInfo>& model);
+
+// Checkpoints of steps that this job has yet to do, as this process sees them,
+// would be taken for its own: FailedPrecondition. `said`: a line about those
+// that are its own.
+absl::Status CheckLaterCheckpoints(const Job& job, const JobStart& start,
+                                   std::string* said);
 
 // Loads what --resume names; where that is nothing, the weights of --init_from.
 // Which job it is, Job::id, is known from here on. FailedPrecondition where

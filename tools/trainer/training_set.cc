@@ -71,26 +71,25 @@ LearningRateOptions RateOptions(const TrainOptions& options,
   return rate;
 }
 
-// Plan of the job as it was launched: the learning rate goes by that, whoever
-// is there.
-struct Plan {
-  int64_t steps = 0;
-  int64_t samples_per_epoch = 0;  // that are trained on
-};
+}  // namespace
 
-absl::StatusOr<Plan> MakePlan(const Job& job) {
+absl::StatusOr<TrainingPlan> PlanTraining(const Job& job) {
   const int64_t replicas =
       job.present ? job.launched_ranks() : int64_t{job.mesh.data()};
   TANDEM_ASSIGN_OR_RETURN(const auto sampler,
                           MakeSampler(job, replicas, /*rank=*/0));
   TANDEM_ASSIGN_OR_RETURN(const int64_t per_epoch,
                           StepsPerEpoch(job, *sampler));
-  return Plan{AtMost(job.options.max_steps, job.options.epochs * per_epoch),
-              std::min(job.data.train->size(),
-                       per_epoch * replicas * job.batch_size_per_replica)};
+  TrainingPlan plan;
+  plan.steps = AtMost(job.options.max_steps, job.options.epochs * per_epoch);
+  plan.steps_per_epoch = per_epoch;
+  plan.samples_per_epoch =
+      std::min(job.data.train->size(),
+               per_epoch * replicas * job.batch_size_per_replica);
+  TANDEM_RETURN_IF_ERROR(
+      ValidateLearningRate(RateOptions(job.options, plan.steps)));
+  return plan;
 }
-
-}  // namespace
 
 absl::StatusOr<TrainingSet> TrainingSet::Open(const Job& job) {
   TrainingSet set;
@@ -102,11 +101,10 @@ absl::StatusOr<TrainingSet> TrainingSet::Open(const Job& job) {
   TANDEM_ASSIGN_OR_RETURN(
       set.loader_,
       Loader::Create(job.data.train, set.sampler_, LoadingOptions(job)));
-  TANDEM_ASSIGN_OR_RETURN(const Plan plan, MakePlan(job));
+  TANDEM_ASSIGN_OR_RETURN(const TrainingPlan plan, PlanTraining(job));
   set.steps_in_all_ = plan.steps;
   set.samples_per_epoch_ = plan.samples_per_epoch;
   set.learning_rate_ = RateOptions(job.options, set.steps_in_all_);
-  TANDEM_RETURN_IF_ERROR(ValidateLearningRate(set.learning_rate_));
   return set;
 }
 

@@ -16,6 +16,18 @@
 
 namespace tandem {
 
+// Plan of the job as it was launched: the learning rate goes by that, whoever
+// is there.
+struct TrainingPlan {
+  int64_t steps = 0;  // in all
+  int64_t steps_per_epoch = 0;
+  int64_t samples_per_epoch = 0;  // that are trained on
+};
+
+// Requires the job's options, data, mesh and batch size. InvalidArgument for a
+// training set that makes no batch, and for rates that are none.
+absl::StatusOr<TrainingPlan> PlanTraining(const Job& job);
+
 // Not thread-safe.
 class TrainingSet {
  public:

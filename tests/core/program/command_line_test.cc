@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
 #include "core/base/edit_distance.h"
 #include "core/launch/flags.h"
 #include "gmock/gmock.h"
@@ -105,9 +106,9 @@ TEST(CommandLineTest, ValuesOfAllFlagsAreTexts) {
 }
 
 TEST(CommandLineTest, AFileOfFlagsIsRelativeToWhereTheUserStands) {
-  std::ofstream(testing::TempDir() + "/flags") << "--save-dir=of_file\n";
+  std::ofstream(testing::TempDir() + "/flags") << "save-dir=of_file\n";
   setenv("BUILD_WORKING_DIRECTORY", testing::TempDir().c_str(), 1);
-  const absl::Status read = Parse({"--flagfile=flags"}).status();
+  const absl::Status read = Parse({"--config=flags"}).status();
   unsetenv("BUILD_WORKING_DIRECTORY");
   ASSERT_TRUE(read.ok()) << read;
   EXPECT_EQ(absl::GetFlag(FLAGS_save_dir), "of_file");
@@ -126,17 +127,38 @@ TEST(CommandLineTest, WhatHasAnotherValueThanUsualWasGiven) {
             "--learning_rate=0.5 was given, but none is had: leave it out");
 }
 
-TEST(CommandLineTest, HelpListsEveryFlagOfOursByFile) {
-  const std::string help = HelpText("What it is.");
-  EXPECT_THAT(help, AllOf(HasSubstr("What it is."),
-                          HasSubstr("Flags of core/launch/flags.cc:"),
-                          HasSubstr("--learning_rate (default: 0.1)"),
-                          HasSubstr("A switch."), Not(HasSubstr("flagfile"))));
-  for (const char* flag :
-       {"nnodes", "node_rank", "nproc_per_node", "master_addr", "master_port",
-        "world_size", "rank", "local_rank", "dist_url"}) {
-    EXPECT_THAT(help, HasSubstr(std::string("\n  --") + flag));
-  }
+TEST(CommandLineTest, AnotherProcessGetsWhatFilesSay) {
+  const std::string path = testing::TempDir() + "/job";
+  std::ofstream(path) << "save_dir=a b\n";
+  std::vector<std::string> args = {"program", "--config=" + path,
+                                   "--no-drop-last", "rest"};
+  std::vector<char*> argv;
+  for (std::string& arg : args) argv.push_back(arg.data());
+  const auto read =
+      ReadCommandLine(static_cast<int>(argv.size()), argv.data(), {"What."});
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_THAT(read->arguments, ElementsAre("program", "--save_dir=a b",
+                                           "--drop_last=false", "--", "rest"));
+  EXPECT_THAT(read->positional, ElementsAre("rest"));
+  args = {"program", "--drop-last", "rest"};
+  for (size_t i = 0; i < args.size(); ++i) argv[i] = args[i].data();
+  EXPECT_THAT(ReadCommandLine(3, argv.data(), {"What."})->arguments,
+              ElementsAre("program", "--drop-last", "rest"));
+}
+
+TEST(CommandLineTest, FlagsThatAreNotAtTheirDefaultsArePrinted) {
+  const absl::FlagSaver undo;
+  ASSERT_TRUE(Parse({"--save_dir= x ", "--drop_last", "--learning_rate=0.1",
+                     "--rank=3", "--node_rank=", "--nproc_per_node="})
+                  .ok());
+  const FlagGuide guide = {
+      "", {{"Places", {{"rank"}, {"save_dir"}}}, {"Rates", {{"drop_last"}}}}};
+  EXPECT_EQ(ConfigText(guide, /*all=*/false),
+            "# Places\nrank=3\nsave_dir=\" x \"\n");
+  const std::string all = ConfigText(guide, /*all=*/true);
+  EXPECT_THAT(
+      all, AllOf(HasSubstr("\n\n# Rates\ndrop_last=true\n\n# Others\n"),
+                 HasSubstr("\nlearning_rate=0.1\n"), HasSubstr("\nnnodes=\n")));
 }
 
 TEST(CommandLineDeathTest, HelpAndVersionExitWithSuccessOrAsAbseilDoes) {
@@ -146,6 +168,21 @@ TEST(CommandLineDeathTest, HelpAndVersionExitWithSuccessOrAsAbseilDoes) {
               "");
   EXPECT_EXIT(Parse({"--helpfull"}).IgnoreError(), ::testing::ExitedWithCode(1),
               "");
+}
+
+TEST(CommandLineDeathTest, WhatIsAskedForIsPrintedAndEndsTheProcess) {
+  EXPECT_EXIT(Parse({"--help=rank"}).IgnoreError(),
+              ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(Parse({"--print_config=all"}).IgnoreError(),
+              ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(Parse({"--completion=bash"}).IgnoreError(),
+              ::testing::ExitedWithCode(0), "");
+  EXPECT_THAT(Parse({"--print_config=some"}).status().message(),
+              HasSubstr("--print_config=some: takes all"));
+  EXPECT_THAT(Parse({"--completion=fish"}).status().message(),
+              HasSubstr("known shells: bash, zsh"));
+  EXPECT_THAT(Parse({"--help=rankk"}).status().message(),
+              HasSubstr("did you mean rank?"));
 }
 
 TEST(EditDistanceTest, ANameIsNearOrAbbreviated) {

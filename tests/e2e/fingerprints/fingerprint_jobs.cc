@@ -150,7 +150,7 @@ void AddReplicas(Jobs* jobs) {
   Add("replicas", kTwoRanks,
       {{"gradient_accumulation", "mlp_small",
         "--gradient_accumulation_steps=4"},
-       {"bucket_cap_mb_list", "mlp_small", "--bucket_cap_mb_list=0.001,0.01"},
+       {"bucket_cap_mb_list", "mlp_small", "--bucket_cap_mb=0.001,0.01"},
        {"init_sync_off", "mlp_small", "--noinit_sync"},
        {"batch_norm", "resnet18", "--max_steps=2"},
        {"broadcast_buffers_off", "resnet18",
@@ -185,13 +185,10 @@ void AddHooks(Jobs* jobs) {
       {{"allreduce", "mlp_small", "--comm_hook=allreduce"},
        {"fp16", "mlp_small", "--comm_hook=fp16"},
        {"bf16", "mlp_small", "--comm_hook=bf16"},
-       {"powersgd", "mlp_small",
-        "--comm_hook=powersgd --power_sgd_start_step=0"},
-       {"powersgd_fp16", "mlp_small",
-        "--comm_hook=powersgd_fp16 --power_sgd_start_step=1"},
+       {"powersgd", "mlp_small", "--comm_hook=powersgd:start=0"},
+       {"powersgd_fp16", "mlp_small", "--comm_hook=powersgd_fp16:start=1"},
        {"powersgd_bf16", "mlp_small",
-        "--comm_hook=powersgd_bf16 --power_sgd_start_step=0 "
-        "--power_sgd_rank=2 --nopower_sgd_warm_start"}},
+        "--comm_hook=powersgd_bf16:start=0,rank=2,warm_start=false"}},
       jobs);
 }
 
@@ -291,7 +288,7 @@ void AddDtypes(Jobs* jobs) {
        {"fp16_hybrid", "mlp_small",
         "--dtype=fp16 --optimizer=adamw --nproc_per_node=4 --pipe=2 "
         "--microbatches=4"},
-       {"param_bf16", "mlp_small", "--param_dtype=bf16"},
+       {"param_bf16", "mlp_small", "--dtype=bf16"},
        {"reduce_bf16", "mlp_small", "--reduce_dtype=bf16"},
        {"reduce_fp16", "mlp_small", "--reduce_dtype=fp16"}},
       jobs);
@@ -322,7 +319,7 @@ void AddDevices(Jobs* jobs) {
        {"streams_pipeline", "gpt_tiny_tied",
         "--strategy=pipeline --devices_per_rank=2 --microbatches=4 "
         "--sim_async --sim_delay_us=50 --sim_delay_seed=7"},
-       {"cut", "mlp_small", "--devices_per_rank=2 --cut=fc2"},
+       {"cut", "mlp_small", "--devices_per_rank=2 --balance=fc2"},
        {"share_devices", "mlp_small", "--share_devices --nproc_per_node=2"}},
       jobs);
 }

@@ -252,7 +252,7 @@ TEST(SimTest, ACutByNameIsTheCutByIndex) {
   const std::string cpu = Fingerprint(RunJobForEvents(SmallJob()));
   const auto cut = [](const std::string& where) {
     return RunJobForEvents(
-        Small("--device=sim --devices_per_rank=3 --cut=" + where));
+        Small("--device=sim --devices_per_rank=3 --balance=" + where));
   };
   const Events by_name = cut("fc2,fc8");
   const Events by_index = cut("3,15");

@@ -64,8 +64,11 @@ Rows JobRows() {
       {"NoParameterWithoutDecay",
        "--weight_decay=0.1 --no_weight_decay_on=gamma",
        "--no_weight_decay_on=gamma|mlp_small|weight"},
-      {"PowerSgdsOptionWithoutIt", "--nopower_sgd_warm_start --comm_hook=bf16",
-       "--power_sgd_warm_start|--comm_hook=bf16"},
+      {"PowerSgdsOptionWithoutIt", "--comm_hook=bf16:warm_start=false",
+       "--comm_hook=bf16:warm_start=false|bf16 has no options"},
+      {"AFlagThatWas", "--power_sgd_rank=2",
+       "write --comm_hook=powersgd:rank=NUMBER"},
+      {"ASwitchThatWas", "--nogradient_as_bucket_view", "leave it out"},
       {"NoSuchDevice", "--device=cuda",
        "--device=cuda: this program is built without CUDA"},
       {"MorePartsThanSamples",
@@ -143,8 +146,6 @@ Rows PipelineRows() {
       {"NoExpression", "--balance=type:[", "--balance: balance by type:["},
       {"NoSuchType", "--balance=type:Conv",
        "type:Conv matches 0 layers|Linear"},
-      {"CutAndBalance", "--cut=fc2 --balance=uniform",
-       "--cut=fc2|--balance=uniform"},
       {"NothingFits", "--balance=profile --device=sim --device_memory=32KiB",
        "memory", 1},
       {"Hook", "--comm_hook=fp16", "--comm_hook=fp16|averages nothing"},
@@ -172,15 +173,16 @@ Rows SimRows() {
   const std::string sim = "--device=sim ";
   const std::string two = sim + "--devices_per_rank=2 ";
   return {
-      {"UnknownLayer", two + "--cut=fc9",
-       "--cut|no layer \"fc9\"|did you mean fc|flatten"},
-      {"CutBeyondTheEnd", two + "--cut=16", "--cut|\"16\"|16 layers"},
-      {"TooManyCuts", two + "--cut=fc2,fc3", "--cut=fc2,fc3|2"},
-      {"CutsOutOfOrder", sim + "--devices_per_rank=3 --cut=fc3,fc2",
-       "--cut|fc2 (3) comes before|order of the model"},
-      {"CutBeforeTheFirstLayer", two + "--cut=flatten",
-       "--cut|flatten (0)|no layer"},
-      {"CutOfOneDevice", sim + "--cut=fc2", "--cut=fc2|--devices_per_rank"},
+      {"UnknownLayer", two + "--balance=fc9",
+       "--balance|no layer \"fc9\"|did you mean fc|flatten"},
+      {"CutBeyondTheEnd", two + "--balance=16", "--balance|\"16\"|16 layers"},
+      {"TooManyCuts", two + "--balance=fc2,fc3", "--balance=fc2,fc3|2"},
+      {"CutsOutOfOrder", sim + "--devices_per_rank=3 --balance=fc3,fc2",
+       "--balance|fc2 (3) comes before|order of the model"},
+      {"CutBeforeTheFirstLayer", two + "--balance=flatten",
+       "--balance|flatten (0)|no layer"},
+      {"CutOfOneDevice", sim + "--balance=fc2",
+       "--balance=fc2|--devices_per_rank"},
       {"MemoryOfTheCpu", "--device_memory=1GiB",
        "--device_memory|--device=sim|cpu"},
       {"MemoryThatIsNoSize", sim + "--device_memory=lots",
@@ -232,7 +234,7 @@ TEST(ThreadsOfTheEnvironmentTest, AreRefusedWhereTheyAreNone) {
 }
 
 TEST(HelpTest, ListsEveryFlag) {
-  const ProgramResult result = RunProgram(kTrain, {"--help"});
+  const ProgramResult result = RunProgram(kTrain, {"--help=all"});
   EXPECT_EQ(result.exit_code, 0);
   for (const std::string& flag :
        Words("model dataset data_dir epochs max_steps batch_size "
@@ -240,10 +242,7 @@ TEST(HelpTest, ListsEveryFlag) {
              "intra_op_threads nproc_per_node workers log_every save_dir "
              "save_every resume eval_only metrics_file nnodes node_rank "
              "master_addr master_port world_size rank local_rank dist_url "
-             "timeout log_dir strategy comm_hook power_sgd_rank "
-             "power_sgd_start_step power_sgd_min_compression_rate "
-             "power_sgd_use_error_feedback power_sgd_warm_start "
-             "power_sgd_orthogonalization_epsilon power_sgd_random_seed "
+             "timeout log_dir strategy comm_hook "
              "clip_grad_norm_type ema_decay error_if_nonfinite "
              "no_weight_decay_on "
              "backend")) {
@@ -255,7 +254,7 @@ TEST(HelpTest, ListsEveryFlag) {
        Words("device devices_per_rank sim_async sim_delay_us sim_delay_seed")) {
     EXPECT_THAT(result.out, HasSubstr("\n  --" + flag + " "));
   }
-  for (const std::string& flag : Words("cut device_memory")) {
+  for (const std::string& flag : Words("device_memory")) {
     EXPECT_THAT(result.out, HasSubstr("\n  --" + flag));
   }
   EXPECT_THAT(result.out, HasSubstr("sim: simulated devices"));

@@ -40,7 +40,7 @@ Rows DataParallelRows() {
       {"Reproducible", two + "--reproducible --microbatch_size=4",
        "--reproducible excludes --strategy=data_parallel"},
       {"Balance", two + "--balance=uniform", "each device has all of it"},
-      {"Cut", two + "--cut=fc2", "each device has all of it"},
+      {"Cut", two + "--balance=fc2", "each device has all of it"},
   };
 }
 

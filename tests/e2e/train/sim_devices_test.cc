@@ -230,7 +230,7 @@ TEST(SimMemoryTest, MoreDevicesMakeRoom) {
 TEST(SimMemoryTest, APartThatDoesNotFitIsNamed) {
   const ProgramResult result =
       RunProgram(kTrain, SimJob({"--devices_per_rank=2", "--batch_size=12",
-                                 "--cut=fc2", "--device_memory=40KiB"}));
+                                 "--balance=fc2", "--device_memory=40KiB"}));
   EXPECT_EQ(result.exit_code, 1) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("sim:1 is out of memory"),
                                 HasSubstr("of 40 KiB in use"), HasSubstr("fc4"),

@@ -30,9 +30,9 @@ SameRow Ddp(const std::string& name, const std::string& base,
           comparison};
 }
 
-constexpr char kPowerSgd[] = "--comm_hook=powersgd --power_sgd_start_step=0";
+constexpr char kPowerSgd[] = "--comm_hook=powersgd:start=0";
 // Too much to ask for: nothing is compressed.
-constexpr char kUncompressed[] = "--power_sgd_min_compression_rate=100000";
+constexpr char kUncompressed[] = "--comm_hook=powersgd:start=0,min_rate=100000";
 
 Rows DdpRows() {
   const std::string power = kPowerSgd, clipped = "--clip_grad_norm=0.1";
@@ -42,14 +42,14 @@ Rows DdpRows() {
   const std::string joined = uneven + " --uneven_inputs=join";
   Rows rows = {
       Ddp("AllReduceHook", "", "--comm_hook=allreduce", SameBits),
-      Ddp("PowerSgdInBf16", power, "--comm_hook=powersgd_bf16", OtherBits),
+      Ddp("PowerSgdInBf16", power, "--comm_hook=powersgd_bf16:start=0",
+          OtherBits),
       Ddp("CompressionRate", power, kUncompressed, OtherBits),
-      Ddp("ErrorFeedback", power, "--nopower_sgd_use_error_feedback",
-          OtherBits),
-      Ddp("WarmStart", power, "--nopower_sgd_warm_start", OtherBits),
-      Ddp("Epsilon", power, "--power_sgd_orthogonalization_epsilon=0.1",
-          OtherBits),
-      Ddp("RandomSeed", power, "--power_sgd_random_seed=7", OtherBits),
+      Ddp("ErrorFeedback", power, power + ",error_feedback=false", OtherBits),
+      Ddp("WarmStart", power, power + ",warm_start=false", OtherBits),
+      Ddp("Epsilon", power, power + ",epsilon=0.1", OtherBits),
+      Ddp("RandomSeed", power, power + ",seed=7", OtherBits),
+      Ddp("RankOfMatrices", power, power + ",rank=2", OtherBits),
       Ddp("Join", uneven, "--uneven_inputs=join", OtherBits),
       Ddp("JoinDividedByInitial", joined, "--join_divide_by=initial",
           OtherBits),
@@ -69,14 +69,13 @@ Rows DdpRows() {
       Ddp("NoOuterOptimizer", averaged, "--outer_learning_rate=1", SameBits),
       Ddp("NoDecayOnBiases", "--weight_decay=0.1", "--no_weight_decay_on=bias$",
           OtherBits),
-      Ddp("WithoutCompressionPowerSgdIsTheMean", "",
-          power + " " + kUncompressed, SameBits),
+      Ddp("WithoutCompressionPowerSgdIsTheMean", "", kUncompressed, SameBits),
       Ddp("NoDecayOnAnythingIsNoDecay", "",
           "--weight_decay=0.1 --no_weight_decay_on=.", SameBits),
-      Ddp("HooksThatWrapPowerSgdDiffer", power, "--comm_hook=powersgd_bf16",
-          OtherBits),
+      Ddp("HooksThatWrapPowerSgdDiffer", power,
+          "--comm_hook=powersgd_bf16:start=0", OtherBits),
   };
-  rows.back().beside = "--comm_hook=powersgd_fp16";
+  rows.back().beside = "--comm_hook=powersgd_fp16:start=0";
   return rows;
 }
 

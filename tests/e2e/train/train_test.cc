@@ -100,7 +100,7 @@ TEST(TrainTest, SettingsAreShownWhereTheyDiffer) {
 
   RunJobForEvents(SmallJob({"--max_steps=1", "--show_settings"}), &program);
   EXPECT_THAT(program.out, HasSubstr("  lr_schedule "));
-  EXPECT_THAT(program.out, HasSubstr("  power_sgd_rank "));
+  EXPECT_THAT(program.out, HasSubstr("  bucket_cap_mb"));
 }
 
 TEST(TrainTest, TheSameJobTwiceGivesTheSameBits) {

@@ -18,6 +18,7 @@
 #include "core/checkpoint/folder/stored_folder.h"
 #include "core/checkpoint/row_parts.h"
 #include "core/comm/group_agreement.h"
+#include "core/weights/load_plan.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/checkpoints/job_progress.h"
 
@@ -149,7 +150,55 @@ absl::StatusOr<StoredCheckpoint> Verified(const Job& job,
   return checkpoint;
 }
 
+// Whether what is stored is this model's.
+absl::Status CheckTensors(const StoredCheckpoint& checkpoint,
+                          const std::string& path, const Job& job,
+                          const std::vector<TensorInfo>& model) {
+  const StoredTensors stored =
+      job.options.eval_only ? InferenceWeights(checkpoint) : checkpoint.model;
+  return Annotate(PlanLoading(stored, model, {}, {}).status(),
+                  absl::StrCat("--resume=", path));
+}
+
+// Where there is nothing to go on from.
+absl::StatusOr<Resumed> BeginAnew(const Job& job) {
+  const std::string none = absl::StrCat(
+      "--resume=auto: no checkpoint to go on from in ", job.options.save_dir);
+  if (job.options.eval_only) return absl::NotFoundError(none);
+  Resumed resumed;
+  resumed.lines.push_back(absl::StrCat(none, ", begins anew"));
+  return resumed;
+}
+
 }  // namespace
+
+absl::StatusOr<Resumed> PlanResume(const Job& job,
+                                   const std::vector<TensorInfo>& model) {
+  Resumed resumed;
+  TANDEM_ASSIGN_OR_RETURN(const Candidates candidates, Look(job));
+  std::vector<std::string> unusable = candidates.unusable;
+  for (const std::string& path : candidates.paths) {
+    const auto checkpoint = OpenCheckpointAt(path);
+    if (!candidates.folder.empty() && absl::IsDataLoss(checkpoint.status())) {
+      unusable.emplace_back(checkpoint.status().message());
+      continue;
+    }
+    TANDEM_RETURN_IF_ERROR(checkpoint.status());
+    TANDEM_RETURN_IF_ERROR(CheckFits(path, checkpoint->progress, job));
+    TANDEM_RETURN_IF_ERROR(CheckTensors(*checkpoint, path, job, model));
+    resumed.position = PositionIn(job, checkpoint->progress);
+    resumed.path = path;
+    resumed.job = checkpoint->progress.job;
+    resumed.lines = {
+        absl::StrFormat("from %s, step %d", path, resumed.position->step)};
+    for (std::string& line : DescribeChanges(checkpoint->progress, job)) {
+      resumed.lines.push_back(std::move(line));
+    }
+    return resumed;
+  }
+  if (!unusable.empty()) return NoneIsUsable(candidates, unusable, job);
+  return BeginAnew(job);
+}
 
 absl::Status LoadCheckpoint(const StoredCheckpoint& checkpoint,
                             const std::string& from, Job& job) {
@@ -199,11 +248,7 @@ absl::StatusOr<Resumed> ResumeJob(Job& job) {
     return resumed;
   }
   if (!unusable.empty()) return NoneIsUsable(candidates, unusable, job);
-  const std::string none = absl::StrCat(
-      "--resume=auto: no checkpoint to go on from in ", job.options.save_dir);
-  if (job.options.eval_only) return absl::NotFoundError(none);
-  resumed.lines.push_back(absl::StrCat(none, ", begins anew"));
-  return resumed;
+  return BeginAnew(job);
 }
 
 }  // namespace tandem

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/tensor_stream.h"
 #include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/job/job.h"
 
@@ -41,6 +42,13 @@ struct Resumed {
 // (CheckFits), or of another step on another rank. Optimizer state that has no
 // place here is refused by name. Collective.
 absl::StatusOr<Resumed> ResumeJob(Job& job);
+
+// What ResumeJob will load into a model of these tensors, whole ones, as this
+// process sees it, and how far that is. Reads manifests, and no values; refuses
+// as ResumeJob does, as far as they tell. Requires the job's options, data and
+// transformer.
+absl::StatusOr<Resumed> PlanResume(const Job& job,
+                                   const std::vector<TensorInfo>& model);
 
 // Puts the job's strategy into the state of a checkpoint that fits it. `from`:
 // whose it is, for messages.

@@ -97,6 +97,8 @@ NamedValues DescribeData(const JobData& data) {
            digest == identity.end() ? "" : digest->second}};
 }
 
+}  // namespace
+
 absl::Status CheckTestSet(const TrainOptions& options, const JobData& data) {
   if (!options.eval_only || data.has_test()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -105,17 +107,22 @@ absl::Status CheckTestSet(const TrainOptions& options, const JobData& data) {
       " is empty: there is nothing to evaluate"));
 }
 
-}  // namespace
-
-absl::StatusOr<JobData> OpenData(const TrainOptions& options,
-                                 const std::optional<Transformer>& transformer,
-                                 Communicator& world) {
+absl::StatusOr<JobData> OpenOwnData(
+    const TrainOptions& options,
+    const std::optional<Transformer>& transformer) {
   JobData data;
   TANDEM_ASSIGN_OR_RETURN(data.train,
                           OpenSplit(options, transformer, Split::kTrain));
   TANDEM_ASSIGN_OR_RETURN(data.test,
                           OpenSplit(options, transformer, Split::kTest));
   data.identity = DataIdentity(*data.train);
+  return data;
+}
+
+absl::StatusOr<JobData> OpenData(const TrainOptions& options,
+                                 const std::optional<Transformer>& transformer,
+                                 Communicator& world) {
+  TANDEM_ASSIGN_OR_RETURN(JobData data, OpenOwnData(options, transformer));
   TANDEM_RETURN_IF_ERROR(AgreeInGroup(DescribeData(data), "data sets", world));
   TANDEM_RETURN_IF_ERROR(CheckTestSet(options, data));
   return data;

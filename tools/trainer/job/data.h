@@ -31,10 +31,16 @@ struct JobData {
 
 inline constexpr char kTrainingSamples[] = "training_samples";
 
+// InvalidArgument for --eval_only without a test set.
+absl::Status CheckTestSet(const TrainOptions& options, const JobData& data);
+
 // Opens both. Token files that do not say their vocabulary have that of
-// `transformer`, the job's, where a folder says what it is. InvalidArgument for
-// --eval_only without a test set. Ranks compare what they have: hosts may have
-// files of their own. Collective.
+// `transformer`, the job's, where a folder says what it is.
+absl::StatusOr<JobData> OpenOwnData(
+    const TrainOptions& options, const std::optional<Transformer>& transformer);
+
+// The same. Ranks compare what they have: hosts may have files of their own.
+// With CheckTestSet. Collective.
 absl::StatusOr<JobData> OpenData(const TrainOptions& options,
                                  const std::optional<Transformer>& transformer,
                                  Communicator& world);

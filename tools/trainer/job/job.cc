@@ -4,6 +4,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/program/process.h"
@@ -39,14 +40,6 @@ constexpr Needs kStrategies[] = {
      "workers of one rank each, beside servers"},
 };
 
-std::string KnownStrategies() {
-  std::string names;
-  for (const Needs& strategy : kStrategies) {
-    absl::StrAppend(&names, names.empty() ? "" : ", ", strategy.name);
-  }
-  return names;
-}
-
 std::string DefaultStrategy(const Mesh& mesh, int devices_per_rank) {
   if (mesh.pipe() > 1) return mesh.data() > 1 ? "hybrid" : "pipeline";
   if (mesh.data() > 1) return "ddp";
@@ -74,6 +67,12 @@ absl::Status CheckAccumulation(const TrainOptions& options,
 }
 
 }  // namespace
+
+std::vector<std::string> StrategyNames() {
+  std::vector<std::string> names = {"auto"};
+  for (const Needs& strategy : kStrategies) names.push_back(strategy.name);
+  return names;
+}
 
 absl::StatusOr<int64_t> ReplicaBatchSize(const TrainOptions& options,
                                          int replicas) {
@@ -200,7 +199,7 @@ absl::StatusOr<std::string> StrategyFor(const Mesh& mesh, int devices_per_rank,
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "the strategy ", requested,
-      " is not known; known are: ", KnownStrategies(), " (or auto)"));
+      " is not known; known are: ", absl::StrJoin(StrategyNames(), ", ")));
 }
 
 }  // namespace tandem

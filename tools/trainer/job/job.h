@@ -103,6 +103,9 @@ struct JobDescription {
 };
 JobDescription DescribeJob(const Job& job);
 
+// What --strategy takes, auto among them.
+std::vector<std::string> StrategyNames();
+
 // The name of the strategy that a mesh asks for, when every rank has
 // `devices_per_rank` devices:
 //

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -70,10 +69,8 @@ StatePerParameter KeptBy(const TrainOptions& options, const PartitionTask& task,
   StatePerParameter kept = KeptStatePerParameter(
       mesh, static_cast<int>(world.size() / options.pipeline.pipe),
       SharesMemory(world));
-  if (absl::StartsWith(options.ddp.comm_hook, "powersgd") &&
-      options.ddp.power_sgd_use_error_feedback) {
-    ++kept.further;
-  }
+  const CommHook hook = RequestedHook(options.ddp);
+  if (hook.is_power_sgd() && hook.power_sgd.use_error_feedback) ++kept.further;
   return kept;
 }
 
@@ -113,12 +110,25 @@ absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
   return model;
 }
 
+absl::StatusOr<JobPartition> Cut(const BalanceRule& rule,
+                                 const ModelOutline& outline,
+                                 const Schedule& schedule,
+                                 const PipelineDevices& devices) {
+  JobPartition partition;
+  TANDEM_ASSIGN_OR_RETURN(partition.cuts,
+                          PartitionModel(rule, outline, schedule, devices));
+  TANDEM_ASSIGN_OR_RETURN(
+      partition.table,
+      PartitionTable(outline, partition.cuts, schedule, devices));
+  return partition;
+}
+
 absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
                                        const PartitionTask& task,
                                        const std::vector<c10::Device>& devices,
                                        const Dataset& data,
                                        const Communicator& world) {
-  const std::string flag = BalanceFor(options.pipeline, options.devices.cut);
+  const std::string flag = BalanceFor(options.pipeline);
   TANDEM_ASSIGN_OR_RETURN(const BalanceRule rule, ParseBalance(flag));
   ModelOutline outline = Outline(task.specs);
   PipelineDevices described;
@@ -129,13 +139,7 @@ absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
                             Profile(options, task, devices.front(), data,
                                     KeptBy(options, task, devices, world)));
   }
-  JobPartition partition;
-  TANDEM_ASSIGN_OR_RETURN(
-      partition.cuts, PartitionModel(rule, outline, task.schedule, described));
-  TANDEM_ASSIGN_OR_RETURN(
-      partition.table,
-      PartitionTable(outline, partition.cuts, task.schedule, described));
-  return partition;
+  return Cut(rule, outline, task.schedule, described);
 }
 
 // How many samples of the test set each of so many replicas evaluates at a time
@@ -172,11 +176,9 @@ absl::StatusOr<Cuts> DecodeCuts(absl::string_view text) {
 // did.
 absl::Status AsAsked(const TrainOptions& options, const absl::Status& status) {
   const std::string& balance = options.pipeline.balance;
-  const std::string& cut = options.devices.cut;
-  if (!balance.empty()) {
-    return Annotate(status, absl::StrCat("--balance=", balance));
-  }
-  return cut.empty() ? status : Annotate(status, absl::StrCat("--cut=", cut));
+  return balance.empty()
+             ? status
+             : Annotate(status, absl::StrCat("--balance=", balance));
 }
 
 }  // namespace
@@ -206,17 +208,25 @@ absl::StatusOr<JobPartition> PartitionJob(
   return partition;
 }
 
-absl::StatusOr<JobPartition> MakePartition(
-    const TrainOptions& options, const LayerSpecs& layers,
-    const std::vector<c10::Device>& devices, const JobData& data,
-    Communicator& world) {
+namespace {
+
+// Whether every device has all of the model.
+bool IsInOnePiece(const TrainOptions& options) {
+  const PipelineContext around = MakePipelineContext(options);
+  return !IsPipeline(options.pipeline, around) &&
+         (options.devices.devices_per_rank == 1 || IsDataParallel(around));
+}
+
+absl::StatusOr<PartitionTask> MakeTask(const TrainOptions& options,
+                                       const LayerSpecs& layers,
+                                       const JobData& data, int world_size) {
   const PipelineSettings& pipeline = options.pipeline;
   PartitionTask task;
   task.specs = layers;
   task.loss = JobLoss(options);
   if (IsPipeline(pipeline, MakePipelineContext(options))) {
     // In a step.
-    const int64_t replicas = world.size() / pipeline.pipe;
+    const int64_t replicas = world_size / pipeline.pipe;
     const int64_t samples = options.batch_size / replicas;
     TANDEM_ASSIGN_OR_RETURN(
         task.schedule,
@@ -226,21 +236,53 @@ absl::StatusOr<JobPartition> MakePartition(
     task.microbatch = LargestMicrobatch(samples, task.schedule.microbatches,
                                         pipeline.microbatch_size);
     task.evaluation_batch = EvaluationBatch(options, data, samples, replicas);
-    return PartitionJob(options, task, devices, *data.train, world);
+    return task;
   }
-  const bool in_one_piece =
-      devices.size() == 1 || IsDataParallel(MakePipelineContext(options));
+  const int64_t accumulated = options.ddp.gradient_accumulation_steps;
   TANDEM_ASSIGN_OR_RETURN(
       task.schedule,
       SequentialSchedule(
-          in_one_piece ? 1 : static_cast<int>(devices.size()),
-          static_cast<int>(options.ddp.gradient_accumulation_steps)));
-  if (in_one_piece) return JobPartition{task.schedule, {}, ""};
-  const int64_t samples = options.batch_size / world.size();
-  task.microbatch =
-      LargestMicrobatch(samples, options.ddp.gradient_accumulation_steps, 0);
-  task.evaluation_batch = EvaluationBatch(options, data, samples, world.size());
+          IsInOnePiece(options)
+              ? 1
+              : static_cast<int>(options.devices.devices_per_rank),
+          static_cast<int>(accumulated)));
+  const int64_t samples = options.batch_size / world_size;
+  task.microbatch = LargestMicrobatch(samples, accumulated, 0);
+  task.evaluation_batch = EvaluationBatch(options, data, samples, world_size);
+  return task;
+}
+
+}  // namespace
+
+absl::StatusOr<JobPartition> MakePartition(
+    const TrainOptions& options, const LayerSpecs& layers,
+    const std::vector<c10::Device>& devices, const JobData& data,
+    Communicator& world) {
+  TANDEM_ASSIGN_OR_RETURN(const PartitionTask task,
+                          MakeTask(options, layers, data, world.size()));
+  if (IsInOnePiece(options)) return JobPartition{task.schedule, {}, ""};
   return PartitionJob(options, task, devices, *data.train, world);
+}
+
+absl::StatusOr<PlannedPartition> PlanPartition(const TrainOptions& options,
+                                               const LayerSpecs& layers,
+                                               const JobData& data,
+                                               int world_size) {
+  TANDEM_ASSIGN_OR_RETURN(const PartitionTask task,
+                          MakeTask(options, layers, data, world_size));
+  PlannedPartition planned;
+  planned.microbatch = task.microbatch;
+  if (!IsInOnePiece(options)) {
+    const std::string flag = BalanceFor(options.pipeline);
+    TANDEM_ASSIGN_OR_RETURN(BalanceRule rule, ParseBalance(flag));
+    planned.is_measured_later = rule.kind == BalanceKind::kProfile;
+    if (planned.is_measured_later) rule.kind = BalanceKind::kParameters;
+    auto cut = Cut(rule, Outline(task.specs), task.schedule, {});
+    if (!cut.ok()) return AsAsked(options, cut.status());
+    planned.partition = *std::move(cut);
+  }
+  planned.partition.schedule = task.schedule;
+  return planned;
 }
 
 }  // namespace tandem

@@ -45,7 +45,7 @@ struct PartitionTask {
 // those of `size` samples (0: of no given size).
 int64_t LargestMicrobatch(int64_t samples, int64_t microbatches, int64_t size);
 
-// The cuts between the schedule's stages, as --balance or --cut says. With
+// The cuts between the schedule's stages, as --balance says. With
 // --balance=profile rank 0 measures the layers on a microbatch of `data`, and
 // the others take its cuts; else it makes one layer at a time. Collective.
 absl::StatusOr<JobPartition> PartitionJob(
@@ -60,6 +60,19 @@ absl::StatusOr<JobPartition> MakePartition(
     const TrainOptions& options, const LayerSpecs& layers,
     const std::vector<c10::Device>& devices, const JobData& data,
     Communicator& world);
+
+// What MakePartition will come to, as far as that is known before a job has
+// devices and ranks.
+struct PlannedPartition {
+  JobPartition partition;
+  int64_t microbatch = 1;  // samples of a replica's largest one
+  // --balance=profile: the cuts are those of --balance=parameters.
+  bool is_measured_later = false;
+};
+absl::StatusOr<PlannedPartition> PlanPartition(const TrainOptions& options,
+                                               const LayerSpecs& layers,
+                                               const JobData& data,
+                                               int world_size);
 
 }  // namespace tandem
 

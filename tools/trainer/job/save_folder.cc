@@ -1,5 +1,8 @@
 #include "tools/trainer/job/save_folder.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -49,15 +52,21 @@ absl::Status FolderError(const std::string& folder, const absl::Status& why) {
       absl::Status(why.code(), Message(folder, why.message())));
 }
 
+absl::Status CheckLink(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_symlink(folder, error) || fs::exists(folder, error)) {
+    return absl::OkStatus();
+  }
+  return FolderError(
+      folder,
+      absl::StrCat("it is a link to ", fs::read_symlink(folder, error).string(),
+                   ", which is not there: make that, or remove it"));
+}
+
 // Makes a folder as a checkpoint is made; where it is.
 absl::StatusOr<std::string> MakeProbe(const std::string& folder) {
+  TANDEM_RETURN_IF_ERROR(CheckLink(folder));
   std::error_code error;
-  if (fs::is_symlink(folder, error) && !fs::exists(folder, error)) {
-    return FolderError(
-        folder, absl::StrCat("it is a link to ",
-                             fs::read_symlink(folder, error).string(),
-                             ", which is not there: make that, or remove it"));
-  }
   fs::create_directories(folder, error);
   if (error) {
     return FolderError(
@@ -112,6 +121,35 @@ absl::Status Lock(const std::string& folder, OwnedFd* lock) {
 
 }  // namespace
 
+absl::Status TrySaveFolder(const std::string& folder) {
+  if (folder.empty()) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(CheckLink(folder));
+  const std::string there = NearestThere(folder);
+  std::error_code error;
+  if (!fs::is_directory(there, error)) {
+    return FolderError(folder,
+                       absl::ErrnoToStatus(ENOTDIR, "cannot make the folder"));
+  }
+  if (access(there.c_str(), W_OK | X_OK) != 0) {
+    return FolderError(
+        folder,
+        absl::ErrnoToStatus(errno, absl::StrCat("cannot write in ", there)));
+  }
+  OwnedFd lock;
+  return fs::is_directory(folder, error) ? Lock(folder, &lock)
+                                         : absl::OkStatus();
+}
+
+std::string NearestThere(const std::string& path) {
+  std::error_code error;
+  fs::path there = fs::absolute(path, error).lexically_normal();
+  if (there.filename().empty()) there = there.parent_path();
+  while (!fs::exists(there, error) && there.has_relative_path()) {
+    there = there.parent_path();
+  }
+  return there.string();
+}
+
 absl::Status PrepareSaveFolder(const std::string& folder, Communicator& world,
                                OwnedFd* lock) {
   *lock = OwnedFd();
@@ -156,6 +194,17 @@ absl::Status Keep(const TrainOptions& options) {
 std::string JobTokenizer(const TrainOptions& options) {
   return HasTokenizer(options.data_dir) ? options.data_dir
                                         : KeptTokenizer(options.init_from);
+}
+
+absl::Status CheckKeptTokenizer(const TrainOptions& options) {
+  const std::string source = JobTokenizer(options);
+  if (options.save_dir.empty() || options.dataset != "tokens" ||
+      source.empty()) {
+    return absl::OkStatus();
+  }
+  return Annotate(CheckNoOtherTokenizer(
+                      source, absl::StrCat(options.save_dir, "/", kFolder)),
+                  absl::StrCat("--save_dir=", options.save_dir));
 }
 
 absl::Status KeepTokenizer(const TrainOptions& options, Communicator& world) {

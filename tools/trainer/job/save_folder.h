@@ -27,6 +27,14 @@ namespace tandem {
 absl::Status PrepareSaveFolder(const std::string& folder, Communicator& world,
                                OwnedFd* lock);
 
+// The path, or the nearest one above it that is there.
+std::string NearestThere(const std::string& path);
+
+// What of that can be told without making or changing anything: a path that is
+// no folder, or lies where this user may not write; a folder that another job
+// has. Errors as PrepareSaveFolder's.
+absl::Status TrySaveFolder(const std::string& folder);
+
 // Puts the tokenizer that lies beside the token files of --dataset=tokens, or
 // else in --init_from, into DIR/tokenizer, DIR being --save_dir. Nothing where
 // there is none, or no DIR. FailedPrecondition where DIR has another one: its
@@ -36,6 +44,9 @@ absl::Status KeepTokenizer(const TrainOptions& options, Communicator& world);
 // The folder with the tokenizer of the job's texts: the one beside its token
 // files, else --init_from's. Empty: nobody knows which one it is.
 std::string JobTokenizer(const TrainOptions& options);
+
+// KeepTokenizer's error, of this process, with nothing put anywhere.
+absl::Status CheckKeptTokenizer(const TrainOptions& options);
 
 // The folder with the tokenizer of the model that a user means by `path`: that
 // folder itself, as Hugging Face's are; else the one kept for a folder of

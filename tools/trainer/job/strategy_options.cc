@@ -61,6 +61,22 @@ std::map<std::string, bool> ExemptIn(const std::vector<std::string>& lines) {
   return exempt;
 }
 
+absl::StatusOr<std::string> DescribeExempt(
+    const TrainOptions& options, const std::map<std::string, bool>& exempt) {
+  const auto count =
+      std::count_if(exempt.begin(), exempt.end(),
+                    [](const auto& each) { return each.second; });
+  if (count > 0) {
+    return absl::StrCat(count, " of ", exempt.size(), " parameters");
+  }
+  std::vector<std::string> names;
+  for (const auto& each : exempt) names.push_back(each.first);
+  return absl::InvalidArgumentError(
+      absl::StrCat("--no_weight_decay_on=", options.no_weight_decay_on,
+                   " matches no parameter of --model=", options.model,
+                   ", which trains ", ShortList(names)));
+}
+
 }  // namespace
 
 OptimizerOptions RequestedOptimizer(const TrainOptions& options,
@@ -98,40 +114,32 @@ absl::StatusOr<std::string> DescribeExempt(const TrainOptions& options,
                           world.AllGatherString(Lines(strategy, parts), [] {
                             return "which parameters decay";
                           }));
-  const std::map<std::string, bool> exempt = ExemptIn(all);
-  const auto count =
-      std::count_if(exempt.begin(), exempt.end(),
-                    [](const auto& each) { return each.second; });
-  if (count > 0) {
-    return absl::StrCat(count, " of ", exempt.size(), " parameters");
+  return DescribeExempt(options, ExemptIn(all));
+}
+
+absl::StatusOr<std::string> DescribeExempt(
+    const TrainOptions& options, const std::vector<std::string>& parameters,
+    const RowParts& parts) {
+  if (options.no_weight_decay_on.empty()) return std::string();
+  const OptimizerGroup group = WeightDecayGroups(options, parts).group;
+  std::map<std::string, bool> exempt;
+  for (const std::string& each : parameters) {
+    exempt[WholeName(each, parts)] |= group(each) == kExempt;
   }
-  std::vector<std::string> names;
-  for (const auto& each : exempt) names.push_back(each.first);
-  return absl::InvalidArgumentError(
-      absl::StrCat("--no_weight_decay_on=", options.no_weight_decay_on,
-                   " matches no parameter of --model=", options.model,
-                   ", which trains ", ShortList(names)));
+  return DescribeExempt(options, exempt);
 }
 
 namespace {
 
-absl::StatusOr<CommunicationHook> MakeHook(const DdpSettings& settings) {
-  if (settings.comm_hook == "none") return CommunicationHook();
-  if (settings.comm_hook == "allreduce") return AllReduceHook();
-  if (settings.comm_hook == "fp16") return Fp16CompressHook();
-  if (settings.comm_hook == "bf16") return Bf16CompressHook();
-  PowerSgdOptions options;
-  options.matrix_approximation_rank = settings.power_sgd_rank;
-  options.start_power_sgd_iter = settings.power_sgd_start_step;
-  options.min_compression_rate = settings.power_sgd_min_compression_rate;
-  options.use_error_feedback = settings.power_sgd_use_error_feedback;
-  options.warm_start = settings.power_sgd_warm_start;
-  options.orthogonalization_epsilon =
-      settings.power_sgd_orthogonalization_epsilon;
-  options.random_seed = settings.power_sgd_random_seed;
-  TANDEM_ASSIGN_OR_RETURN(const PowerSgd power_sgd, PowerSgd::Create(options));
-  if (settings.comm_hook == "powersgd") return power_sgd.Hook();
-  if (settings.comm_hook == "powersgd_bf16") {
+absl::StatusOr<CommunicationHook> MakeHook(const CommHook& hook) {
+  if (hook.name == "none") return CommunicationHook();
+  if (hook.name == "allreduce") return AllReduceHook();
+  if (hook.name == "fp16") return Fp16CompressHook();
+  if (hook.name == "bf16") return Bf16CompressHook();
+  TANDEM_ASSIGN_OR_RETURN(const PowerSgd power_sgd,
+                          PowerSgd::Create(hook.power_sgd));
+  if (hook.name == "powersgd") return power_sgd.Hook();
+  if (hook.name == "powersgd_bf16") {
     return Bf16CompressWrapper(power_sgd.Hook());
   }
   return Fp16CompressWrapper(power_sgd.Hook());
@@ -141,10 +149,13 @@ DistributedDataParallelOptions ReducingOptions(const DdpSettings& settings) {
   DistributedDataParallelOptions ddp;
   ddp.broadcast_buffers = settings.broadcast_buffers;
   ddp.init_sync = settings.init_sync;
-  if (settings.bucket_cap_mb > 0) ddp.bucket_cap_mb = settings.bucket_cap_mb;
-  ddp.bucket_cap_mb_list = settings.bucket_cap_mb_list;
+  // One is of all buckets but the first, as in PyTorch.
+  if (settings.bucket_cap_mb.size() == 1) {
+    ddp.bucket_cap_mb = settings.bucket_cap_mb.front();
+  } else {
+    ddp.bucket_cap_mb_list = settings.bucket_cap_mb;
+  }
   ddp.find_unused_parameters = settings.find_unused_parameters;
-  ddp.gradient_as_bucket_view = settings.gradient_as_bucket_view;
   ddp.static_graph = settings.static_graph;
   ddp.delay_all_reduce_named_params = settings.delay_all_reduce_named_params;
   ddp.param_to_hook_all_reduce = settings.param_to_hook_all_reduce;
@@ -162,7 +173,9 @@ OptimizerSharding Sharding(const DdpSettings& settings) {
 void Apply(const DdpSettings& settings, MeshStrategyOptions* options) {
   options->ddp = ReducingOptions(settings);
   if (settings.comm_hook != "none") {
-    options->make_hook = [settings] { return MakeHook(settings); };
+    options->make_hook = [hook = RequestedHook(settings)] {
+      return MakeHook(hook);
+    };
   }
   options->sync_batch_norm = settings.sync_batch_norm;
   options->shard_optimizer = Sharding(settings);

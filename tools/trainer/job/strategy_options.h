@@ -46,6 +46,11 @@ absl::StatusOr<std::string> DescribeExempt(const TrainOptions& options,
                                            const RowParts& parts,
                                            Communicator& world);
 
+// The same of all parameters of a model, before anyone has them.
+absl::StatusOr<std::string> DescribeExempt(
+    const TrainOptions& options, const std::vector<std::string>& parameters,
+    const RowParts& parts);
+
 // Options of a replica, whoever updates it: all but its cuts, its devices, and
 // the update.
 MeshStrategyOptions ReplicaStrategyOptions(const TrainOptions& options,

@@ -30,6 +30,8 @@ absl::Status CheckJob(const TrainOptions& options) {
       rule(devices.sim_async, "computes nothing that --sim_async could queue"),
       rule(devices.share_devices,
            "gives each place a device: leave out --share_devices"),
+      rule(options.dry_run,
+           "rehearses a step, which --dry_run does not: give one"),
       rule(options.eval_only, "rehearses training: leave out --eval_only"),
       rule(!options.resume.empty(), "has no values: leave out --resume"),
       rule(!options.init_from.empty(), "has no values: leave out --init_from"),

@@ -5,6 +5,7 @@
 #define TANDEM_TOOLS_TRAINER_REHEARSAL_REHEARSAL_SETTINGS_H_
 
 #include "absl/status/status.h"
+#include "core/program/flag_guide.h"
 #include "core/sim/streams/streams.h"
 #include "tools/trainer/settings/options.h"
 
@@ -21,6 +22,9 @@ struct RehearsalSettings {
   double link_bandwidth = 0;
   double network_bandwidth = 0;
 };
+
+// These flags as a group, "Rehearsal".
+FlagGroup RehearsalFlags();
 
 // What the flags say, once they are parsed.
 RehearsalSettings RehearsalSettingsFromFlags();

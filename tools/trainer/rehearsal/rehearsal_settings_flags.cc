@@ -24,6 +24,14 @@ ABSL_FLAG(double, sim_network_bandwidth, 0,
 
 namespace tandem {
 
+FlagGroup RehearsalFlags() {
+  return {"Rehearsal",
+          {{"fake_weights", true},
+           {"sim_memory_bandwidth"},
+           {"sim_link_bandwidth"},
+           {"sim_network_bandwidth"}}};
+}
+
 RehearsalSettings RehearsalSettingsFromFlags() {
   RehearsalSettings settings;
   settings.fake_weights = absl::GetFlag(FLAGS_fake_weights);

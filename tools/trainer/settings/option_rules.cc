@@ -70,9 +70,6 @@ absl::Status CheckDevices(const DeviceSettings& settings) {
       {has_memory && !IsMemory(settings.device_memory),
        absl::StrCat("--device_memory=", settings.device_memory,
                     ": expected a size like 80GiB or 512MiB")},
-      {!settings.cut.empty() && settings.devices_per_rank == 1,
-       absl::StrCat("--cut=", settings.cut,
-                    " needs several devices: set --devices_per_rank")},
       {settings.share_devices && settings.device == "cpu",
        "--share_devices is for GPUs and simulated devices, and all share the "
        "CPU: leave it out, or set --device=cuda or --device=sim"},

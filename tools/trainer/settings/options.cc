@@ -66,9 +66,15 @@ bool HasOuterOptimizer(const DdpSettings& settings) {
   return settings.outer_learning_rate != 1 || settings.outer_momentum != 0;
 }
 
+CommHook RequestedHook(const DdpSettings& settings) {
+  const auto hook = ParseCommHook(settings.comm_hook);
+  CHECK(hook.ok()) << hook.status();  // Validate has read it
+  return *hook;
+}
+
 PipelineContext MakePipelineContext(const TrainOptions& options) {
   return {options.strategy, options.devices.devices_per_rank,
-          options.batch_size, options.devices.cut};
+          options.batch_size};
 }
 
 SelectiveCheckpointing RequestedSelectiveCheckpointing(
@@ -99,8 +105,7 @@ MixedPrecision RequestedPrecision(const TrainOptions& options) {
     CHECK(known.ok()) << known.status();  // the table has checked it
     *dtype = *known;
   };
-  take(options.param_dtype.empty() ? options.dtype : options.param_dtype,
-       &precision.param_dtype);
+  take(options.dtype, &precision.param_dtype);
   take(options.reduce_dtype, &precision.reduce_dtype);
   take(options.buffer_dtype, &precision.buffer_dtype);
   return precision;

@@ -15,6 +15,7 @@
 #include "core/precision/loss_scale.h"
 #include "core/precision/mixed_precision.h"
 #include "parallel/activation_checkpointing/checkpointed_groups.h"
+#include "tools/trainer/settings/comm_hook.h"
 #include "tools/trainer/settings/pipeline_settings.h"
 #include "tools/trainer/settings/setting.h"
 
@@ -79,10 +80,13 @@ int ParameterServerCount(const TrainOptions& options);
 // given the optimizer's usual one (sgd 0.05, adam and adamw 0.001).
 double ResolvedLearningRate(const TrainOptions& options);
 
+// --comm_hook. Requires what Validate accepts.
+CommHook RequestedHook(const DdpSettings& settings);
+
 // What else decides about the pipeline.
 PipelineContext MakePipelineContext(const TrainOptions& options);
 
-// --dtype, --param_dtype, --reduce_dtype and --buffer_dtype.
+// --dtype, --reduce_dtype and --buffer_dtype.
 MixedPrecision RequestedPrecision(const TrainOptions& options);
 
 // --init_scale, --growth_factor, --backoff_factor and --growth_interval, where

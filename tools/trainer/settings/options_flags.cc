@@ -64,8 +64,7 @@ absl::StatusOr<TrainOptions> TrainOptionsFromFlags() {
   TANDEM_RETURN_IF_ERROR(ReadFlags(options.pipeline));
   TANDEM_RETURN_IF_ERROR(ReadFlags(options.ddp));
   for (std::string* const each :
-       {&options.dtype, &options.param_dtype, &options.reduce_dtype,
-        &options.buffer_dtype}) {
+       {&options.dtype, &options.reduce_dtype, &options.buffer_dtype}) {
     *each = ShortDtypeName(*each);
   }
   // NCCL's work runs on streams.

@@ -76,9 +76,8 @@ absl::Status CheckTogether(const PipelineSettings& settings,
        "divided over devices gives sums of other parts, and so other bits, "
        "with another --devices_per_rank; --strategy=ddp divides by whole "
        "microbatches"},
-      {replicates && (is_balanced || !around.cut.empty()),
-       absl::StrCat(is_balanced ? "--balance=" : "--cut=",
-                    is_balanced ? settings.balance : around.cut,
+      {replicates && is_balanced,
+       absl::StrCat("--balance=", settings.balance,
                     " says where to cut the model, but with "
                     "--strategy=data_parallel each device has all of it: leave "
                     "one out")},
@@ -101,10 +100,6 @@ absl::Status CheckTogether(const PipelineSettings& settings,
                     " is for pipelines, but --strategy=", around.strategy,
                     " was given: set --strategy=pipeline or hybrid, with "
                     "--devices_per_rank or --pipe")},
-      {is_balanced && !around.cut.empty(),
-       absl::StrCat(
-           "--cut=", around.cut, " is another name of --balance=", around.cut,
-           ", and --balance=", settings.balance, " was given: give one")},
       {is_balanced && has_one_device,
        absl::StrCat("--balance=", settings.balance,
                     " needs several devices: set --devices_per_rank or "
@@ -209,10 +204,8 @@ absl::Status Validate(const PipelineSettings& settings,
   return Annotate(ParseBalance(settings.balance).status(), "--balance");
 }
 
-std::string BalanceFor(const PipelineSettings& settings,
-                       const std::string& cut) {
-  if (!settings.balance.empty()) return settings.balance;
-  return cut.empty() ? "parameters" : cut;
+std::string BalanceFor(const PipelineSettings& settings) {
+  return settings.balance.empty() ? "parameters" : settings.balance;
 }
 
 SettingValues Describe(const PipelineSettings& settings) {

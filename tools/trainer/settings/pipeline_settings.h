@@ -28,7 +28,6 @@ struct PipelineContext {
   std::string strategy = "auto";
   int64_t devices_per_rank = 1;
   int64_t batch_size = 1;  // of all ranks together
-  std::string cut;
 };
 
 // Is it a pipeline that is asked for, or several side by side? Whatever is to
@@ -44,9 +43,8 @@ bool IsDataParallel(const PipelineContext& around);
 absl::Status Validate(const PipelineSettings& settings,
                       const PipelineContext& around);
 
-// What ParseBalance takes: --balance, or --cut, or "parameters".
-std::string BalanceFor(const PipelineSettings& settings,
-                       const std::string& cut);
+// What ParseBalance takes: --balance, or "parameters".
+std::string BalanceFor(const PipelineSettings& settings);
 
 // Every option as (flag name, value).
 SettingValues Describe(const PipelineSettings& settings);

@@ -73,33 +73,11 @@ absl::Status CheckAveraging(const DdpSettings& settings) {
   });
 }
 
-// The first option of PowerSGD that nobody would look at; empty: none.
-std::string UselessOfPowerSgd(const DdpSettings& settings) {
-  if (absl::StartsWith(settings.comm_hook, "powersgd")) return "";
-  for (const auto& [flag, value] :
-       Differing(Describe(settings), Describe(DdpSettings()))) {
-    if (absl::StartsWith(flag, "power_sgd_")) return absl::StrCat("--", flag);
-  }
-  return "";
-}
-
 }  // namespace
 
 absl::Status CheckDdp(const DdpSettings& settings) {
-  const std::string power_sgd = UselessOfPowerSgd(settings);
+  TANDEM_RETURN_IF_ERROR(ParseCommHook(settings.comm_hook).status());
   TANDEM_RETURN_IF_ERROR(CheckRules({
-      {!power_sgd.empty(),
-       absl::StrCat(power_sgd,
-                    " is PowerSGD's, but --comm_hook=", settings.comm_hook,
-                    " was given: choose powersgd, powersgd_fp16 or "
-                    "powersgd_bf16")},
-      {!settings.gradient_as_bucket_view,
-       "--gradient_as_bucket_view=false: gradients always are views of the "
-       "buffers that are reduced"},
-      {settings.bucket_cap_mb > 0 && !settings.bucket_cap_mb_list.empty(),
-       absl::StrCat("--bucket_cap_mb=", settings.bucket_cap_mb,
-                    " and --bucket_cap_mb_list both say how large buckets are: "
-                    "give one")},
       {settings.delay_all_reduce_named_params.empty() !=
            settings.param_to_hook_all_reduce.empty(),
        "--delay_all_reduce_named_params and --param_to_hook_all_reduce need "
@@ -241,9 +219,10 @@ absl::Status CheckPrecision(const TrainOptions& options) {
       {"init_scale", "growth_factor", "backoff_factor", "growth_interval"});
   const std::string skipping =
       options.skip_nonfinite ? "--skip_nonfinite" : "--dtype=fp16";
+  const CommHook hook = RequestedHook(ddp);
   const bool remembers =
-      absl::StartsWith(ddp.comm_hook, "powersgd") &&
-      (ddp.power_sgd_use_error_feedback || ddp.power_sgd_warm_start);
+      hook.is_power_sgd() &&
+      (hook.power_sgd.use_error_feedback || hook.power_sgd.warm_start);
   return CheckRules({
       {options.reduce_dtype != "fp32" && ddp.comm_hook != "none",
        absl::StrCat("--reduce_dtype=", options.reduce_dtype,
@@ -270,9 +249,8 @@ absl::Status CheckPrecision(const TrainOptions& options) {
                     "which the overflows that ",
                     skipping,
                     " skips would stay for good: leave it out (--dtype=bf16 "
-                    "needs no scale), take another hook, or "
-                    "--nopower_sgd_use_error_feedback and "
-                    "--nopower_sgd_warm_start as well")},
+                    "needs no scale), take another hook, or ",
+                    hook.name, ":error_feedback=false,warm_start=false")},
   });
 }
 

@@ -5,6 +5,10 @@
 //   SETTING(kind, name, default, range, help)
 // that is included wherever something is made of all rows, with SETTING defined
 // as what is made of one. The kinds and ranges are those below.
+//   GROUP("Optimizer")
+// stands before the rows of a group, in which --help shows them; a group may
+// stand in several places. USUAL_SETTING is a SETTING that --help shows without
+// being asked for its group.
 
 #ifndef TANDEM_TOOLS_TRAINER_SETTINGS_SETTING_H_
 #define TANDEM_TOOLS_TRAINER_SETTINGS_SETTING_H_
@@ -148,6 +152,7 @@ class EachBetween {
 class OneOf {
  public:
   explicit OneOf(std::vector<std::string> known) : known_(std::move(known)) {}
+  const std::vector<std::string>& known() const { return known_; }
   absl::Status Check(const char* name, const std::string& given) const;
 
  private:

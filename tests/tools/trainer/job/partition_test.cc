@@ -154,7 +154,7 @@ TEST(PartitionJobTest, CountsTheStateOfTheJobsOptimizer) {
   options = plain;
   options.ddp.comm_hook = "powersgd";
   expect_state(options, 1, /*ranks=*/2);
-  options.ddp.power_sgd_use_error_feedback = false;
+  options.ddp.comm_hook = "powersgd:error_feedback=false";
   expect_state(options, 0, /*ranks=*/2);
   options = plain;
   options.pipeline.reproducible = true;

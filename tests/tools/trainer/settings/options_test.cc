@@ -37,7 +37,7 @@ TEST(TrainOptionsTest, APipelineNeedsNoSettingOfReplicas) {
 TEST(TrainOptionsTest, SeveralPipelinesAverageWhatOneDoesNot) {
   TrainOptions options;
   options.pipeline.pipe = 2;
-  options.ddp.bucket_cap_mb = 5;
+  options.ddp.bucket_cap_mb = {5};
   options.ddp.comm_hook = "fp16";
   ExpectOk(Validate(options));
   ExpectOk(CheckReplicas(options, 2));
@@ -60,7 +60,7 @@ TEST(TrainOptionsTest, Fp16AloneScalesTheLoss) {
   options.reduce_dtype = "fp16";
   EXPECT_FALSE(RequestedGradScaler(options).has_value());
   ExpectOk(Validate(options));
-  options.param_dtype = "fp16";
+  options.dtype = "fp16";
   options.init_scale = 1024;
   options.growth_interval = 5;
   ASSERT_TRUE(RequestedGradScaler(options).has_value());
@@ -68,9 +68,7 @@ TEST(TrainOptionsTest, Fp16AloneScalesTheLoss) {
   EXPECT_EQ(RequestedGradScaler(options)->growth_interval, 5);
   EXPECT_EQ(RequestedGradScaler(options)->backoff_factor, 0.5);
   options.reduce_dtype = "fp32";
-  options.ddp.comm_hook = "powersgd";
-  options.ddp.power_sgd_use_error_feedback = false;
-  options.ddp.power_sgd_warm_start = false;
+  options.ddp.comm_hook = "powersgd:error_feedback=false,warm_start=false";
   ExpectOk(Validate(options));
 }
 
@@ -82,8 +80,7 @@ TEST(OptimizerSettings, NormsAndDecayMayBeOfAnyKind) {
   options.error_if_nonfinite = true;
   options.weight_decay = 0.1;
   options.no_weight_decay_on = "bias$|^bn";
-  options.ddp.comm_hook = "powersgd_bf16";
-  options.ddp.power_sgd_warm_start = false;
+  options.ddp.comm_hook = "powersgd_bf16:warm_start=false";
   ExpectOk(Validate(options));
 }
 

@@ -45,9 +45,9 @@ std::string Error(const Asked& asked) {
       asked.flags);
   PipelineSettings settings;
   EXPECT_EQ(ReadFlags(settings), absl::OkStatus());
-  const PipelineContext around = {
-      FlagValue("strategy"), std::stoll(FlagValue("devices_per_rank")),
-      std::stoll(FlagValue("batch_size")), FlagValue("cut")};
+  const PipelineContext around = {FlagValue("strategy"),
+                                  std::stoll(FlagValue("devices_per_rank")),
+                                  std::stoll(FlagValue("batch_size"))};
   absl::Status checked = Validate(settings, around);
   if (checked.ok()) {
     checked = CheckLayout(settings, around, asked.world_size);
@@ -134,9 +134,6 @@ std::vector<Asked> BadTogether() {
       {"--schedule=zb_v --chunks=1", "--chunks=1: --schedule=zb_v has 2"},
       {"--schedule=./mine.txt --chunks=2",
        "--chunks=2 was given, but the stages of --schedule=./mine.txt"},
-      {"--balance=uniform --cut=fc2",
-       "--cut=fc2 is another name of --balance=fc2, and --balance=uniform was "
-       "given"},
       {"--strategy=auto --devices_per_rank=1 --balance=uniform",
        "--balance=uniform needs several devices"},
       {"--devices_per_rank=1",
@@ -153,8 +150,8 @@ std::vector<Asked> BadTogether() {
       {"--balance=uniform --strategy=data_parallel",
        "--balance=uniform says where to cut the model, but with "
        "--strategy=data_parallel"},
-      {"--cut=fc2 --strategy=data_parallel",
-       "--cut=fc2 says where to cut the model"},
+      {"--balance=fc2 --strategy=data_parallel",
+       "--balance=fc2 says where to cut the model"},
       {"--schedule=gpipe --strategy=model_parallel",
        "--schedule=gpipe is for pipelines, but --strategy=model_parallel"},
       {"--deferred_batch_norm --strategy=auto",
@@ -242,12 +239,11 @@ TEST(PipelineLayout, MakesTheSchedule) {
   EXPECT_EQ(schedule->microbatches, 5);
 }
 
-TEST(PipelineSettings, CutIsAnotherNameOfBalance) {
+TEST(PipelineSettings, WithoutBalanceParametersAreCounted) {
   PipelineSettings settings;
-  EXPECT_EQ(BalanceFor(settings, ""), "parameters");
-  EXPECT_EQ(BalanceFor(settings, "fc2"), "fc2");
+  EXPECT_EQ(BalanceFor(settings), "parameters");
   settings.balance = "profile";
-  EXPECT_EQ(BalanceFor(settings, ""), "profile");
+  EXPECT_EQ(BalanceFor(settings), "profile");
 }
 
 }  // namespace

@@ -1,0 +1,130 @@
+// The trainer's guide: every flag has one group, what --help shows is short
+// enough to be read, and other programs' names lead to flags that there are.
+
+#include "tools/trainer/train_guide.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/flags/commandlineflag.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "core/program/completion.h"
+#include "core/program/flag_guide.h"
+#include "core/program/listed_flags.h"
+#include "tools/trainer/settings/other_names.h"
+
+namespace tandem::train_guide_test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const FlagGuide& Guide() {
+  static const auto* const guide = new FlagGuide(TrainGuide("Trains."));
+  return *guide;
+}
+
+std::vector<absl::string_view> Lines(const std::string& text) {
+  return absl::StrSplit(text, '\n');
+}
+
+TEST(TrainGuideTest, EveryFlagIsInOneGroup) {
+  std::map<std::string, int> groups_of;
+  for (const FlagGroup& group : Guide().groups) {
+    EXPECT_FALSE(group.flags.empty()) << group.name;
+    for (const GuidedFlag& each : group.flags) ++groups_of[each.name];
+  }
+  for (const auto& [name, flag] : ListedFlags()) {
+    EXPECT_EQ(groups_of[name], 1)
+        << "--" << name << ": put GROUP before its row, or name it in "
+        << "LaunchFlags or RehearsalFlags";
+  }
+  EXPECT_EQ(groups_of.size(), ListedFlags().size());
+}
+
+// The last group that TrainGuide places: another one would come behind it.
+TEST(TrainGuideTest, EveryGroupHasItsPlace) {
+  EXPECT_EQ(Guide().groups.front().name, "Model");
+  EXPECT_EQ(Guide().groups.back().name, "Rehearsal")
+      << "give the group a place in train_guide.cc";
+}
+
+TEST(TrainGuideTest, HelpIsShort) {
+  int usual = 0;
+  for (const FlagGroup& group : Guide().groups) {
+    for (const GuidedFlag& each : group.flags) usual += each.is_usual ? 1 : 0;
+  }
+  EXPECT_GE(usual, 40);
+  EXPECT_LE(usual, 60);
+  const std::string help = HelpText(Guide());
+  EXPECT_LE(Lines(help).size(), 200u) << help;
+  EXPECT_THAT(help, HasSubstr("\n  --batch_size=64 "));
+  EXPECT_THAT(help, Not(HasSubstr("--sim_delay_us")));
+}
+
+TEST(TrainGuideTest, NoLineOfHelpIsTooLong) {
+  std::vector<std::string> texts = {HelpText(Guide()),
+                                    *HelpOnTopic(Guide(), "all")};
+  for (const FlagGroup& group : Guide().groups) {
+    texts.push_back(*HelpOnTopic(Guide(), group.name));
+  }
+  for (const std::string& text : texts) {
+    for (const absl::string_view line : Lines(text)) {
+      EXPECT_LE(line.size(), 80u) << line;
+    }
+  }
+}
+
+TEST(TrainGuideTest, TheTablesOrderIsKept) {
+  const std::string all = *HelpOnTopic(Guide(), "all");
+  size_t before = 0;
+  for (const char* flag :
+       {"model", "layers", "dataset", "epochs", "optimizer", "dtype",
+        "strategy", "schedule", "nproc_per_node", "save_dir", "log_every"}) {
+    const bool has_default = flag != absl::string_view("nproc_per_node");
+    const size_t here =
+        all.find(absl::StrCat("\n  --", flag, has_default ? " " : "\n"));
+    ASSERT_NE(here, std::string::npos) << flag;
+    EXPECT_GT(here, before) << flag;
+    before = here;
+  }
+}
+
+TEST(TrainGuideTest, OtherNamesAreNoFlagsAndLeadToFlags) {
+  const std::map<std::string, absl::CommandLineFlag*> flags = ListedFlags();
+  const std::regex named("--([a-z0-9_]+)");
+  std::set<std::string> seen;
+  for (const OtherFlagName& each : OtherNames()) {
+    EXPECT_TRUE(seen.insert(each.name).second) << each.name << " stands twice";
+    EXPECT_EQ(flags.count(each.name), 0u) << each.name << " is a flag";
+    const std::string& advice = each.advice;
+    EXPECT_THAT(advice, testing::AnyOf(HasSubstr("write --"),
+                                       HasSubstr("leave it out")));
+    for (auto found = std::sregex_iterator(advice.begin(), advice.end(), named);
+         found != std::sregex_iterator(); ++found) {
+      EXPECT_EQ(flags.count((*found)[1]), 1u)
+          << "--" << each.name << ": " << advice;
+    }
+  }
+}
+
+TEST(TrainGuideTest, ShellsCompleteValues) {
+  const std::string script = *CompletionScript(Guide(), "train", "bash");
+  EXPECT_THAT(script, HasSubstr("--optimizer) values='sgd adam adamw"));
+  EXPECT_THAT(script, HasSubstr(" gpt2-medium "));
+  EXPECT_THAT(script, HasSubstr("--dataset) values='fashion_mnist mnist "));
+  EXPECT_THAT(script, HasSubstr("--strategy) values='auto single ddp "));
+  EXPECT_THAT(script, HasSubstr("--schedule) values='gpipe 1f1b "));
+  EXPECT_THAT(script, HasSubstr("--save_dir) files=1"));
+  EXPECT_THAT(script, HasSubstr("--resume) files=1"));
+}
+
+}  // namespace
+}  // namespace tandem::train_guide_test

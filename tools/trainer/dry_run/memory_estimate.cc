@@ -1,0 +1,213 @@
+#include "tools/trainer/dry_run/memory_estimate.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/byte_size.h"
+#include "models/transformer/training_memory.h"
+#include "parallel/balance/cut.h"
+#include "parallel/optim/optimizer_rule.h"
+#include "parallel/schedule/validator.h"
+#include "parallel/step/parts/step_parts.h"
+#include "tools/trainer/job/strategy_options.h"
+
+namespace tandem {
+namespace {
+
+constexpr int64_t kFloat = 4;
+
+int64_t ElementBytes(const TrainOptions& options) {
+  return RequestedPrecision(options).param_dtype.has_value() ? 2 : kFloat;
+}
+
+// What a device keeps for each parameter.
+StatePerParameter Kept(const JobPlan& plan) {
+  const TrainOptions& options = plan.job.options;
+  if (ParameterServerCount(options) > 0) return {/*optimizer_states=*/0};
+  MeshStrategyOptions mesh =
+      ReplicaStrategyOptions(options, plan.partition.partition.schedule);
+  AddReplicas(options, &mesh);
+  mesh.optimizer = RequestedOptimizer(options, options.weight_decay);
+  StatePerParameter kept = KeptStatePerParameter(mesh, plan.job.mesh.data(),
+                                                 plan.job.launch.nnodes == 1);
+  const CommHook hook = RequestedHook(options.ddp);
+  if (hook.is_power_sgd() && hook.power_sgd.use_error_feedback) ++kept.further;
+  return kept;
+}
+
+struct Elements {
+  int64_t all = 0;
+  int64_t matrices = 0;  // of them, those of parameters of two dimensions
+};
+
+// The parameters of a stage. What is tied within it counts once, and else is a
+// copy.
+Elements ParametersIn(const LayerRange& stage,
+                      const std::vector<TensorShape>& shapes) {
+  Elements elements;
+  std::set<std::string> here;
+  for (const TensorShape& each : shapes) {
+    const auto layer = static_cast<int64_t>(each.layer);
+    if (each.is_buffer || layer < stage.begin || layer >= stage.end) continue;
+    if (!each.tied_to.empty() && here.count(each.tied_to) > 0) continue;
+    here.insert(each.name);
+    elements.all += each.numel();
+    if (each.sizes.size() > 1) elements.matrices += each.numel();
+  }
+  return elements;
+}
+
+// How many microbatches of one stage a device holds, of which `chunks` are
+// alike; and whether another one's input may have come before it is needed.
+DeviceWork WorkOfStage(const JobPlan& plan, const LayerRange& layers,
+                       int64_t microbatch) {
+  const TrainOptions& options = plan.job.options;
+  DeviceWork work;
+  work.first_layer = layers.begin;
+  work.end_layer = layers.end;
+  work.samples = microbatch;
+  work.tokens = plan.job.data.train->input_shape().front();
+  work.element_bytes = ElementBytes(options);
+  work.loss_chunk = options.loss_chunk;
+  return work;
+}
+
+// Nothing for what is no GPT or Llama, or has other layers than theirs.
+std::optional<TrainingMemory> TransformerMemory(const JobPlan& plan,
+                                                const DeviceWork& work) {
+  const TrainOptions& options = plan.job.options;
+  if (!plan.job.transformer.has_value() || options.vocab_parallel > 1) {
+    return std::nullopt;
+  }
+  return std::visit(
+      [&](auto model) -> std::optional<TrainingMemory> {
+        // Embeddings, blocks, the last norm, the head.
+        const int64_t embeddings =
+            std::is_same_v<decltype(model), GptOptions> ? 2 : 1;
+        if (static_cast<int64_t>(plan.layers.size()) !=
+            model.layers + embeddings + 2) {
+          return std::nullopt;
+        }
+        return MemoryOf(model, work);
+      },
+      plan.job.transformer->model);
+}
+
+std::string LayerNames(const LayerRange& range,
+                       const std::vector<std::string>& layers) {
+  const std::string& first = layers[static_cast<size_t>(range.begin)];
+  const std::string& last = layers[static_cast<size_t>(range.end - 1)];
+  return first == last ? first : absl::StrCat(first, " to ", last);
+}
+
+}  // namespace
+
+const DeviceEstimate& MemoryEstimate::fullest() const {
+  CHECK(!devices.empty());
+  return *std::max_element(
+      devices.begin(), devices.end(),
+      [](const auto& a, const auto& b) { return a.total() < b.total(); });
+}
+
+MemoryEstimate EstimateMemory(const JobPlan& plan) {
+  const TrainOptions& options = plan.job.options;
+  const Schedule& schedule = plan.partition.partition.schedule;
+  const std::vector<LayerRange> stages = LayerRanges(
+      plan.partition.partition.cuts, static_cast<int64_t>(plan.layers.size()));
+  const StatePerParameter kept = Kept(plan);
+  const bool is_trained = !options.eval_only;
+  const auto facts = ValidateSchedule(schedule, {schedule.microbatches, 0});
+  MemoryEstimate estimate;
+  estimate.knows_activations = is_trained && facts.ok();
+  estimate.checkpoints_activations =
+      options.pipeline.checkpoint_activations != "never" ||
+      RequestedSelectiveCheckpointing(options).is_on();
+  // Devices of a rank may share its batch.
+  const int64_t sharers = options.strategy == "data_parallel"
+                              ? options.devices.devices_per_rank
+                              : 1;
+  const int64_t microbatch =
+      (plan.partition.microbatch + sharers - 1) / sharers;
+  for (size_t device = 0; device < schedule.stages_of.size(); ++device) {
+    DeviceEstimate here;
+    std::vector<std::string> names;
+    for (const int stage : schedule.stages_of[device]) {
+      const LayerRange& layers = stages[static_cast<size_t>(stage)];
+      names.push_back(LayerNames(layers, plan.layers));
+      const Elements elements = ParametersIn(layers, plan.shapes);
+      here.parameters += elements.all;
+      const int64_t copied = ElementBytes(options) == kFloat
+                                 ? 0
+                                 : elements.matrices * ElementBytes(options);
+      const StateBytes state =
+          ComputeStateBytes(elements.all * kFloat, copied, is_trained, kept);
+      here.state.parameters += state.parameters;
+      here.state.gradients += state.gradients;
+      here.state.optimizer += state.optimizer;
+      if (!estimate.knows_activations) continue;
+      DeviceWork work = WorkOfStage(plan, layers, microbatch);
+      const auto chunks =
+          static_cast<int64_t>(schedule.stages_of[device].size());
+      const int64_t held = facts->peak_activations[device];
+      work.microbatches_held = std::max<int64_t>(1, held / chunks);
+      const bool waits = stage > 0 && schedule.microbatches > held;
+      work.inputs_ahead = waits ? 1 : 0;
+      const auto memory = TransformerMemory(plan, work);
+      estimate.knows_activations = memory.has_value();
+      if (memory.has_value()) here.activations += memory->activations;
+    }
+    here.layers = absl::StrJoin(names, " + ");
+    estimate.devices.push_back(here);
+  }
+  if (!estimate.knows_activations) {
+    for (DeviceEstimate& each : estimate.devices) each.activations = 0;
+  }
+  return estimate;
+}
+
+absl::Status CheckDeviceMemory(const MemoryEstimate& estimate,
+                               const TrainOptions& options) {
+  if (options.devices.device_memory.empty()) return absl::OkStatus();
+  const auto most = ParseByteSize(options.devices.device_memory);
+  if (!most.ok()) return most.status();
+  const DeviceEstimate& fullest = estimate.fullest();
+  const int64_t certain = estimate.checkpoints_activations
+                              ? fullest.state.total()
+                              : fullest.total();
+  if (certain <= *most) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--device_memory=", options.devices.device_memory, ": the device of ",
+      fullest.layers, " would hold ", FormatBytes(certain), " (state ",
+      FormatBytes(fullest.state.total()),
+      "): give it less, with more devices, smaller microbatches or "
+      "--checkpoint_every"));
+}
+
+int64_t CheckpointBytes(const JobPlan& plan) {
+  const TrainOptions& options = plan.job.options;
+  const int64_t states =
+      StateNumbers(RequestedOptimizer(options, options.weight_decay));
+  const int64_t averages = options.ema_decay > 0 ? 1 : 0;
+  int64_t bytes = 0;
+  for (const TensorShape& each : plan.shapes) {
+    const int64_t elements = each.numel();
+    bytes += elements * static_cast<int64_t>(c10::elementSize(each.dtype));
+    if (each.is_buffer) continue;
+    // A tied weight is stored under each of its names, its state once.
+    const int64_t kept = averages + (each.tied_to.empty() ? states : 0);
+    bytes += elements * kFloat * kept;
+  }
+  return bytes;
+}
+
+}  // namespace tandem
