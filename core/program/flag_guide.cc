@@ -12,6 +12,7 @@
 #include "absl/flags/commandlineflag.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -51,8 +52,17 @@ void AppendWrapped(const std::string& begin, absl::string_view text,
   absl::StrAppend(&out, line, "\n");
 }
 
-void AppendInFull(const absl::CommandLineFlag& flag, std::string& out) {
+// In one line: what would break it is escaped.
+std::string ShownDefault(const absl::CommandLineFlag& flag) {
   const std::string value = flag.DefaultValue();
+  const bool is_plain = std::none_of(value.begin(), value.end(), [](char c) {
+    return absl::ascii_iscntrl(static_cast<unsigned char>(c));
+  });
+  return is_plain ? value : absl::Utf8SafeCEscape(value);
+}
+
+void AppendInFull(const absl::CommandLineFlag& flag, std::string& out) {
+  const std::string value = ShownDefault(flag);
   absl::StrAppend(&out, "  --", flag.Name(),
                   value.empty() ? "" : absl::StrCat(" (default: ", value, ")"),
                   "\n");
@@ -67,7 +77,7 @@ std::string FirstSentence(absl::string_view help) {
 }
 
 void AppendInShort(const absl::CommandLineFlag& flag, std::string& out) {
-  const std::string value = flag.DefaultValue();
+  const std::string value = ShownDefault(flag);
   AppendWrapped(
       absl::StrCat("  --", flag.Name(), value.empty() ? "" : "=", value),
       FirstSentence(flag.Help()), kColumn, out);

@@ -18,6 +18,7 @@ ABSL_FLAG(std::string, place_of_a_name_that_is_long, "here",
           "a terminal of eighty columns, or of ninety.");
 ABSL_FLAG(bool, rare, true, "A switch that few need.");
 ABSL_FLAG(bool, alone, false, "In no group.");
+ABSL_FLAG(std::string, breaks, "a\nb", "Has two lines.");
 
 namespace tandem::flag_guide_test {
 namespace {
@@ -51,7 +52,8 @@ TEST(FlagGuideTest, HelpShowsTheUsualFlagsByGroupInShort) {
                       "\nPlaces\n  --place_of_a_name_that_is_long=here\n"
                       "                           Where it lies, in a "),
             HasSubstr("\nLaunch\n  --nproc_per_node         Start this many "),
-            HasSubstr("\nOthers\n  --alone=false            In no group.\n"),
+            HasSubstr("\nOthers\n  --alone=false            In no group.\n"
+                      "  --breaks=a\\nb            Has two lines.\n"),
             Not(HasSubstr("--rare")), Not(HasSubstr("More of it")),
             Not(HasSubstr("no_such_flag")), Not(HasSubstr("Gone")),
             HasSubstr("\n  --config=FILE ")));

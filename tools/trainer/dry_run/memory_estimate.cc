@@ -216,6 +216,18 @@ absl::Status CheckDeviceMemory(const MemoryEstimate& estimate,
       "--checkpoint_every"));
 }
 
+int64_t HostBytes(const MemoryEstimate& estimate, const Job& job) {
+  const DeviceSettings& devices = job.options.devices;
+  if (devices.device == "cuda") return 0;
+  int64_t bytes = 0;
+  for (const DeviceEstimate& each : estimate.devices) bytes += each.total();
+  // One that stands for all of a rank's.
+  if (job.options.strategy == "data_parallel") {
+    bytes *= devices.devices_per_rank;
+  }
+  return bytes / job.mesh.pipe() * job.launch.local_world_size;
+}
+
 int64_t CheckpointBytes(const JobPlan& plan) {
   const TrainOptions& options = plan.job.options;
   const int64_t states =
