@@ -166,12 +166,13 @@ void AddMemory(const MemoryEstimate& memory, const JobPlan& plan,
         "  activations that are computed a second time are counted: it is "
         "less");
   }
-  const int64_t host = HostBytes(memory, plan.job);
-  if (static_cast<uint64_t>(host) > MemoryLimit()) {
-    lines->push_back(
-        absl::StrCat("  note: this host's ranks hold ", FormatBytes(host),
-                     " together, and it has ",
-                     FormatBytes(static_cast<int64_t>(MemoryLimit()))));
+  const auto host = static_cast<uint64_t>(HostBytes(memory, plan.job));
+  const uint64_t left = AvailableMemory();
+  if (host > left) {
+    lines->push_back(absl::StrCat(
+        "  note: this host's ranks hold ",
+        FormatBytes(static_cast<int64_t>(host)), " together, and it has ",
+        FormatBytes(static_cast<int64_t>(left)), " left"));
   }
   if (plan.partition.is_measured_later) {
     lines->push_back(
