@@ -245,6 +245,27 @@ std::string HelpText(const FlagGuide& guide) {
   return out;
 }
 
+std::string HelpMarkdown(const FlagGuide& guide) {
+  const std::map<std::string, absl::CommandLineFlag*> flags = ListedFlags();
+  const auto cell = [](const std::string& text) {
+    return absl::StrReplaceAll(text, {{"|", "\\|"}, {"<", "&lt;"}});
+  };
+  std::string out;
+  for (const FlagGroup& group : AllGroups(guide)) {
+    absl::StrAppend(&out, out.empty() ? "" : "\n", "## ", group.name,
+                    "\n\n| flag | default | |\n|---|---|---|\n");
+    for (const GuidedFlag& each : group.flags) {
+      const absl::CommandLineFlag& flag = *flags.at(each.name);
+      const std::string value = ShownDefault(flag);
+      const std::string name = absl::StrCat("`--", each.name, "`");
+      absl::StrAppend(&out, "| ", each.is_usual ? "**" + name + "**" : name,
+                      " | ", value.empty() ? "" : "`" + cell(value) + "`",
+                      " | ", cell(flag.Help()), " |\n");
+    }
+  }
+  return out;
+}
+
 absl::StatusOr<std::string> HelpOnTopic(const FlagGuide& guide,
                                         absl::string_view topic) {
   const std::vector<FlagGroup> groups =
@@ -253,6 +274,7 @@ absl::StatusOr<std::string> HelpOnTopic(const FlagGuide& guide,
   const bool is_flag = absl::ConsumePrefix(&topic, "--");
   const std::string key = Key(topic);
   if (key == kAll && !is_flag) return HelpOnAll(guide);
+  if (key == "markdown" && !is_flag) return HelpMarkdown(guide);
   const auto group_of = [&](const auto& fits) {
     return is_flag ? groups.end()
                    : std::find_if(groups.begin(), groups.end(),
