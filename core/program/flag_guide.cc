@@ -12,6 +12,7 @@
 #include "absl/flags/commandlineflag.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -51,8 +52,17 @@ void AppendWrapped(const std::string& begin, absl::string_view text,
   absl::StrAppend(&out, line, "\n");
 }
 
-void AppendInFull(const absl::CommandLineFlag& flag, std::string& out) {
+// In one line: what would break it is escaped.
+std::string ShownDefault(const absl::CommandLineFlag& flag) {
   const std::string value = flag.DefaultValue();
+  const bool is_plain = std::none_of(value.begin(), value.end(), [](char c) {
+    return absl::ascii_iscntrl(static_cast<unsigned char>(c));
+  });
+  return is_plain ? value : absl::Utf8SafeCEscape(value);
+}
+
+void AppendInFull(const absl::CommandLineFlag& flag, std::string& out) {
+  const std::string value = ShownDefault(flag);
   absl::StrAppend(&out, "  --", flag.Name(),
                   value.empty() ? "" : absl::StrCat(" (default: ", value, ")"),
                   "\n");
@@ -67,7 +77,7 @@ std::string FirstSentence(absl::string_view help) {
 }
 
 void AppendInShort(const absl::CommandLineFlag& flag, std::string& out) {
-  const std::string value = flag.DefaultValue();
+  const std::string value = ShownDefault(flag);
   AppendWrapped(
       absl::StrCat("  --", flag.Name(), value.empty() ? "" : "=", value),
       FirstSentence(flag.Help()), kColumn, out);
@@ -235,6 +245,27 @@ std::string HelpText(const FlagGuide& guide) {
   return out;
 }
 
+std::string HelpMarkdown(const FlagGuide& guide) {
+  const std::map<std::string, absl::CommandLineFlag*> flags = ListedFlags();
+  const auto cell = [](const std::string& text) {
+    return absl::StrReplaceAll(text, {{"|", "\\|"}, {"<", "&lt;"}});
+  };
+  std::string out;
+  for (const FlagGroup& group : AllGroups(guide)) {
+    absl::StrAppend(&out, out.empty() ? "" : "\n", "## ", group.name,
+                    "\n\n| flag | default | |\n|---|---|---|\n");
+    for (const GuidedFlag& each : group.flags) {
+      const absl::CommandLineFlag& flag = *flags.at(each.name);
+      const std::string value = ShownDefault(flag);
+      const std::string name = absl::StrCat("`--", each.name, "`");
+      absl::StrAppend(&out, "| ", each.is_usual ? "**" + name + "**" : name,
+                      " | ", value.empty() ? "" : "`" + cell(value) + "`",
+                      " | ", cell(flag.Help()), " |\n");
+    }
+  }
+  return out;
+}
+
 absl::StatusOr<std::string> HelpOnTopic(const FlagGuide& guide,
                                         absl::string_view topic) {
   const std::vector<FlagGroup> groups =
@@ -243,6 +274,7 @@ absl::StatusOr<std::string> HelpOnTopic(const FlagGuide& guide,
   const bool is_flag = absl::ConsumePrefix(&topic, "--");
   const std::string key = Key(topic);
   if (key == kAll && !is_flag) return HelpOnAll(guide);
+  if (key == "markdown" && !is_flag) return HelpMarkdown(guide);
   const auto group_of = [&](const auto& fits) {
     return is_flag ? groups.end()
                    : std::find_if(groups.begin(), groups.end(),

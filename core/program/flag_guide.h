@@ -59,11 +59,16 @@ std::vector<FlagGroup> AllGroups(const FlagGuide& guide);
 // those of `usage`.
 std::string HelpText(const FlagGuide& guide);
 
-// What --help=TOPIC prints: "all", or a group, or a flag's name, in full.
+// What --help=TOPIC prints: "all", or a group, or a flag's name, in full; or
+// "markdown".
 // Upper case, hyphens and underscores do not matter, and a group's beginning
 // will do. InvalidArgument, with the groups that are known, for another.
 absl::StatusOr<std::string> HelpOnTopic(const FlagGuide& guide,
                                         absl::string_view topic);
+
+// All flags as a page's tables, in Markdown: what --help=markdown prints. The
+// usual ones are bold.
+std::string HelpMarkdown(const FlagGuide& guide);
 
 }  // namespace tandem
 

@@ -18,6 +18,8 @@ ABSL_FLAG(std::string, place_of_a_name_that_is_long, "here",
           "a terminal of eighty columns, or of ninety.");
 ABSL_FLAG(bool, rare, true, "A switch that few need.");
 ABSL_FLAG(bool, alone, false, "In no group.");
+ABSL_FLAG(std::string, pipes, "", "One of a|b <c.");
+ABSL_FLAG(std::string, breaks, "a\nb", "Has two lines.");
 
 namespace tandem::flag_guide_test {
 namespace {
@@ -26,6 +28,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 FlagGuide Guide() {
   FlagGuide guide = {"What it is.",
@@ -51,7 +54,8 @@ TEST(FlagGuideTest, HelpShowsTheUsualFlagsByGroupInShort) {
                       "\nPlaces\n  --place_of_a_name_that_is_long=here\n"
                       "                           Where it lies, in a "),
             HasSubstr("\nLaunch\n  --nproc_per_node         Start this many "),
-            HasSubstr("\nOthers\n  --alone=false            In no group.\n"),
+            HasSubstr("\nOthers\n  --alone=false            In no group.\n"
+                      "  --breaks=a\\nb            Has two lines.\n"),
             Not(HasSubstr("--rare")), Not(HasSubstr("More of it")),
             Not(HasSubstr("no_such_flag")), Not(HasSubstr("Gone")),
             HasSubstr("\n  --config=FILE ")));
@@ -109,6 +113,17 @@ TEST(FlagGuideTest, AllIsEverythingInTheGroupsOrder) {
     EXPECT_NE(places.back(), std::string::npos) << part;
   }
   EXPECT_TRUE(std::is_sorted(places.begin(), places.end()));
+}
+
+TEST(FlagGuideTest, APageHasATableForEachGroup) {
+  const std::string page = Topic("markdown");
+  EXPECT_THAT(page, StartsWith("## Fast things\n\n| flag | default | |\n"
+                               "|---|---|---|\n"
+                               "| **`--rate`** | `0.1` | How fast. More of it: "
+                               "it says much. |\n"
+                               "| `--rare` | `true` | A switch that few need. "
+                               "|\n\n## Places\n"));
+  EXPECT_THAT(page, HasSubstr("| **`--pipes`** |  | One of a\\|b &lt;c. |\n"));
 }
 
 TEST(FlagGuideTest, AnUnknownTopicIsRefusedWithThoseThatThereAre) {

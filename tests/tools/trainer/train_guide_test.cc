@@ -6,9 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <map>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -113,6 +115,17 @@ TEST(TrainGuideTest, OtherNamesAreNoFlagsAndLeadToFlags) {
           << "--" << each.name << ": " << advice;
     }
   }
+}
+
+// docs/flags.md is the guide's page.
+TEST(TrainGuideTest, TheDocumentsListEveryFlag) {
+  std::stringstream page;
+  page << std::ifstream("docs/flags.md").rdbuf();
+  const std::string text = page.str();
+  const size_t begin = text.find("## Model\n");
+  ASSERT_NE(begin, std::string::npos);
+  EXPECT_TRUE(text.substr(begin) == HelpMarkdown(Guide()))
+      << "docs/flags.md is not as the flags are: write it anew, as it says";
 }
 
 TEST(TrainGuideTest, ShellsCompleteValues) {

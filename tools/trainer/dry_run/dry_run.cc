@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +16,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text_table.h"
 #include "core/base/torch_status.h"
+#include "core/device/host_resources.h"
 #include "core/files/file_target.h"
 #include "core/program/exit_code.h"
 #include "models/hugging_face/model_config.h"
@@ -165,6 +165,14 @@ void AddMemory(const MemoryEstimate& memory, const JobPlan& plan,
     lines->push_back(
         "  activations that are computed a second time are counted: it is "
         "less");
+  }
+  const auto host = static_cast<uint64_t>(HostBytes(memory, plan.job));
+  const uint64_t left = AvailableMemory();
+  if (host > left) {
+    lines->push_back(absl::StrCat(
+        "  note: this host's ranks hold ",
+        FormatBytes(static_cast<int64_t>(host)), " together, and it has ",
+        FormatBytes(static_cast<int64_t>(left)), " left"));
   }
   if (plan.partition.is_measured_later) {
     lines->push_back(

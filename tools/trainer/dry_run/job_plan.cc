@@ -1,6 +1,5 @@
 #include "tools/trainer/dry_run/job_plan.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>

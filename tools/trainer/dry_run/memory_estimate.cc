@@ -3,10 +3,10 @@
 #include <glog/logging.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -67,30 +67,33 @@ Elements ParametersIn(const LayerRange& stage,
   return elements;
 }
 
-// How many microbatches of one stage a device holds, of which `chunks` are
-// alike; and whether another one's input may have come before it is needed.
-DeviceWork WorkOfStage(const JobPlan& plan, const LayerRange& layers,
-                       int64_t microbatch) {
+// What a device does of a stage, but for which layers that has, and how many
+// microbatches are held of it.
+DeviceWork WorkOfStage(const JobPlan& plan) {
   const TrainOptions& options = plan.job.options;
+  // Devices of a rank may share its batch.
+  const int64_t sharers = options.strategy == "data_parallel"
+                              ? options.devices.devices_per_rank
+                              : 1;
   DeviceWork work;
-  work.first_layer = layers.begin;
-  work.end_layer = layers.end;
-  work.samples = microbatch;
+  work.samples = (plan.partition.microbatch + sharers - 1) / sharers;
   work.tokens = plan.job.data.train->input_shape().front();
   work.element_bytes = ElementBytes(options);
   work.loss_chunk = options.loss_chunk;
   return work;
 }
 
-// Nothing for what is no GPT or Llama, or has other layers than theirs.
-std::optional<TrainingMemory> TransformerMemory(const JobPlan& plan,
-                                                const DeviceWork& work) {
+// Activations in bytes. Nothing for what is no GPT or Llama, or has other
+// layers than theirs.
+std::optional<int64_t> StageActivations(const JobPlan& plan,
+                                        const LayerRange& layers, int64_t held,
+                                        int64_t ahead) {
   const TrainOptions& options = plan.job.options;
   if (!plan.job.transformer.has_value() || options.vocab_parallel > 1) {
     return std::nullopt;
   }
   return std::visit(
-      [&](auto model) -> std::optional<TrainingMemory> {
+      [&](auto model) -> std::optional<int64_t> {
         // Embeddings, blocks, the last norm, the head.
         const int64_t embeddings =
             std::is_same_v<decltype(model), GptOptions> ? 2 : 1;
@@ -98,7 +101,12 @@ std::optional<TrainingMemory> TransformerMemory(const JobPlan& plan,
             model.layers + embeddings + 2) {
           return std::nullopt;
         }
-        return MemoryOf(model, work);
+        DeviceWork work = WorkOfStage(plan);
+        work.first_layer = layers.begin;
+        work.end_layer = layers.end;
+        work.microbatches_held = held;
+        work.inputs_ahead = ahead;
+        return MemoryOf(model, work).activations;
       },
       plan.job.transformer->model);
 }
@@ -108,6 +116,50 @@ std::string LayerNames(const LayerRange& range,
   const std::string& first = layers[static_cast<size_t>(range.begin)];
   const std::string& last = layers[static_cast<size_t>(range.end - 1)];
   return first == last ? first : absl::StrCat(first, " to ", last);
+}
+
+// A device's activations, of all its stages, which are alike in what they hold.
+std::optional<int64_t> DeviceActivations(const JobPlan& plan, size_t device,
+                                         const std::vector<LayerRange>& stages,
+                                         int64_t held) {
+  const Schedule& schedule = plan.partition.partition.schedule;
+  const std::vector<int>& own = schedule.stages_of[device];
+  const int64_t of_each =
+      std::max<int64_t>(1, held / static_cast<int64_t>(own.size()));
+  int64_t bytes = 0;
+  for (const int stage : own) {
+    // Another one's input may have come before it is needed.
+    const bool waits = stage > 0 && schedule.microbatches > held;
+    const auto activations = StageActivations(
+        plan, stages[static_cast<size_t>(stage)], of_each, waits ? 1 : 0);
+    if (!activations.has_value()) return std::nullopt;
+    bytes += *activations;
+  }
+  return bytes;
+}
+
+// Parameters and state of these stages.
+DeviceEstimate DeviceState(const JobPlan& plan, const std::vector<int>& own,
+                           const std::vector<LayerRange>& stages,
+                           const StatePerParameter& kept) {
+  const int64_t element = ElementBytes(plan.job.options);
+  DeviceEstimate estimate;
+  std::vector<std::string> names;
+  for (const int stage : own) {
+    const LayerRange& layers = stages[static_cast<size_t>(stage)];
+    names.push_back(LayerNames(layers, plan.layers));
+    const Elements elements = ParametersIn(layers, plan.shapes);
+    estimate.parameters += elements.all;
+    const StateBytes state =
+        ComputeStateBytes(elements.all * kFloat,
+                          element == kFloat ? 0 : elements.matrices * element,
+                          /*is_trained=*/!plan.job.options.eval_only, kept);
+    estimate.state.parameters += state.parameters;
+    estimate.state.gradients += state.gradients;
+    estimate.state.optimizer += state.optimizer;
+  }
+  estimate.layers = absl::StrJoin(names, " + ");
+  return estimate;
 }
 
 }  // namespace
@@ -125,52 +177,23 @@ MemoryEstimate EstimateMemory(const JobPlan& plan) {
   const std::vector<LayerRange> stages = LayerRanges(
       plan.partition.partition.cuts, static_cast<int64_t>(plan.layers.size()));
   const StatePerParameter kept = Kept(plan);
-  const bool is_trained = !options.eval_only;
   const auto facts = ValidateSchedule(schedule, {schedule.microbatches, 0});
   MemoryEstimate estimate;
-  estimate.knows_activations = is_trained && facts.ok();
+  estimate.knows_activations = !options.eval_only && facts.ok();
   estimate.checkpoints_activations =
       options.pipeline.checkpoint_activations != "never" ||
       RequestedSelectiveCheckpointing(options).is_on();
-  // Devices of a rank may share its batch.
-  const int64_t sharers = options.strategy == "data_parallel"
-                              ? options.devices.devices_per_rank
-                              : 1;
-  const int64_t microbatch =
-      (plan.partition.microbatch + sharers - 1) / sharers;
   for (size_t device = 0; device < schedule.stages_of.size(); ++device) {
-    DeviceEstimate here;
-    std::vector<std::string> names;
-    for (const int stage : schedule.stages_of[device]) {
-      const LayerRange& layers = stages[static_cast<size_t>(stage)];
-      names.push_back(LayerNames(layers, plan.layers));
-      const Elements elements = ParametersIn(layers, plan.shapes);
-      here.parameters += elements.all;
-      const int64_t copied = ElementBytes(options) == kFloat
-                                 ? 0
-                                 : elements.matrices * ElementBytes(options);
-      const StateBytes state =
-          ComputeStateBytes(elements.all * kFloat, copied, is_trained, kept);
-      here.state.parameters += state.parameters;
-      here.state.gradients += state.gradients;
-      here.state.optimizer += state.optimizer;
-      if (!estimate.knows_activations) continue;
-      DeviceWork work = WorkOfStage(plan, layers, microbatch);
-      const auto chunks =
-          static_cast<int64_t>(schedule.stages_of[device].size());
-      const int64_t held = facts->peak_activations[device];
-      work.microbatches_held = std::max<int64_t>(1, held / chunks);
-      const bool waits = stage > 0 && schedule.microbatches > held;
-      work.inputs_ahead = waits ? 1 : 0;
-      const auto memory = TransformerMemory(plan, work);
-      estimate.knows_activations = memory.has_value();
-      if (memory.has_value()) here.activations += memory->activations;
+    DeviceEstimate here =
+        DeviceState(plan, schedule.stages_of[device], stages, kept);
+    if (estimate.knows_activations) {
+      const auto activations = DeviceActivations(
+          plan, device, stages, facts->peak_activations[device]);
+      // It is the model's kind that tells, which all stages have.
+      estimate.knows_activations = activations.has_value();
+      here.activations = activations.value_or(0);
     }
-    here.layers = absl::StrJoin(names, " + ");
-    estimate.devices.push_back(here);
-  }
-  if (!estimate.knows_activations) {
-    for (DeviceEstimate& each : estimate.devices) each.activations = 0;
+    estimate.devices.push_back(std::move(here));
   }
   return estimate;
 }
@@ -191,6 +214,18 @@ absl::Status CheckDeviceMemory(const MemoryEstimate& estimate,
       FormatBytes(fullest.state.total()),
       "): give it less, with more devices, smaller microbatches or "
       "--checkpoint_every"));
+}
+
+int64_t HostBytes(const MemoryEstimate& estimate, const Job& job) {
+  const DeviceSettings& devices = job.options.devices;
+  if (devices.device == "cuda") return 0;
+  int64_t bytes = 0;
+  for (const DeviceEstimate& each : estimate.devices) bytes += each.total();
+  // One that stands for all of a rank's.
+  if (job.options.strategy == "data_parallel") {
+    bytes *= devices.devices_per_rank;
+  }
+  return bytes / job.mesh.pipe() * job.launch.local_world_size;
 }
 
 int64_t CheckpointBytes(const JobPlan& plan) {

@@ -47,6 +47,10 @@ MemoryEstimate EstimateMemory(const JobPlan& plan);
 absl::Status CheckDeviceMemory(const MemoryEstimate& estimate,
                                const TrainOptions& options);
 
+// What the ranks of this host hold together, on processors and simulated
+// devices, whose memory is the host's; 0 on others.
+int64_t HostBytes(const MemoryEstimate& estimate, const Job& job);
+
 // Bytes of a checkpoint: the model's tensors and the optimizer's state.
 int64_t CheckpointBytes(const JobPlan& plan);
 
