@@ -53,6 +53,15 @@ class Dataset {
   virtual absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices,
                                     const BatchParts& parts) const = 0;
 
+  // The same as they are in `epoch`: of a data set that changes its samples at
+  // random, anew in each (image_dataset.h), for which Get gives those of epoch
+  // 0. It is this that a loader calls. Others have the same in all epochs.
+  virtual absl::StatusOr<Batch> GetInEpoch(int64_t epoch,
+                                           absl::Span<const int64_t> indices,
+                                           const BatchParts& parts) const {
+    return Get(indices, parts);
+  }
+
   // Inputs and targets.
   absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices) const {
     return Get(indices, BatchParts());

@@ -77,14 +77,15 @@ absl::StatusOr<at::Tensor> Pinned(const at::Tensor& tensor,
   return tensor.defined() ? tensor.pin_memory() : tensor;
 }
 
-absl::StatusOr<Batch> GetOrCatch(const Dataset& dataset,
+absl::StatusOr<Batch> GetOrCatch(const Dataset& dataset, int64_t epoch,
                                  absl::Span<const int64_t> indices,
                                  const BatchParts& parts, bool pin) {
   if (ReadsNothing(parts) || indices.empty()) {
     return Batch{{}, {}, static_cast<int64_t>(indices.size())};
   }
   return CatchTorchOr([&]() -> absl::StatusOr<Batch> {
-    TANDEM_ASSIGN_OR_RETURN(Batch batch, dataset.Get(indices, parts));
+    TANDEM_ASSIGN_OR_RETURN(Batch batch,
+                            dataset.GetInEpoch(epoch, indices, parts));
     if (pin && parts.targets) {
       batch.targets = batch.targets.pin_memory();
       for (auto& [name, tree] : batch.further_targets) {
@@ -263,7 +264,7 @@ absl::StatusOr<Batch> Loader::Read(const Plan& plan, int64_t number) const {
   const absl::Span<const int64_t> indices = BatchIndices(plan, number);
   const bool pin = options_.pin_memory && at::getAccelerator().has_value();
   absl::StatusOr<Batch> batch =
-      GetOrCatch(*dataset_, indices, options_.parts, pin);
+      GetOrCatch(*dataset_, plan.start.epoch, indices, options_.parts, pin);
   if (batch.ok()) {
     batch->identity = IndicesIdentity(indices);
     return batch;

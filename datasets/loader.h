@@ -105,7 +105,7 @@ absl::StatusOr<int64_t> BatchSizePerReplica(int64_t global_batch_size,
 // To resume: sampler->Restore(state), then `StartEpoch()` without a number.
 //
 // For one thread at a time. Can be destroyed at any moment: it then waits only
-// for the calls of Dataset::Get that are under way.
+// for the calls of Dataset::GetInEpoch that are under way.
 class Loader {
  public:
   // An error if a number in `options` makes no sense, if the sampler's length

@@ -8,7 +8,11 @@
 #include "core/base/edit_distance.h"
 #include "core/base/registry.h"
 #include "core/base/status_macros.h"
+#include "datasets/image_dataset.h"
+#include "datasets/images/cifar.h"
+#include "datasets/images/image_folder.h"
 #include "datasets/mnist.h"
+#include "datasets/npy_dataset.h"
 #include "datasets/synthetic.h"
 #include "datasets/token_sequences.h"
 
@@ -45,6 +49,55 @@ DatasetOrError MakeImages(const DatasetOptions& options) {
                               options.split});
 }
 
+absl::Status CheckFolder(const DatasetOptions& options, const char* what) {
+  if (!options.data_dir.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(options.name, " needs a data_dir, the folder of ", what));
+}
+
+DatasetOrError MakeFromSource(const DatasetOptions& options,
+                              const ImageOptions& usual,
+                              std::unique_ptr<const ImageSource> source) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const ImageTransform transform,
+      ImageTransform::Create(options.image, usual,
+                             /*augment=*/options.split == Split::kTrain));
+  return MakeImageDataset(std::move(source), transform, options.seed);
+}
+
+DatasetOrError OpenFolder(const DatasetOptions& options) {
+  TANDEM_RETURN_IF_ERROR(
+      CheckFolder(options, "train and val, with a folder for each class"));
+  TANDEM_ASSIGN_OR_RETURN(
+      std::unique_ptr<ImageSource> source,
+      OpenImageFolder(options.data_dir, options.split == Split::kTrain));
+  return MakeFromSource(options, ImageNetOptions(), std::move(source));
+}
+
+DatasetOrError OpenCifarOf(const DatasetOptions& options,
+                           const CifarFormat& format,
+                           const ImageOptions& usual) {
+  TANDEM_RETURN_IF_ERROR(CheckFolder(options, "its binary files"));
+  TANDEM_ASSIGN_OR_RETURN(
+      std::unique_ptr<ImageSource> source,
+      OpenCifar(options.data_dir, format, options.split == Split::kTrain));
+  return MakeFromSource(options, usual, std::move(source));
+}
+
+DatasetOrError OpenCifar10(const DatasetOptions& options) {
+  return OpenCifarOf(options, Cifar10(), Cifar10Options());
+}
+
+DatasetOrError OpenCifar100(const DatasetOptions& options) {
+  return OpenCifarOf(options, Cifar100(), Cifar100Options());
+}
+
+DatasetOrError OpenNpy(const DatasetOptions& options) {
+  TANDEM_RETURN_IF_ERROR(CheckFolder(
+      options, "train_x.npy, train_y.npy, test_x.npy and test_y.npy"));
+  return OpenNpyDataset({options.data_dir, options.split, options.vocabulary});
+}
+
 DatasetOrError MakeTokens(const DatasetOptions& options) {
   const int64_t vocabulary = options.vocabulary == 0 ? 256 : options.vocabulary;
   return MakeSyntheticTokens({vocabulary, options.context,
@@ -62,8 +115,12 @@ DatasetOrError OpenTokens(const DatasetOptions& options) {
 Registry<DatasetOpener>& Openers() {
   static auto* const openers = new Registry<DatasetOpener>(
       "data set", {
+                      {"cifar10", OpenCifar10},
+                      {"cifar100", OpenCifar100},
                       {"fashion_mnist", MakeFashionMnist},
+                      {"image_folder", OpenFolder},
                       {"mnist", MakeMnist},
+                      {"npy", OpenNpy},
                       {"synthetic", MakeImages},
                       {"synthetic_tokens", MakeTokens},
                       {"tokens", OpenTokens},

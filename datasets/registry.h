@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "datasets/dataset.h"
+#include "datasets/images/image_options.h"
 
 namespace tandem {
 
@@ -23,6 +24,10 @@ struct DatasetOptions {
   // The folder of the files. Empty: Fashion-MNIST is taken from the program's
   // runfiles; others, which do not come with it, are an error.
   std::string data_dir;
+
+  // What becomes of the images of image_folder, cifar10 and cifar100; training
+  // images are augmented by `seed`.
+  ImageOptions image;
 
   // The synthetic data sets. `length` 0 means 10240 images or 8192 sequences
   // for training and an eighth of that for testing.

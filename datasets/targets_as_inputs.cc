@@ -22,9 +22,16 @@ class WithTargets : public Dataset {
 
   absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices,
                             const BatchParts& parts) const override {
+    return GetInEpoch(/*epoch=*/0, indices, parts);
+  }
+
+  absl::StatusOr<Batch> GetInEpoch(int64_t epoch,
+                                   absl::Span<const int64_t> indices,
+                                   const BatchParts& parts) const override {
     BatchParts asked = parts;
     asked.targets = parts.targets || parts.inputs;
-    TANDEM_ASSIGN_OR_RETURN(Batch batch, data_->Get(indices, asked));
+    TANDEM_ASSIGN_OR_RETURN(Batch batch,
+                            data_->GetInEpoch(epoch, indices, asked));
     if (parts.inputs) batch.further_inputs[name_] = batch.targets;
     if (!parts.targets) {
       batch.targets.reset();

@@ -11,28 +11,38 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/digest/crc32.h"
 #include "core/model/batch.h"
 #include "datasets/dataset.h"
 #include "datasets/tokens/documents.h"
 #include "datasets/tokens/token_file.h"
+#include "datasets/tokens/token_shards.h"
 
 namespace tandem {
 namespace {
 
+// How many samples a file has. The last one's last target is a token, too.
+int64_t SampleCount(const TokenFile& file, int64_t context) {
+  return std::max<int64_t>(file.size() - 1, 0) / context;
+}
+
 class TokenSequences : public Dataset {
  public:
   // `ends`: how documents are told apart, where they are to be.
-  TokenSequences(TokenFile file, uint32_t digest, int64_t context,
+  TokenSequences(std::vector<TokenFile> files, uint32_t digest, int64_t context,
                  int64_t vocabulary, const std::optional<DocumentEnds>& ends)
-      : file_(std::move(file)),
+      : files_(std::move(files)),
         digest_(absl::StrCat(absl::Hex(digest, absl::kZeroPad8))),
         context_(context),
         vocabulary_(vocabulary),
-        ends_(ends) {}
+        ends_(ends) {
+    for (const TokenFile& file : files_) {
+      samples_end_.push_back(size() + SampleCount(file, context));
+    }
+  }
 
-  // The last one's last target is a token, too.
   int64_t size() const override {
-    return std::max<int64_t>(file_.size() - 1, 0) / context_;
+    return samples_end_.empty() ? 0 : samples_end_.back();
   }
   std::vector<int64_t> input_shape() const override { return {context_}; }
   bool tokens() const override { return true; }
@@ -55,6 +65,20 @@ class TokenSequences : public Dataset {
   }
 
  private:
+  // A sample's first token.
+  struct Place {
+    const TokenFile& file;
+    int64_t first;
+  };
+
+  Place SamplePlace(int64_t index) const {
+    const auto shard = static_cast<size_t>(
+        std::upper_bound(samples_end_.begin(), samples_end_.end(), index) -
+        samples_end_.begin());
+    const int64_t before = shard == 0 ? 0 : samples_end_[shard - 1];
+    return {files_[shard], (index - before) * context_};
+  }
+
   absl::StatusOr<at::Tensor> Tokens(absl::Span<const int64_t> indices,
                                     int64_t shift) const {
     const auto count = static_cast<int64_t>(indices.size());
@@ -62,8 +86,9 @@ class TokenSequences : public Dataset {
     auto* next = tokens.mutable_data_ptr<int64_t>();
     for (const int64_t index : indices) {
       const absl::Span<int64_t> sample(next, static_cast<size_t>(context_));
+      const Place place = SamplePlace(index);
       TANDEM_RETURN_IF_ERROR(
-          file_.Read(index * context_ + shift, vocabulary_, sample));
+          place.file.Read(place.first + shift, vocabulary_, sample));
       next += context_;
     }
     return tokens;
@@ -74,11 +99,10 @@ class TokenSequences : public Dataset {
     at::Tensor begins =
         at::zeros({parts.inputs ? batch.size : 0, context_}, at::kLong);
     for (int64_t row = 0; row < batch.size; ++row) {
-      TANDEM_ASSIGN_OR_RETURN(
-          const std::vector<int64_t> places,
-          DocumentsWithin(file_, *ends_, vocabulary_,
-                          indices[static_cast<size_t>(row)] * context_,
-                          context_));
+      const Place sample = SamplePlace(indices[static_cast<size_t>(row)]);
+      TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> places,
+                              DocumentsWithin(sample.file, *ends_, vocabulary_,
+                                              sample.first, context_));
       if (parts.inputs) FillBegins(places, begins[row]);
       if (parts.targets) LeaveOutLast(places, batch.targets[row]);
     }
@@ -100,7 +124,9 @@ class TokenSequences : public Dataset {
     for (const int64_t place : places) targets[place - 1] = kNoTarget;
   }
 
-  const TokenFile file_;
+  const std::vector<TokenFile> files_;
+  // Behind the last sample of each.
+  std::vector<int64_t> samples_end_;
   const std::string digest_;
   const int64_t context_;
   const int64_t vocabulary_;
@@ -108,14 +134,16 @@ class TokenSequences : public Dataset {
 };
 
 absl::StatusOr<std::optional<DocumentEnds>> FindDocumentEnds(
-    const TokenSequencesOptions& options, const TokenFile& file,
+    const TokenSequencesOptions& options, const std::vector<TokenFile>& files,
     int64_t vocabulary) {
-  const bool is_empty = file.size() == 0;
-  if (!options.document_masks || is_empty) return std::optional<DocumentEnds>();
-  DocumentEnds ends;
-  if (options.end_of_text >= 0) ends.end_of_text = options.end_of_text;
-  TANDEM_RETURN_IF_ERROR(CheckDocumentEnds(file, ends, vocabulary));
-  return ends;
+  std::optional<DocumentEnds> found;
+  for (const TokenFile& file : files) {
+    if (!options.document_masks || file.size() == 0) continue;
+    found.emplace();
+    if (options.end_of_text >= 0) found->end_of_text = options.end_of_text;
+    TANDEM_RETURN_IF_ERROR(CheckDocumentEnds(file, *found, vocabulary));
+  }
+  return found;
 }
 
 int64_t UsedVocabulary(const TokenSequencesOptions& options,
@@ -127,13 +155,35 @@ int64_t UsedVocabulary(const TokenSequencesOptions& options,
 }
 
 absl::Status CheckSize(const TokenSequencesOptions& options,
-                       const TokenFile& file) {
-  const bool is_none = options.split == Split::kTest && file.size() == 0;
-  if (is_none || file.size() >= options.context + 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      file.path(), " has ", file.size(), " tokens, and a sample of context ",
-      options.context, " needs ", options.context + 1,
-      ": give a shorter context, or more text"));
+                       const std::vector<TokenFile>& files) {
+  int64_t tokens = 0;
+  int64_t samples = 0;
+  for (const TokenFile& file : files) {
+    tokens += file.size();
+    samples += SampleCount(file, options.context);
+  }
+  const bool is_none = options.split == Split::kTest && tokens == 0;
+  if (is_none || samples > 0) return absl::OkStatus();
+  const std::string needed = absl::StrCat(
+      "a sample of context ", options.context, " needs ", options.context + 1,
+      ": give a shorter context, or more text");
+  return absl::InvalidArgumentError(
+      files.size() == 1
+          ? absl::StrCat(files.front().path(), " has ", tokens, " tokens, and ",
+                         needed)
+          : absl::StrCat(files.front().path(), " and ", files.size() - 1,
+                         " more have ", tokens,
+                         " tokens, none as many by itself as ", needed));
+}
+
+absl::StatusOr<uint32_t> FilesDigest(const std::vector<TokenFile>& files) {
+  if (files.size() == 1) return files.front().Digest();
+  uint32_t digest = 0;
+  for (const TokenFile& file : files) {
+    TANDEM_ASSIGN_OR_RETURN(const uint32_t one, file.Digest());
+    digest = Crc32(digest, &one, sizeof(one));
+  }
+  return digest;
 }
 
 }  // namespace
@@ -142,7 +192,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTokenSequences(
     const TokenSequencesOptions& options) {
   if (options.folder.empty()) {
     return absl::InvalidArgumentError(
-        "tokens need a data_dir, the folder of train.bin and val.bin");
+        "tokens need a data_dir, the folder of train.bin and val.bin, or of "
+        "their shards");
   }
   if (options.context < 1 || options.vocabulary < 0) {
     return absl::InvalidArgumentError(
@@ -157,18 +208,18 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTokenSequences(
         absl::StrCat("tokens: token_bytes ", options.token_bytes,
                      "; expected 2 or 4, or 0 for what the files say"));
   }
-  const char* const name =
-      options.split == Split::kTrain ? "train.bin" : "val.bin";
   TANDEM_ASSIGN_OR_RETURN(
-      TokenFile file, TokenFile::Open(absl::StrCat(options.folder, "/", name),
-                                      options.token_bytes));
-  TANDEM_RETURN_IF_ERROR(CheckSize(options, file));
-  TANDEM_ASSIGN_OR_RETURN(const uint32_t digest, file.Digest());
-  const int64_t vocabulary = UsedVocabulary(options, file);
+      std::vector<TokenFile> files,
+      OpenTokenShards(options.folder,
+                      options.split == Split::kTrain ? "train" : "val",
+                      options.token_bytes));
+  TANDEM_RETURN_IF_ERROR(CheckSize(options, files));
+  TANDEM_ASSIGN_OR_RETURN(const uint32_t digest, FilesDigest(files));
+  const int64_t vocabulary = UsedVocabulary(options, files.front());
   TANDEM_ASSIGN_OR_RETURN(const std::optional<DocumentEnds> ends,
-                          FindDocumentEnds(options, file, vocabulary));
+                          FindDocumentEnds(options, files, vocabulary));
   std::unique_ptr<Dataset> sequences = std::make_unique<TokenSequences>(
-      std::move(file), digest, options.context, vocabulary, ends);
+      std::move(files), digest, options.context, vocabulary, ends);
   return sequences;
 }
 

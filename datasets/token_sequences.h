@@ -13,8 +13,9 @@
 namespace tandem {
 
 struct TokenSequencesOptions {
-  std::string
-      folder;  // of train.bin and val.bin (datasets/tokens/token_file.h)
+  // The folder of train.bin and val.bin (datasets/tokens/token_file.h), or of
+  // shards in the place of either (datasets/tokens/token_shards.h).
+  std::string folder;
   Split split = Split::kTrain;
   int64_t context = 128;  // tokens of a sample
   // How many tokens there are; 0: as many as the files' format has.
@@ -32,7 +33,9 @@ struct TokenSequencesOptions {
 };
 
 // Sample i is the tokens from i * context on: no token is in two samples, and
-// each is a target once, but for the first and what is left at the end.
+// each is a target once, but for the first and what is left at the end. Shards
+// follow each other in the order of their names, and no sample crosses from one
+// to the next, as in llm.c: what is left at the end of each is left out.
 //
 // Inputs: int64 [n, context]. Targets: int64 [n, context], the inputs one token
 // later. With document_masks a batch also has the further input kDocumentBegins
@@ -43,9 +46,9 @@ struct TokenSequencesOptions {
 // A val.bin without any token is a test set of size 0 (//tools:tokenize
 // --validation_fraction=0).
 //
-// InvalidArgument for options that make no sense, for other files of fewer
-// tokens than one sample has, context + 1, and for files whose documents cannot
-// be told apart (datasets/tokens/documents.h); else TokenFile's errors.
+// InvalidArgument for options that make no sense, for other files none of which
+// has the tokens of a sample, context + 1, and for files whose documents cannot
+// be told apart (datasets/tokens/documents.h); else OpenTokenShards's errors.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTokenSequences(
     const TokenSequencesOptions& options);
 

@@ -15,6 +15,8 @@ load("//third_party/googletest:workspace.bzl", "googletest")
 load("//third_party/gpt2_tokenizer:workspace.bzl", "gpt2_tokenizer")
 load("//third_party/king_james_bible:workspace.bzl", "king_james_bible")
 load("//third_party/libdeflate:workspace.bzl", "libdeflate")
+load("//third_party/libjpeg_turbo:workspace.bzl", "libjpeg_turbo")
+load("//third_party/libpng:workspace.bzl", "libpng")
 load("//third_party/libtorch:workspace.bzl", "libtorch")
 load("//third_party/libtorch_cuda:workspace.bzl", "libtorch_cuda")
 load("//third_party/mistral_tokenizer:workspace.bzl", "mistral_tokenizer")
@@ -27,6 +29,7 @@ load("//third_party/rules_cc:workspace.bzl", "rules_cc")
 load("//third_party/rules_java:workspace.bzl", "rules_java")
 load("//third_party/sentencepiece:workspace.bzl", "sentencepiece")
 load("//third_party/zlib:workspace.bzl", "zlib")
+load("//third_party/zstd:workspace.bzl", "zstd")
 
 _REPOSITORIES = {
     "bazel_skylib": bazel_skylib,
@@ -44,6 +47,8 @@ _REPOSITORIES = {
     "gpt2_tokenizer": gpt2_tokenizer,
     "king_james_bible": king_james_bible,
     "libdeflate": libdeflate,
+    "libjpeg_turbo": libjpeg_turbo,
+    "libpng": libpng,
     "libtorch": libtorch,
     "libtorch_cuda": libtorch_cuda,
     "mistral_tokenizer": mistral_tokenizer,
@@ -56,6 +61,7 @@ _REPOSITORIES = {
     "rules_java": rules_java,
     "sentencepiece": sentencepiece,
     "zlib": zlib,
+    "zstd": zstd,
 }
 
 def tandem_dependencies():

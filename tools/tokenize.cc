@@ -23,7 +23,9 @@ ABSL_FLAG(std::string, tokenizer, "bytes",
           "tiktoken's ranks, or a folder with tokenizer.json, with vocab.json "
           "and merges.txt, or with tokenizer.model.");
 ABSL_FLAG(std::string, input, "",
-          "A text, a .jsonl file, or a folder of .txt, .md and .jsonl files.");
+          "A text, a .jsonl file, or a folder of .txt, .md and .jsonl files; "
+          "any of them with .gz or .zst behind its name, as gzip or zstd packs "
+          "it.");
 ABSL_FLAG(std::string, output, "",
           "Folder for train.bin, val.bin and the tokenizer.");
 ABSL_FLAG(std::string, column, "text",

@@ -129,6 +129,7 @@ absl::Status TokenFile::ReadHeader(int64_t bytes, int token_bytes) {
         absl::StrCat(path_, ": version ", version, " of llm.c's token files (",
                      format->magic, "), expected ", format->version));
   }
+  format_ = "llm.c's";
   begin_ = kHeaderBytes;
   token_bytes_ = format->token_bytes;
   size_ = count;
@@ -187,6 +188,7 @@ absl::Status TokenFile::ReadOwnHeader(int64_t bytes) {
     return absl::DataLossError(
         absl::StrCat(path_, ": ", header.status().message()));
   }
+  format_ = "tandem's";
   begin_ = TokenHeader::kBytes;
   token_bytes_ = header->token_bytes;
   size_ = header->tokens;

@@ -49,6 +49,9 @@ class TokenFile {
 
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }  // tokens
+  // "tandem's", "llm.c's", or "without a header".
+  const char* format() const { return format_; }
+  int token_bytes() const { return token_bytes_; }
   // The vocabulary whose numbers are to be expected: as the file says, else
   // 50257 or 128256.
   int64_t usual_vocabulary() const;
@@ -84,6 +87,7 @@ class TokenFile {
 
   std::string path_;
   OwnedFd descriptor_;
+  const char* format_ = "without a header";
   int64_t begin_ = 0;  // bytes before the first token
   int token_bytes_ = 2;
   int64_t size_ = 0;

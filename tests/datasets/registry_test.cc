@@ -24,10 +24,13 @@ TEST(RegistryTest, AnUnknownNameListsTheKnownOnes) {
   const absl::Status status = Make("cifar").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
-            "unknown data set 'cifar'; known are fashion_mnist, mnist, "
-            "synthetic, synthetic_tokens, tokens");
-  EXPECT_THAT(DatasetNames(), ElementsAre("fashion_mnist", "mnist", "synthetic",
-                                          "synthetic_tokens", "tokens"));
+            "unknown data set 'cifar'; known are cifar10, cifar100, "
+            "fashion_mnist, image_folder, mnist, npy, synthetic, "
+            "synthetic_tokens, tokens; did you mean cifar10?");
+  EXPECT_THAT(
+      DatasetNames(),
+      ElementsAre("cifar10", "cifar100", "fashion_mnist", "image_folder",
+                  "mnist", "npy", "synthetic", "synthetic_tokens", "tokens"));
 }
 
 TEST(RegistryTest, FashionMnistNeedsNoFolder) {

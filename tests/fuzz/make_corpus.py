@@ -56,6 +56,39 @@ def make_idx():
     write("idx", "size_beyond_memory", b"\0\0\x08\x02" + struct.pack(">2I", 2**32 - 1, 2**32 - 1))
 
 
+def make_images():
+    """Of those that the codec's test has."""
+    path = os.path.join(os.path.dirname(FOLDER), "..", "core", "image_codec", "images.json")
+    with open(path) as file:
+        images = {each["name"]: base64.b64decode(each["file"]) for each in json.load(file)}
+    for name in ("png_rgb_8", "png_grey_1", "png_palette_4_interlaced", "png_rgba_16_interlaced",
+                 "png_palette_transparent", "jpeg_1x1", "jpeg_grey", "jpeg_cmyk", "jpeg_restarts",
+                 "jpeg_420_progressive"):
+        write("image", name, images[name])
+    pixels = bytes(3072)
+    write("cifar", "cifar10", b"\x09" + pixels + b"\x00" + pixels)
+    write("cifar", "cifar100", b"\x13\x63" + pixels)
+
+
+def make_arrays():
+    for name, version, dictionary in (
+            ("one_dimension", 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }"),
+            ("two_dimensions", 2, "{'descr': '|u1', 'fortran_order': False, 'shape': (3, 4), }"),
+            ("fortran", 1, "{'descr': '<i8', 'fortran_order': True, 'shape': (2, 2), }"),
+            ("size_beyond_memory", 3, "{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 1073741823), }")):
+        length = struct.pack("<H" if version == 1 else "<I", len(dictionary))
+        write("npy", name, b"\x93NUMPY" + bytes((version, 0)) + length + dictionary.encode() + bytes(12))
+
+
+def make_packed_texts():
+    path = os.path.join(os.path.dirname(FOLDER), "..", "tools", "texts", "packed.json")
+    with open(path) as file:
+        for name, packed in json.load(file).items():
+            write("text_stream", name, base64.b64decode(packed))
+    write("text_stream", "gzip_short", gzip.compress(b"text\n", mtime=0))
+    write("text_stream", "zstd_raw_block", b"\x28\xb5\x2f\xfd\x00\x50" + struct.pack("<I", 5 << 3 | 1)[:3] + b"text\n")
+
+
 def make_token_files():
     write("token_file", "nanogpt", struct.pack("<4H", 1, 2, 50256, 3))
     for name, magic, version, form in (("llm_c_gpt2", 20240520, 1, "<3H"), ("llm_c_llama3", 20240801, 7, "<3I")):
@@ -203,6 +236,9 @@ def make_texts():
 if __name__ == "__main__":
     make_safetensors()
     make_idx()
+    make_images()
+    make_arrays()
+    make_packed_texts()
     make_token_files()
     make_tokenizers()
     make_sentence_piece()

@@ -74,6 +74,7 @@ const std::map<std::string, Use>& Uses() {
   const Values fp16 = {{"dtype", "fp16"}};
   const Values images = {{"dataset", "synthetic"}};
   const Values join = {{"uneven_inputs", "join"}, {"drop_last", "false"}};
+  const Values pixels = {{"dataset", "image_folder"}};
   const Values reproducible = {{"reproducible", "true"},
                                {"microbatch_size", "8"}};
   const Values sim = {{"device", "sim"}};
@@ -89,6 +90,7 @@ const std::map<std::string, Use>& Uses() {
       {"allow_unexpected", {"a", {{"init_from", "/w"}}}},
       {"amsgrad", {"true", adam}},
       {"async_save", {"true"}},
+      {"augment", {"flip", pixels}},
       {"average_parameters_every", {"4", {}, kReplicas}},
       {"average_parameters_warmup_steps", {"2", averaged, kReplicas}},
       {"backoff_factor", {"0.25", fp16, in_step}},
@@ -140,6 +142,10 @@ const std::map<std::string, Use>& Uses() {
       {"growth_factor", {"4", fp16, in_step}},
       {"growth_interval", {"10", fp16, in_step}},
       {"heads", {"2"}},
+      {"image_mean", {"0.1,0.2,0.3", pixels}},
+      {"image_resize", {"300", pixels}},
+      {"image_size", {"64", pixels}},
+      {"image_std", {"0.1,0.2,0.3", pixels}},
       {"init_from", {"/w"}},
       {"init_scale", {"4", fp16, in_step}},
       {"init_sync", {"false", {}, kReplicas}},

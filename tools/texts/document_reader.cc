@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -18,6 +16,7 @@
 #include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 #include "tools/texts/text_files.h"
+#include "tools/texts/text_stream.h"
 
 namespace tandem {
 namespace {
@@ -69,12 +68,8 @@ using Take = std::function<absl::Status(const DocumentPiece&)>;
 
 constexpr size_t kBlockBytes = 1 << 20;
 constexpr size_t kSearchBytes = 64 << 10;
+constexpr size_t kMostLineBytes = 256 << 20;
 constexpr char kByteOrderMark[] = "\xef\xbb\xbf";
-
-absl::Status CannotRead(const TextFile& file) {
-  return absl::ErrnoToStatus(errno == 0 ? EIO : errno,
-                             absl::StrCat("cannot read ", file.path));
-}
 
 class TextReader {
  public:
@@ -127,28 +122,76 @@ class TextReader {
 };
 
 absl::Status ReadText(const TextFile& file, const ReadDocumentsOptions& options,
-                      const Take& take) {
-  std::ifstream stream(file.path, std::ios::binary);
-  if (!stream) return CannotRead(file);
+                      TextStream& stream, const Take& take) {
   TextReader reader(options, take);
-  std::vector<char> block(kBlockBytes);
-  bool first = true;
-  bool last = false;
-  while (!last) {
-    stream.read(block.data(), kBlockBytes);
-    absl::string_view text(block.data(), static_cast<size_t>(stream.gcount()));
-    last = stream.peek() == std::ifstream::traits_type::eof();
-    if (stream.bad()) return CannotRead(file);
-    if (first) {
+  // Which block is the last one the next one tells.
+  std::string block(kBlockBytes, '\0');
+  std::string next(kBlockBytes, '\0');
+  TANDEM_ASSIGN_OR_RETURN(size_t size, stream.Read(block.data(), kBlockBytes));
+  for (bool is_first = true, is_last = false; !is_last; is_first = false) {
+    TANDEM_ASSIGN_OR_RETURN(const size_t next_size,
+                            stream.Read(next.data(), kBlockBytes));
+    absl::string_view text(block.data(), size);
+    is_last = next_size == 0;
+    if (is_first) {
       TANDEM_RETURN_IF_ERROR(CheckIsText(file.path, text));
       absl::ConsumePrefix(&text, kByteOrderMark);
-      if (text.empty() && last) return absl::OkStatus();
+      if (text.empty() && is_last) return absl::OkStatus();
     }
-    first = false;
-    TANDEM_RETURN_IF_ERROR(reader.Add(text, last));
+    TANDEM_RETURN_IF_ERROR(reader.Add(text, is_last));
+    block.swap(next);
+    size = next_size;
   }
   return absl::OkStatus();
 }
+
+// Lines without their ends, as std::getline gives them.
+class LineReader {
+ public:
+  LineReader(const TextFile& file, TextStream& stream)
+      : file_(file), stream_(stream), block_(kBlockBytes, '\0') {}
+
+  int64_t number() const { return number_; }
+  int64_t bytes() const { return bytes_; }  // of all lines so far
+
+  // The next one; nothing behind the last.
+  absl::StatusOr<std::optional<std::string>> Next() {
+    std::string line;
+    ++number_;
+    for (bool has_read = false;; has_read = true) {
+      if (left_.empty()) {
+        TANDEM_ASSIGN_OR_RETURN(const size_t size,
+                                stream_.Read(block_.data(), kBlockBytes));
+        left_ = absl::string_view(block_.data(), size);
+        if (size == 0 && !has_read) return std::nullopt;
+        if (size == 0) break;
+      }
+      const size_t end = std::min(left_.find('\n'), left_.size());
+      const bool is_whole = end < left_.size();
+      if (line.size() + end > kMostLineBytes) return TooLong();
+      line.append(left_.data(), end);
+      left_.remove_prefix(end + (is_whole ? 1 : 0));
+      if (is_whole) break;
+    }
+    bytes_ += static_cast<int64_t>(line.size()) + 1;
+    return line;
+  }
+
+ private:
+  absl::Status TooLong() const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file_.path, ", line ", number_, ": expected a line of ",
+        kMostLineBytes >> 20,
+        " MiB at most, which is in memory whole: is it an object a line?"));
+  }
+
+  const TextFile& file_;
+  TextStream& stream_;
+  std::string block_;
+  absl::string_view left_;  // of the block
+  int64_t number_ = 0;
+  int64_t bytes_ = 0;
+};
 
 absl::Status WrongLine(const TextFile& file, int64_t number,
                        const std::string& column, const std::string& line,
@@ -174,25 +217,23 @@ absl::Status WrongLine(const TextFile& file, int64_t number,
 
 absl::Status ReadJsonLines(const TextFile& file,
                            const ReadDocumentsOptions& options,
-                           const Take& take) {
-  std::ifstream stream(file.path, std::ios::binary);
-  if (!stream) return CannotRead(file);
-  std::string line;
-  int64_t bytes = 0;
-  for (int64_t number = 1; std::getline(stream, line); ++number) {
-    bytes += static_cast<int64_t>(line.size()) + 1;
-    if (absl::StripAsciiWhitespace(line).empty()) continue;
-    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+                           TextStream& stream, const Take& take) {
+  LineReader lines(file, stream);
+  for (;;) {
+    TANDEM_ASSIGN_OR_RETURN(const std::optional<std::string> line,
+                            lines.Next());
+    if (!line) return absl::OkStatus();
+    if (absl::StripAsciiWhitespace(*line).empty()) continue;
+    const Json json = Json::parse(*line, nullptr, /*allow_exceptions=*/false);
     const auto found = json.find(options.column);
     if (!json.is_object() || found == json.end() || !found->is_string()) {
-      return WrongLine(file, number, options.column, line, json);
+      return WrongLine(file, lines.number(), options.column, *line, json);
     }
     const auto& text = found->get_ref<const std::string&>();
     if (text.empty()) continue;
     TANDEM_RETURN_IF_ERROR(
-        take({text, true, true, /*behind_cut=*/false, bytes}));
+        take({text, true, true, /*behind_cut=*/false, lines.bytes()}));
   }
-  return stream.bad() ? CannotRead(file) : absl::OkStatus();
 }
 
 }  // namespace
@@ -200,8 +241,14 @@ absl::Status ReadJsonLines(const TextFile& file,
 absl::Status ReadDocuments(const TextFile& file,
                            const ReadDocumentsOptions& options,
                            const Take& take) {
-  return file.json_lines ? ReadJsonLines(file, options, take)
-                         : ReadText(file, options, take);
+  TANDEM_ASSIGN_OR_RETURN(const auto stream,
+                          TextStream::Open(file.path, file.packing));
+  const Take counted = [&](DocumentPiece piece) {
+    if (file.packing != Packing::kNone) piece.bytes_read = stream->bytes_read();
+    return take(piece);
+  };
+  return file.json_lines ? ReadJsonLines(file, options, *stream, counted)
+                         : ReadText(file, options, *stream, counted);
 }
 
 }  // namespace tandem

@@ -31,22 +31,24 @@ struct DocumentPiece {
   bool first = true;
   bool last = true;
   bool behind_cut = false;  // ReadDocumentsOptions::cut_after
-  int64_t bytes_read = 0;   // of the file, with this piece
+  int64_t bytes_read = 0;   // of the file, packed or not, with this piece
 };
 
 struct ReadDocumentsOptions {
   std::string column = "text";  // of JSON lines
-  // A place in a text, in bytes from its beginning, soon behind which it is cut
-  // in two, at a line's end if there is one in 64 KiB (CutPlaces); -1: none.
+  // A place in a text, in unpacked bytes from its beginning, soon behind which
+  // it is cut in two, at a line's end if there is one in 64 KiB (CutPlaces);
+  // -1: none.
   int64_t cut_after = -1;
 };
 
 // Calls `take` for each piece of each document of `file`, in order, until it
 // returns an error, which is returned. A byte order mark in front, empty lines
 // of JSON lines and empty texts are no documents. A line of JSON is one piece,
-// and in memory whole; of a text a MiB is. InvalidArgument for a file that is
-// no text (CheckIsText), and, with the line, for one that is no JSON object
-// with a string in the column; else the errors of the file system.
+// and in memory whole; of a text two MiB are. InvalidArgument for a file that
+// is no text (CheckIsText), and, with the line, for one of more than 256 MiB
+// and one that is no JSON object with a string in the column; else the errors
+// of TextStream.
 absl::Status ReadDocuments(
     const TextFile& file, const ReadDocumentsOptions& options,
     const std::function<absl::Status(const DocumentPiece&)>& take);

@@ -1,9 +1,7 @@
 #include "tools/texts/text_files.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -24,8 +22,10 @@ struct Kind {
 
 // None of these is the beginning of a text in UTF-8 that anybody wrote.
 constexpr Kind kKinds[] = {
-    {"\x1f\x8b", "is compressed by gzip", "unpack it: gunzip"},
-    {"\x28\xb5\x2f\xfd", "is compressed by zstd", "unpack it: zstd -d"},
+    {"\x1f\x8b", "is compressed by gzip",
+     "unpack it: gunzip; or have its name end with .gz"},
+    {"\x28\xb5\x2f\xfd", "is compressed by zstd",
+     "unpack it: zstd -d; or have its name end with .zst"},
     {"\xfd"
      "7zXZ",
      "is compressed by xz", "unpack it: xz -d"},
@@ -58,9 +58,11 @@ absl::Status CannotRead(const fs::path& path, const std::error_code& error) {
                              absl::StrCat("cannot read ", path.string()));
 }
 
-// ".txt" of "BOOK.TXT".
+// ".txt" of "BOOK.TXT", and of "BOOK.TXT.GZ".
 std::string FileEnd(const fs::path& path) {
-  return absl::AsciiStrToLower(path.extension().string());
+  const bool is_packed = PackingByName(path.string()) != Packing::kNone;
+  return absl::AsciiStrToLower(
+      (is_packed ? path.stem() : path).extension().string());
 }
 
 bool IsText(const fs::path& path) {
@@ -70,14 +72,13 @@ bool IsText(const fs::path& path) {
 
 // Before anything is done with those that come before it.
 absl::Status CheckBeginning(const fs::path& path) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto stream,
+      TextStream::Open(path.string(), PackingByName(path.string())));
   std::string beginning(kCheckedBytes, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
-  if (file.bad() || !file.is_open()) {
-    return CannotRead(path, std::error_code(errno == 0 ? EIO : errno,
-                                            std::generic_category()));
-  }
-  beginning.resize(static_cast<size_t>(file.gcount()));
+  TANDEM_ASSIGN_OR_RETURN(const size_t size,
+                          stream->Read(beginning.data(), beginning.size()));
+  beginning.resize(size);
   return CheckIsText(path.string(), beginning);
 }
 
@@ -86,7 +87,8 @@ absl::Status AddFile(const fs::path& path, TextFiles* found) {
   const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
   if (error) return CannotRead(path, error);
   TANDEM_RETURN_IF_ERROR(CheckBeginning(path));
-  found->files.push_back({path.string(), bytes, FileEnd(path) == ".jsonl"});
+  found->files.push_back({path.string(), bytes, FileEnd(path) == ".jsonl",
+                          PackingByName(path.string())});
   return absl::OkStatus();
 }
 
@@ -107,7 +109,7 @@ absl::Status AddEntry(const fs::directory_entry& entry,
   if (is_file && IsText(path) && !IsTokenizerFile(path.string())) {
     return AddFile(path, found);
   }
-  const std::string end = FileEnd(path);
+  const std::string end = absl::AsciiStrToLower(path.extension().string());
   const bool is_own = is_file && IsText(path);
   ++found->left_out[is_own        ? "of a tokenizer"
                     : end.empty() ? "without an ending"

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "tools/texts/text_stream.h"
 
 namespace tandem {
 
@@ -22,8 +23,9 @@ absl::Status CheckIsText(const std::string& path, absl::string_view beginning);
 
 struct TextFile {
   std::string path;
-  int64_t bytes = 0;
+  int64_t bytes = 0;        // as it is, packed or not
   bool json_lines = false;  // else one text
+  Packing packing = Packing::kNone;
 };
 
 struct TextFiles {
@@ -35,7 +37,8 @@ struct TextFiles {
 
 // The file `input`, whatever its name; or the .txt, .md and .jsonl files of the
 // folder `input` and of those within it, but for what tokenizers lie there
-// (IsTokenizerFile): what //tools:tokenize has written is no text. NotFound
+// (IsTokenizerFile): what //tools:tokenize has written is no text. A file whose
+// name ends with .gz or .zst behind that is unpacked as it is read. NotFound
 // where there is nothing, InvalidArgument for a folder without such files and
 // for one file of JSON that is called otherwise, else the errors of the file
 // system, with the folder or file that could not be read.

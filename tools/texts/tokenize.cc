@@ -20,6 +20,7 @@
 #include "tools/texts/document_reader.h"
 #include "tools/texts/text_encoder.h"
 #include "tools/texts/text_files.h"
+#include "tools/texts/text_stream.h"
 
 namespace tandem {
 namespace {
@@ -206,16 +207,22 @@ absl::StatusOr<TokenWriter> OpenSide(const TokenizeOptions& options,
       options.end_of_text ? tokenizer.end_of_text() : std::nullopt);
 }
 
+// Where its end is, a packed text does not say but by being read.
+absl::StatusOr<int64_t> TextBytes(const TextFile& file) {
+  if (file.packing == Packing::kNone) return file.bytes;
+  return UnpackedBytes(file.path, file.packing);
+}
+
 // The end of a single text is held out.
-ReadDocumentsOptions ReadingOptions(const TokenizeOptions& options,
-                                    const std::vector<TextFile>& files) {
+absl::StatusOr<ReadDocumentsOptions> ReadingOptions(
+    const TokenizeOptions& options, const std::vector<TextFile>& files) {
   ReadDocumentsOptions reading;
   reading.column = options.column;
   if (files.size() == 1 && !files.front().json_lines &&
       options.validation_fraction > 0) {
-    reading.cut_after =
-        static_cast<int64_t>(static_cast<double>(files.front().bytes) *
-                             (1 - options.validation_fraction));
+    TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, TextBytes(files.front()));
+    reading.cut_after = static_cast<int64_t>(static_cast<double>(bytes) *
+                                             (1 - options.validation_fraction));
   }
   return reading;
 }
@@ -259,7 +266,8 @@ absl::StatusOr<TokenizeResult> Tokenize(
                           OpenSide(options, *tokenizer, "train.bin"));
   TANDEM_ASSIGN_OR_RETURN(TokenWriter validation,
                           OpenSide(options, *tokenizer, "val.bin"));
-  const ReadDocumentsOptions reading = ReadingOptions(options, found.files);
+  TANDEM_ASSIGN_OR_RETURN(const ReadDocumentsOptions reading,
+                          ReadingOptions(options, found.files));
   TokenizeRun run(options, *tokenizer, std::move(train), std::move(validation),
                   /*is_alone=*/reading.cut_after >= 0);
   TANDEM_RETURN_IF_ERROR(ReadAll(found.files, reading, progress, &run));

@@ -190,7 +190,10 @@ TEST(DocumentReaderTest, WhatIsNoTextIsRefusedByName) {
   const std::string after(100, 'x');
   for (const auto& [beginning, what] :
        std::vector<std::pair<std::string, std::string>>{
-           {"\x1f\x8b\x08", "is compressed by gzip; unpack it: gunzip"},
+           {"\x1f\x8b\x08",
+            "is compressed by gzip; unpack it: gunzip; or have its name end "
+            "with "
+            ".gz"},
            {"\x28\xb5\x2f\xfd", "is compressed by zstd"},
            {std::string("\xfd"
                         "7zXZ\0",
@@ -272,8 +275,8 @@ TEST(TextFilesTest, WhatIsNoTextIsSaid) {
   const std::string folder = NewFolder();
   EXPECT_EQ(FindTextFiles(folder).status().code(),
             absl::StatusCode::kInvalidArgument);
-  Write(folder + "/pages.jsonl.gz", "x");
-  EXPECT_THAT(FindTextFiles(folder).status(), Says("it has others: 1 .gz"));
+  Write(folder + "/pages.jsonl.xz", "x");
+  EXPECT_THAT(FindTextFiles(folder).status(), Says("it has others: 1 .xz"));
   Write(folder + "/pages.json", "{}\n{}\n");
   EXPECT_THAT(FindTextFiles(folder + "/pages.json").status(),
               Says("pages.json is JSON by its name"));

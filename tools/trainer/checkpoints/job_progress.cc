@@ -30,26 +30,18 @@ constexpr char kPlannedSteps[] = "planned_steps";
 // that goes on.
 const std::set<std::string>& ChangeableFlags() {
   static const auto* const flags =
-      new std::set<std::string>{"adam_beta1",
-                                "adam_beta2",
-                                "adam_eps",
-                                "clip_grad_norm",
-                                "clip_grad_norm_type",
-                                "clip_grad_value",
-                                "document_masks",
-                                "drop_last",
-                                "dropout",
-                                "dtype",
-                                "learning_rate",
-                                "lr_gamma",
-                                "lr_schedule",
-                                "lr_step_size",
-                                "lr_warmup_steps",
-                                "min_learning_rate",
-                                "nesterov",
-                                "no_weight_decay_on",
-                                "weight_decay",
-                                "z_loss"};
+      new std::set<std::string>{"adam_beta1",      "adam_beta2",
+                                "adam_eps",        "augment",
+                                "clip_grad_norm",  "clip_grad_norm_type",
+                                "clip_grad_value", "document_masks",
+                                "drop_last",       "dropout",
+                                "dtype",           "image_mean",
+                                "image_resize",    "image_std",
+                                "learning_rate",   "lr_gamma",
+                                "lr_schedule",     "lr_step_size",
+                                "lr_warmup_steps", "min_learning_rate",
+                                "nesterov",        "no_weight_decay_on",
+                                "weight_decay",    "z_loss"};
   return *flags;
 }
 

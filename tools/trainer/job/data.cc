@@ -47,6 +47,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSplit(
   data.split = split;
   data.data_dir = options.data_dir;
   data.seed = options.seed;
+  data.image = RequestedImageOptions(options.images);
   data.classes = options.synthetic_classes;
   data.length = split == Split::kTrain ? options.synthetic_samples
                                        : (options.synthetic_samples + 7) / 8;

@@ -1,5 +1,5 @@
-// Rules of what is trained, on which devices and what data, with which
-// optimizer, and of the files that a job reads and writes.
+// Rules of what is trained, on which devices, with which optimizer, and of the
+// files that a job reads and writes.
 
 #include "tools/trainer/settings/option_rules.h"
 
@@ -184,59 +184,6 @@ absl::Status CheckModel(const TrainOptions& options) {
            " drops what --balance=profile would plan with, which knows of "
            "--checkpoint_activations alone: leave one out, or balance another "
            "way")},
-  });
-}
-
-// What registered data sets go by is not known: the rules are those of the
-// trainer's own.
-absl::Status CheckData(const TrainOptions& options) {
-  const std::string& dataset = options.dataset;
-  const std::string was_given =
-      absl::StrCat("but --dataset=", dataset, " was given");
-  const bool is_mnist = dataset == "fashion_mnist" || dataset == "mnist";
-  const bool is_tokens = dataset == "tokens";
-  const bool made_up_tokens = dataset == "synthetic_tokens";
-  const bool has_images = is_mnist || dataset == "synthetic";
-  const bool has_shape = !options.synthetic_shape.empty();
-  const int64_t bytes = options.token_bytes;
-  return CheckRules({
-      {(has_shape || options.synthetic_samples > 0) && (is_mnist || is_tokens),
-       absl::StrCat("--synthetic_shape and --synthetic_samples are for "
-                    "--dataset=synthetic and synthetic_tokens, ",
-                    was_given)},
-      {options.synthetic_classes != TrainOptions().synthetic_classes &&
-           (is_mnist || is_tokens || made_up_tokens),
-       absl::StrCat("--synthetic_classes=", options.synthetic_classes,
-                    " is for --dataset=synthetic, ", was_given)},
-      {!options.data_dir.empty() && (dataset == "synthetic" || made_up_tokens),
-       absl::StrCat("--data_dir=", options.data_dir,
-                    " was given, but --dataset=", dataset,
-                    " is made up and reads no files")},
-      {options.vocabulary > 0 && (has_images || made_up_tokens),
-       absl::StrCat("--vocabulary=", options.vocabulary,
-                    " is for --dataset=tokens, ", was_given)},
-      {options.context > 0 && (has_images || has_shape),
-       absl::StrCat("--context=", options.context,
-                    " is for --dataset=tokens and synthetic_tokens, without "
-                    "--synthetic_shape, ",
-                    was_given, has_images ? "" : ", with --synthetic_shape")},
-      {made_up_tokens && options.synthetic_shape.size() > 1,
-       absl::StrCat(
-           "--synthetic_shape=", absl::StrJoin(options.synthetic_shape, ","),
-           ": --dataset=synthetic_tokens takes one number, the "
-           "context length")},
-      {bytes != 0 && bytes != 2 && bytes != 4,
-       absl::StrCat("--token_bytes=", bytes,
-                    ": expected 2 or 4, or 0 for what the files say")},
-      {bytes != 0 && !is_tokens,
-       absl::StrCat("--token_bytes=", bytes, " is for --dataset=tokens, ",
-                    was_given)},
-      {options.document_masks && !is_tokens,
-       absl::StrCat("--document_masks is for --dataset=tokens, ", was_given)},
-      {options.end_of_text >= 0 && !options.document_masks,
-       absl::StrCat("--end_of_text=", options.end_of_text,
-                    " tells documents apart for --document_masks: give that, "
-                    "too, or leave it out")},
   });
 }
 

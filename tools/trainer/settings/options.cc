@@ -12,6 +12,13 @@ namespace tandem {
 
 namespace {
 
+absl::Status CheckRanges(const ImageSettings& settings) {
+#define SETTING(kind, name, value, range, help) \
+  TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, settings.name));
+#include "tools/trainer/settings/image_settings.def"
+  return absl::OkStatus();
+}
+
 absl::Status CheckRanges(const DeviceSettings& settings) {
 #define SETTING(kind, name, value, range, help) \
   TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, settings.name));
@@ -40,6 +47,7 @@ absl::Status Validate(const TrainOptions& options) {
 #define SETTING(kind, name, value, range, help) \
   TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, options.name));
 #include "tools/trainer/settings/train_settings.def"
+  TANDEM_RETURN_IF_ERROR(CheckRanges(options.images));
   TANDEM_RETURN_IF_ERROR(CheckRanges(options.devices));
   TANDEM_RETURN_IF_ERROR(CheckDevices(options.devices));
   TANDEM_RETURN_IF_ERROR(
@@ -60,6 +68,11 @@ absl::Status Validate(const TrainOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckTracing(options));
   TANDEM_RETURN_IF_ERROR(CheckReplacedReplicas(options));
   return CheckFiles(options);
+}
+
+ImageOptions RequestedImageOptions(const ImageSettings& settings) {
+  return {settings.image_size, settings.image_resize, settings.augment,
+          settings.image_mean, settings.image_std};
 }
 
 bool HasOuterOptimizer(const DdpSettings& settings) {
@@ -127,6 +140,14 @@ std::optional<GradScalerOptions> RequestedGradScaler(
   return scaler;
 }
 
+SettingValues Describe(const ImageSettings& settings) {
+  return {
+#define SETTING(kind, name, value, range, help) \
+  {#name, setting::kind::ToValue(settings.name)},
+#include "tools/trainer/settings/image_settings.def"
+  };
+}
+
 SettingValues Describe(const DdpSettings& settings) {
   return {
 #define SETTING(kind, name, value, range, help) \
@@ -144,8 +165,8 @@ SettingValues Describe(const TrainOptions& options) {
 #include "tools/trainer/settings/train_settings.def"
   };
   for (const SettingValues& more :
-       {Describe(options.devices), Describe(options.pipeline),
-        Describe(options.ddp)}) {
+       {Describe(options.images), Describe(options.devices),
+        Describe(options.pipeline), Describe(options.ddp)}) {
     described.insert(described.end(), more.begin(), more.end());
   }
   return described;

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "core/precision/loss_scale.h"
 #include "core/precision/mixed_precision.h"
+#include "datasets/images/image_options.h"
 #include "parallel/activation_checkpointing/checkpointed_groups.h"
 #include "tools/trainer/settings/comm_hook.h"
 #include "tools/trainer/settings/pipeline_settings.h"
@@ -39,10 +40,18 @@ struct DdpSettings {
 #include "tools/trainer/settings/ddp_settings.def"
 };
 
+// What becomes of images, of data sets that have them.
+struct ImageSettings {
+#define SETTING(kind, name, value, range, help) \
+  setting::kind::Field name = setting::kind::Of(value);
+#include "tools/trainer/settings/image_settings.def"
+};
+
 struct TrainOptions {
 #define SETTING(kind, name, value, range, help) \
   setting::kind::Field name = setting::kind::Of(value);
 #include "tools/trainer/settings/train_settings.def"
+  ImageSettings images;
   DeviceSettings devices;
   PipelineSettings pipeline;
   DdpSettings ddp;
@@ -55,6 +64,9 @@ absl::StatusOr<TrainOptions> TrainOptionsFromFlags();
 
 // The checks of TrainOptionsFromFlags, on a value.
 absl::Status Validate(const TrainOptions& options);
+
+// The same for the data sets that have a use for it.
+ImageOptions RequestedImageOptions(const ImageSettings& settings);
 
 // Whether averaged parameters are more than their mean (DiLoCo).
 bool HasOuterOptimizer(const DdpSettings& settings);
@@ -104,6 +116,7 @@ SelectiveCheckpointing RequestedSelectiveCheckpointing(
 // Every option as (flag name, value), in the order in which they are printed.
 SettingValues Describe(const TrainOptions& options);
 SettingValues Describe(const DdpSettings& settings);
+SettingValues Describe(const ImageSettings& settings);
 
 }  // namespace tandem
 

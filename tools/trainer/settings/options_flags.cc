@@ -13,6 +13,9 @@
 #include "tools/trainer/settings/train_settings.def"
 #define SETTING(kind, name, value, range, help) \
   ABSL_FLAG(tandem::setting::kind::Flag, name, value, help);
+#include "tools/trainer/settings/image_settings.def"
+#define SETTING(kind, name, value, range, help) \
+  ABSL_FLAG(tandem::setting::kind::Flag, name, value, help);
 #include "tools/trainer/settings/device_settings.def"
 #define SETTING(kind, name, value, range, help) \
   ABSL_FLAG(tandem::setting::kind::Flag, name, value, help);
@@ -32,6 +35,12 @@ namespace {
 absl::Status ReadFlags(TrainOptions& settings) {
 #define SETTING(kind, name, value, range, help) SETTING_READ(kind, name)
 #include "tools/trainer/settings/train_settings.def"
+  return absl::OkStatus();
+}
+
+absl::Status ReadFlags(ImageSettings& settings) {
+#define SETTING(kind, name, value, range, help) SETTING_READ(kind, name)
+#include "tools/trainer/settings/image_settings.def"
   return absl::OkStatus();
 }
 
@@ -60,6 +69,7 @@ absl::Status ReadFlags(DdpSettings& settings) {
 absl::StatusOr<TrainOptions> TrainOptionsFromFlags() {
   TrainOptions options;
   TANDEM_RETURN_IF_ERROR(ReadFlags(options));
+  TANDEM_RETURN_IF_ERROR(ReadFlags(options.images));
   TANDEM_RETURN_IF_ERROR(ReadFlags(options.devices));
   TANDEM_RETURN_IF_ERROR(ReadFlags(options.pipeline));
   TANDEM_RETURN_IF_ERROR(ReadFlags(options.ddp));

@@ -43,6 +43,12 @@ std::vector<FlagGroup> Sections() {
   ADD_ROW(kind, name, false, range)
 #define USUAL_SETTING(kind, name, value, range, help) \
   ADD_ROW(kind, name, true, range)
+#include "tools/trainer/settings/image_settings.def"
+#define GROUP(name) sections.push_back({name, {}});
+#define SETTING(kind, name, value, range, help) \
+  ADD_ROW(kind, name, false, range)
+#define USUAL_SETTING(kind, name, value, range, help) \
+  ADD_ROW(kind, name, true, range)
 #include "tools/trainer/settings/device_settings.def"
 #define GROUP(name) sections.push_back({name, {}});
 #define SETTING(kind, name, value, range, help) \
