@@ -77,6 +77,19 @@ void Progress::Clear() {
 
 using Json = nlohmann::ordered_json;
 
+namespace {
+
+Json ToJson(const SettingValues& values) {
+  Json fields = Json::object();
+  for (const auto& [name, value] : values) {
+    std::visit([&, key = name](const auto& typed) { fields[key] = typed; },
+               value);
+  }
+  return fields;
+}
+
+}  // namespace
+
 Report Report::Silent() { return Report(nullptr); }
 
 Report Report::Speaking(MetricsFile metrics) {
@@ -142,12 +155,11 @@ void Report::ShowSettings(const SettingValues& shown,
     Say(absl::StrFormat("  %-*s  %s", static_cast<int>(width), name,
                         ToText(value)));
   }
-  Json fields = Json::object();
-  for (const auto& [name, value] : all) {
-    std::visit([&, key = name](const auto& typed) { fields[key] = typed; },
-               value);
-  }
-  ShowEvent("settings", fields);
+  ShowEvent("settings", ToJson(all));
+}
+
+void Report::ShowEnvironment(const SettingValues& environment) {
+  if (!silent()) ShowEvent("environment", ToJson(environment));
 }
 
 void Report::ShowStart(const Start& start) {

@@ -68,6 +68,8 @@ class Report {
 
   // `shown` to a person, `all` to the metrics file.
   void ShowSettings(const SettingValues& shown, const SettingValues& all);
+  // What the job runs on: to the metrics file alone.
+  void ShowEnvironment(const SettingValues& environment);
   struct Start {
     std::string job;         // which one it is (Job::id)
     int64_t step = 0;        // done before
