@@ -192,6 +192,7 @@ const std::map<std::string, Use>& Uses() {
       {"power_sgd_warm_start", {"false", power_sgd, kReplicas}},
       {"reduce_dtype", {"bf16", {}, kReplicas}},
       {"replace_replicas", {"1", {}, {"ddp"}}},
+      {"report", {"/page.html"}},
       {"reproducible", {"true", {{"microbatch_size", "8"}}, meshes}},
       {"resume", {"/c"}},
       {"save_dir", {"/s"}},

@@ -26,6 +26,7 @@
 #include "tools/trainer/next_steps.h"
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/reports.h"
+#include "tools/trainer/report/run_page.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
@@ -149,7 +150,8 @@ absl::StatusOr<Report> OpenReport(const Job& job) {
   if (!job.is_rank_zero()) return Report::Silent();
   TANDEM_ASSIGN_OR_RETURN(MetricsFile metrics,
                           MetricsFile::Open(job.options.metrics_file));
-  return Report::Speaking(std::move(metrics));
+  TANDEM_ASSIGN_OR_RETURN(RunPage page, RunPage::Open(job.options.report));
+  return Report::Speaking(std::move(metrics), std::move(page));
 }
 
 void HostWaitMeter::BeginStep() { before_ = sim::CountedHostWaits(); }

@@ -90,10 +90,14 @@ Json ToJson(const SettingValues& values) {
 
 }  // namespace
 
-Report Report::Silent() { return Report(nullptr); }
+Report Report::Silent() { return Report(); }
 
 Report Report::Speaking(MetricsFile metrics) {
-  return Report(std::make_unique<MetricsFile>(std::move(metrics)));
+  return Report(std::move(metrics), RunPage());
+}
+
+Report Report::Speaking(MetricsFile metrics, RunPage page) {
+  return Report(std::move(metrics), std::move(page));
 }
 
 absl::Status Report::Begin(bool goes_on) {
@@ -105,6 +109,7 @@ absl::Status Report::Begin(bool goes_on) {
                        " now"));
     }
   }
+  if (goes_on) page_->NoteEarlier(metrics_->path());
   for (const Json& event : std::exchange(waiting_, {})) WriteEvent(event);
   return absl::OkStatus();
 }
@@ -138,6 +143,7 @@ void Report::WriteEvent(const Json& event) {
     waiting_.push_back(event);
     return;
   }
+  page_->Note(event);
   const absl::Status written = metrics_->Write(event);
   if (!written.ok() && !std::exchange(misses_events_, true)) {
     Say(absl::StrCat("warning: ", written.message(),
@@ -206,6 +212,17 @@ void Report::ShowSummary(const SummaryReport& summary) {
   EndProgress();
   for (const std::string& line : ReportLines(summary)) Say(line);
   ShowEvent("summary", ReportFields(summary));
+}
+
+absl::Status Report::WritePage(const absl::Status& ended) {
+  if (silent() || !has_begun_ || page_->path().empty()) return ended;
+  const absl::Status written = page_->Write();
+  if (written.ok()) {
+    Say(absl::StrCat("report in ", page_->path()));
+  } else if (!ended.ok()) {
+    Say(absl::StrCat("warning: ", written.message()));
+  }
+  return ended.ok() ? written : ended;
 }
 
 }  // namespace tandem
