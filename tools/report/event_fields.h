@@ -53,7 +53,8 @@ std::optional<int64_t> CountField(const EventFields& fields,
 // Its text; empty for any other kind of value.
 std::string TextField(const EventFields& fields, absl::string_view name);
 
-// As a person would type it: "0.05", "true", "ddp"; null is "not finite".
+// A value as a person would type it: "0.05", "true", "ddp"; null is "not
+// finite".
 std::string FieldText(const FieldValue& value);
 
 }  // namespace tandem

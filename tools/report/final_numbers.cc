@@ -9,7 +9,7 @@
 namespace tandem {
 namespace {
 
-// Of the summary, or else of the last evaluation.
+// The summary's number, or else the last evaluation's.
 std::optional<double> TestNumber(const RunLog& run, const char* in_summary,
                                  const char* in_evaluation) {
   const auto number = NumberField(run.summary, in_summary);

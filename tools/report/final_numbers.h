@@ -18,8 +18,8 @@ struct FinalNumber {
   std::string note;   // "best 0.3211 at step 500"; empty: none
 };
 
-// Those that the run has, always in the same order. Without a summary (it was
-// stopped, say) what its steps and evaluations tell.
+// The numbers that the run has, always in the same order. Without a summary (it
+// was stopped, say) what its steps and evaluations tell.
 std::vector<FinalNumber> FinalNumbers(const RunLog& run);
 
 }  // namespace tandem

@@ -186,7 +186,7 @@ std::string RowOfRanks(const JobLayout& layout) {
 
 }  // namespace
 
-std::optional<JobLayout> LayoutOf(const EventFields& settings) {
+std::optional<JobLayout> ReadLayout(const EventFields& settings) {
   JobLayout layout;
   layout.strategy = TextField(settings, "strategy");
   layout.device = TextField(settings, "device");

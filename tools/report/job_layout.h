@@ -21,7 +21,7 @@ struct JobLayout {
   int64_t pipe = 1;
   int64_t devices_per_rank = 1;
   int64_t servers = 0;  // ranks beside them
-  // Of a pipeline; else, or where nobody can tell, they are 0.
+  // What a pipeline has; else, or where nobody can tell, they are 0.
   std::string schedule;
   int64_t stages = 0;
   int64_t microbatches = 0;  // of a replica's step
@@ -31,7 +31,7 @@ struct JobLayout {
 };
 
 // None where the settings, which anybody may have written, make none.
-std::optional<JobLayout> LayoutOf(const EventFields& settings);
+std::optional<JobLayout> ReadLayout(const EventFields& settings);
 
 // "2 replicas, each a pipeline of 4 stages on 2 ranks (1f1b, 8 microbatches)".
 std::string DescribeLayout(const JobLayout& layout);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMostStepTicks = 8;
 constexpr int kMostValueTicks = 6;
-// Of the image, for one line; more lines share them.
+// Columns of the image, for one line; more lines share them.
 constexpr int kMostColumns = 1000;
 constexpr int kFewestColumns = 200;
 // More are no dots any more.

@@ -104,7 +104,7 @@ class CategoryColours {
   std::vector<std::string> names_;
 };
 
-// As wide as its part of `most`.
+// A bar as wide as its part of `most`.
 std::string MemoryBar(const MemoryParts& parts, double most,
                       CategoryColours* colours) {
   std::string bar = "<div class=\"bar\">";
@@ -116,7 +116,7 @@ std::string MemoryBar(const MemoryParts& parts, double most,
   return parts.empty() ? "" : bar + "</div>";
 }
 
-// Of a checksum: enough to tell runs apart.
+// Digits of a checksum that tell runs apart.
 constexpr size_t kShownDigits = 12;
 
 constexpr char kDeviceMemory[] = "device_memory/";
@@ -133,7 +133,7 @@ std::string RunTitle(const RunLog& run) {
 
 std::string RunLead(const RunLog& run) {
   std::vector<std::string> parts;
-  if (const auto layout = LayoutOf(run.settings)) {
+  if (const auto layout = ReadLayout(run.settings)) {
     parts.push_back(DescribeLayout(*layout));
   }
   const std::string optimizer = TextField(run.settings, "optimizer");

@@ -84,7 +84,7 @@ border:1px solid var(--rule);white-space:pre;pointer-events:none}
 details{margin:.6rem 0}summary{cursor:pointer;color:var(--soft)}
 footer{margin-top:2.5rem;color:var(--soft);font-size:.8125rem;overflow-wrap:anywhere}
 @media (max-width:40rem){body{padding:.8rem .8rem 2rem}h1{font-size:1.25rem}
-.numbers{grid-template-columns:repeat(auto-fit,minmax(6.6rem,1fr))}.numbers div{padding:.35rem .5rem}.numbers dd{font-size:1.05rem}
+.numbers{grid-template-columns:repeat(auto-fit,minmax(6.4rem,1fr))}.numbers dd{white-space:normal}.numbers div{padding:.35rem .5rem}.numbers dd{font-size:1.05rem}
 .steps .odd{display:none}.frame{margin-right:.8rem}.main .frame{grid-template-rows:13rem 1.5rem}}
 @media print{:root{--panel:#fff;--ground:#fff;--ink:#000}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}
 body{max-width:none;padding:0;font-size:11pt}figure,tr,.numbers div{break-inside:avoid}h2{break-after:avoid}

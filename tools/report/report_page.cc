@@ -129,7 +129,7 @@ std::string FurtherPlots(const Runs& runs) {
 }
 
 std::string LayoutSection(const RunLog& run) {
-  const auto layout = LayoutOf(run.settings);
+  const auto layout = ReadLayout(run.settings);
   if (!layout) return "";
   const std::string drawings =
       absl::StrCat(MeshDrawing(*layout), ScheduleDrawing(*layout));

@@ -182,7 +182,7 @@ constexpr size_t kPiece = 1 << 18;
 
 }  // namespace
 
-absl::Status ReadEventsOf(const std::string& path, RunLogReader* reader) {
+absl::Status ReadEvents(const std::string& path, RunLogReader* reader) {
   TANDEM_ASSIGN_OR_RETURN(const RegularFile file, RegularFile::Open(path));
   LineFeed feed(reader);
   std::vector<char> piece(kPiece);
@@ -197,7 +197,7 @@ absl::Status ReadEventsOf(const std::string& path, RunLogReader* reader) {
 
 absl::StatusOr<RunLog> ReadRunLog(const std::string& path) {
   RunLogReader reader;
-  TANDEM_RETURN_IF_ERROR(ReadEventsOf(path, &reader));
+  TANDEM_RETURN_IF_ERROR(ReadEvents(path, &reader));
   if (reader.log().events == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         path, " has no events of a training job (",

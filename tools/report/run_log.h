@@ -24,7 +24,7 @@ struct RunLog {
   static constexpr size_t kMostCurves = 64;
 
   std::string name;  // the run's, among others
-  // Of the job's last process that wrote them.
+  // What the job's last process wrote.
   EventFields settings;
   EventFields environment;
   EventFields summary;     // empty: it has not ended, or was stopped
@@ -84,10 +84,10 @@ class RunLogReader {
 // All of a regular file, whatever its size, in one pass, given to `reader`.
 // Errors, which name the path, are those of opening and reading it, and
 // InvalidArgument for what is no regular file.
-absl::Status ReadEventsOf(const std::string& path, RunLogReader* reader);
+absl::Status ReadEvents(const std::string& path, RunLogReader* reader);
 
 // What a file has. Lines that are no events are counted and left out. Errors
-// are those of ReadEventsOf, and InvalidArgument where not one line is an
+// are those of ReadEvents, and InvalidArgument where not one line is an
 // event.
 absl::StatusOr<RunLog> ReadRunLog(const std::string& path);
 

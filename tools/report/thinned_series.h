@@ -24,7 +24,7 @@ struct SeriesBucket {
   double last_x = 0;
   int64_t count = 0;  // points that have a value
   int64_t gaps = 0;   // points that have none
-  // Of those with a value.
+  // The points with a value.
   SeriesPoint least;
   SeriesPoint greatest;
   double mean = 0;

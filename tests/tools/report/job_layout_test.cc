@@ -31,7 +31,7 @@ EventFields Settings(const std::string& strategy, const std::string& mesh,
 }
 
 std::string InWords(const EventFields& settings) {
-  const auto layout = LayoutOf(settings);
+  const auto layout = ReadLayout(settings);
   return layout ? DescribeLayout(*layout) : "none";
 }
 
@@ -59,7 +59,7 @@ TEST(LayoutTest, InWords) {
   EXPECT_EQ(InWords(Settings("parameter_server", "data 2 x pipe 1",
                              {{"servers", int64_t{1}}})),
             "2 workers and 1 parameter server, cpu");
-  // Whose path is not opened.
+  // The path of a schedule is not opened.
   EXPECT_EQ(InWords({{"strategy", std::string("pipeline")},
                      {"mesh", std::string("data 1 x pipe 2")},
                      {"schedule", std::string("/etc/passwd")}}),
@@ -80,7 +80,7 @@ TEST(LayoutTest, NothingIsMadeOfNonsense) {
 }
 
 std::string Drawing(const EventFields& settings) {
-  const auto layout = LayoutOf(settings);
+  const auto layout = ReadLayout(settings);
   if (!layout) return "none";
   const std::string drawing = absl::StrCat("<div>", MeshDrawing(*layout),
                                            ScheduleDrawing(*layout), "</div>");

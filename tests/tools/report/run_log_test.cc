@@ -105,7 +105,7 @@ TEST(RunLogTest, GoesOnAtItsLastStepWithoutALoss) {
   EXPECT_EQ(PointsOf(log.Curve("loss")).size(), 2u);
   EXPECT_EQ(log.dropped_from, 0);
   EXPECT_EQ(log.resumes, 1);
-  // That was the end of an earlier process.
+  // The summary was an earlier process's.
   EXPECT_TRUE(log.summary.empty());
 }
 

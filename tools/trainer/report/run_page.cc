@@ -34,8 +34,7 @@ absl::StatusOr<RunPage> RunPage::Open(const std::string& path) {
 }
 
 void RunPage::NoteEarlier(const std::string& metrics_file) {
-  if (reader_ != nullptr)
-    ReadEventsOf(metrics_file, reader_.get()).IgnoreError();
+  if (reader_ != nullptr) ReadEvents(metrics_file, reader_.get()).IgnoreError();
 }
 
 void RunPage::Note(const nlohmann::ordered_json& event) {
