@@ -167,9 +167,11 @@ absl::Status RunJob(Job& job, Replacement* replacement) {
   HandleInterrupts();
   TANDEM_ASSIGN_OR_RETURN(RunReport run, RunReport::Start(job, report));
   if (job.is_restarted()) run.Say(DescribeAttempt(job));
-  return ExplainNondeterminism(job.options.eval_only
-                                   ? EvaluateOnly(job, run)
-                                   : Train(job, run, replacement));
+  const absl::Status ended =
+      ExplainNondeterminism(job.options.eval_only
+                                ? EvaluateOnly(job, run)
+                                : Train(job, run, replacement));
+  return report.WritePage(ended);
 }
 
 absl::Status StartLogging(const TrainOptions& settings, const Launch& launch) {

@@ -9,23 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
+#include "core/base/axis_ticks.h"
+#include "core/base/markup.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/schedule/simulation.h"
 
 namespace tandem {
-
-std::vector<double> AxisTicks(double most) {
-  if (!(most > 0)) return {0};
-  double unit = std::pow(10, std::floor(std::log10(most / 10)));
-  for (const double factor : {2.0, 2.5, 2.0}) {  // 1, 2, 5, 10
-    if (most / unit <= 10) break;
-    unit *= factor;
-  }
-  std::vector<double> ticks;
-  for (int i = 0; i * unit <= most * (1 + 1e-9); ++i) ticks.push_back(i * unit);
-  return ticks;
-}
 
 namespace {
 
@@ -131,13 +120,25 @@ const char* FillColour(ActionKind kind) {
   return "#cccccc";
 }
 
-// A device's further stages are paler, as in papers.
+// A bar of a row's height; `more` are further attributes.
 std::string Rectangle(double x, double y, double width, const char* colour,
-                      int chunk = 0) {
+                      const std::string& more) {
   return absl::StrFormat(
       "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\" "
-      "fill-opacity=\"%.2f\" stroke=\"#ffffff\"/>\n",
-      x, y, width, kRow - 4, colour, std::pow(kPaler, chunk));
+      "%s stroke=\"#ffffff\"/>\n",
+      x, y, width, kRow - 4, colour, more);
+}
+
+// A device's further stages are paler, as in papers.
+std::string ActionBar(double x, double y, double width, ActionKind kind,
+                      int chunk = 0) {
+  return Rectangle(
+      x, y, width, FillColour(kind),
+      absl::StrFormat("fill-opacity=\"%.2f\"", std::pow(kPaler, chunk)));
+}
+
+std::string WaitingBar(double x, double y, double width) {
+  return Rectangle(x, y, width, kWaiting, "class=\"waiting\"");
 }
 
 // What fits of an action's label: all of it, or the microbatch.
@@ -150,10 +151,15 @@ std::string FittingLabel(const std::vector<TimedAction>& device,
   return "";
 }
 
+std::string Text(double x, double y, const std::string& text,
+                 const char* attributes = "") {
+  return absl::StrFormat("<text x=\"%.2f\" y=\"%.2f\"%s>%s</text>\n", x, y,
+                         attributes, EscapedMarkup(text));
+}
+
+// Text that stands on no bar.
 std::string Words(double x, double y, const std::string& text) {
-  return absl::StrFormat(
-      "<text x=\"%.2f\" y=\"%.2f\">%s</text>\n", x, y,
-      absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}}));
+  return Text(x, y, text, " class=\"words\"");
 }
 
 // "12, of which 3 are bubble (33.3 % of the busiest device's work)".
@@ -171,15 +177,14 @@ std::string DeviceRow(size_t number, const std::vector<TimedAction>& device,
   const double y = kTop + kRow * static_cast<double>(number);
   std::string svg =
       absl::StrCat(Words(8, y + kRow / 2 + 2, absl::StrCat("device ", number)),
-                   Rectangle(kLeft, y, kWidth, kWaiting));
+                   WaitingBar(kLeft, y, kWidth));
   for (const TimedAction& each : device) {
     const double x = kLeft + each.begin * scale;
     const double width = (each.end - each.begin) * scale;
     const int chunk = ChunkOnDevice(device, each.action.stage);
     const std::string label = FittingLabel(device, each, width);
-    absl::StrAppend(&svg,
-                    Rectangle(x, y, width, FillColour(each.action.kind), chunk),
-                    label.empty() ? "" : Words(x + 3, y + kRow / 2 + 2, label));
+    absl::StrAppend(&svg, ActionBar(x, y, width, each.action.kind, chunk),
+                    label.empty() ? "" : Text(x + 3, y + kRow / 2 + 2, label));
   }
   return svg;
 }
@@ -198,11 +203,11 @@ std::string Legend(const SchedulePrediction& prediction, double y) {
   std::string svg;
   double x = kLeft;
   for (const ActionKind kind : ShownKinds(prediction)) {
-    absl::StrAppend(&svg, Rectangle(x, y, kRow, FillColour(kind)),
+    absl::StrAppend(&svg, ActionBar(x, y, kRow, kind),
                     Words(x + kRow + 6, y + kRow / 2 + 3, KindName(kind)));
     x += 150;
   }
-  absl::StrAppend(&svg, Rectangle(x, y, kRow, kWaiting),
+  absl::StrAppend(&svg, WaitingBar(x, y, kRow),
                   Words(x + kRow + 6, y + kRow / 2 + 3, "waiting"));
   x += 110;
   const bool several = std::any_of(prediction.devices.begin(),
@@ -263,9 +268,11 @@ std::string DrawSvg(const std::string& title,
       kTop + kRow * static_cast<double>(prediction.devices.size() + 2) + kAxis;
   std::string svg = absl::StrFormat(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
-      "height=\"%.0f\" font-family=\"sans-serif\" font-size=\"11\">\n"
-      "<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n",
-      kLeft + kWidth + 20, height);
+      "height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" font-family=\"sans-serif\" "
+      "font-size=\"11\">\n"
+      "<rect class=\"ground\" width=\"100%%\" height=\"100%%\" "
+      "fill=\"#ffffff\"/>\n",
+      kLeft + kWidth + 20, height, kLeft + kWidth + 20, height);
   absl::StrAppend(&svg,
                   Words(kLeft, kTop / 2,
                         absl::StrCat(title, ": ", BubbleText(prediction))));

@@ -4,17 +4,10 @@
 #define TANDEM_PARALLEL_SCHEDULE_DRAWING_H_
 
 #include <string>
-#include <vector>
 
 #include "parallel/schedule/simulation.h"
 
 namespace tandem {
-
-// Axis ticks: round values for the axis of a drawing.
-
-// 0 and its multiples up to `most` of 1, 2 or 5 times a power of ten, chosen so
-// that there are at most ten behind 0. {0} where `most` is not above 0.
-std::vector<double> AxisTicks(double most);
 
 // A line for each device, its time from left to right in at most `columns`
 // characters; actions carry their letters and microbatches as far as there is
@@ -23,7 +16,9 @@ std::vector<double> AxisTicks(double most);
 std::string DrawText(const SchedulePrediction& prediction, int columns = 100);
 
 // The same as a stand-alone SVG image, with its bubble beside the title;
-// colours are told apart by lightness as well.
+// colours are told apart by lightness as well. A page that has it inside of
+// itself can give the colours of its own to what is of class "ground" (behind
+// all), "waiting" and "words" (text that stands on the ground).
 std::string DrawSvg(const std::string& title,
                     const SchedulePrediction& prediction);
 

@@ -186,6 +186,7 @@ const std::map<std::string, Use>& Uses() {
       {"peak_tflops", {"1"}},
       {"reduce_dtype", {"bf16", {}, kReplicas}},
       {"replace_replicas", {"1", {}, {"ddp"}}},
+      {"report", {"/page.html"}},
       {"reproducible", {"true", {{"microbatch_size", "8"}}, meshes}},
       {"resume", {"/c"}},
       {"save_dir", {"/s"}},

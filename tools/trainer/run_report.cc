@@ -21,10 +21,12 @@
 #include "core/precision/mixed_precision.h"
 #include "core/program/process.h"
 #include "core/sim/streams/streams.h"
+#include "tools/trainer/environment.h"
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/next_steps.h"
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/reports.h"
+#include "tools/trainer/report/run_page.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
@@ -148,7 +150,8 @@ absl::StatusOr<Report> OpenReport(const Job& job) {
   if (!job.is_rank_zero()) return Report::Silent();
   TANDEM_ASSIGN_OR_RETURN(MetricsFile metrics,
                           MetricsFile::Open(job.options.metrics_file));
-  return Report::Speaking(std::move(metrics));
+  TANDEM_ASSIGN_OR_RETURN(RunPage page, RunPage::Open(job.options.report));
+  return Report::Speaking(std::move(metrics), std::move(page));
 }
 
 void HostWaitMeter::BeginStep() { before_ = sim::CountedHostWaits(); }
@@ -173,6 +176,7 @@ absl::StatusOr<RunReport> RunReport::Start(const Job& job, Report& report) {
   if (job.takes_over()) return RunReport(job, report);
   const JobDescription settings = DescribeJob(job);
   report.ShowSettings(settings.shown, settings.all);
+  if (job.is_rank_zero()) report.ShowEnvironment(JobEnvironment(job));
   if (!job.partition.empty()) report.Say(job.partition);
   if (!job.data.has_test()) {
     report.Say("the test set is empty: nothing is evaluated");
@@ -353,6 +357,7 @@ absl::Status RunReport::Summarise(const std::string& checkpoint,
   if (job_->is_rank_zero()) summary_.weights_sha256 = hasher.HexDigest();
   TANDEM_ASSIGN_OR_RETURN(const std::string times, strategy.DescribeTimes());
   if (!times.empty()) report_->Say(times);
+  summary_.pipeline_times = times;
   summary_.advice =
       NextSteps(job_->options, {job_->world->size(), job_->data.train->tokens(),
                                 job_->data.train->input_shape(), checkpoint});

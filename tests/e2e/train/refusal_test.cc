@@ -51,6 +51,8 @@ Rows JobRows() {
       {"NoCheckpoint", "--resume=" + FileWith("garbage", "not a checkpoint"),
        "garbage"},
       {"UnwritableFolder", "--save_dir=/proc/nowhere", "/proc/nowhere"},
+      {"UnwritableReport", "--report=/nonexistent/r.html",
+       "/nonexistent/r.html"},
       {"UnwritableMetrics", "--metrics_file=/nonexistent/m.jsonl",
        "/nonexistent/m.jsonl"},
       {"ContradictoryStrategy", "--strategy=single --nproc_per_node=2",

@@ -47,6 +47,7 @@ constexpr PerRankFlag kPerRankFlags[] = {
     {"node_rank", kPlace},
     {"nproc_per_node", kPlace},
     {"rank", kPlace},
+    {"report", "rank 0 alone writes it"},
     {"workers", "batches are the same, however many threads prepare them"},
     {"world_size", kPlace},
 };

@@ -45,6 +45,7 @@ absl::Status CheckJob(const TrainOptions& options) {
            "saves nothing: leave out --save_every_epochs"),
       rule(!options.metrics_file.empty(),
            "has no metrics: leave out --metrics_file"),
+      rule(!options.report.empty(), "has no metrics: leave out --report"),
       rule(!options.trace_file.empty(),
            "has nothing to trace: leave out --trace_file"),
       rule(options.kernels == "measured",

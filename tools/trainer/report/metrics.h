@@ -27,6 +27,9 @@ class MetricsFile {
   // on: events go to a new file. Its name now; empty: there was none.
   absl::StatusOr<std::string> MoveEarlier();
 
+  // The path that was given; empty: it swallows.
+  const std::string& path() const { return path_; }
+
   // A number that is not finite becomes null: JSON has no other word for it. Of
   // an event that cannot be written, on a full disk say, nothing stays, or what
   // does is a line of its own: a later event is whole.

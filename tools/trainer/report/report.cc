@@ -77,10 +77,27 @@ void Progress::Clear() {
 
 using Json = nlohmann::ordered_json;
 
-Report Report::Silent() { return Report(nullptr); }
+namespace {
+
+Json ToJson(const SettingValues& values) {
+  Json fields = Json::object();
+  for (const auto& [name, value] : values) {
+    std::visit([&, key = name](const auto& typed) { fields[key] = typed; },
+               value);
+  }
+  return fields;
+}
+
+}  // namespace
+
+Report Report::Silent() { return Report(); }
 
 Report Report::Speaking(MetricsFile metrics) {
-  return Report(std::make_unique<MetricsFile>(std::move(metrics)));
+  return Report(std::move(metrics), RunPage());
+}
+
+Report Report::Speaking(MetricsFile metrics, RunPage page) {
+  return Report(std::move(metrics), std::move(page));
 }
 
 absl::Status Report::Begin(bool goes_on) {
@@ -92,6 +109,7 @@ absl::Status Report::Begin(bool goes_on) {
                        " now"));
     }
   }
+  if (goes_on) page_->NoteEarlier(metrics_->path());
   for (const Json& event : std::exchange(waiting_, {})) WriteEvent(event);
   return absl::OkStatus();
 }
@@ -125,6 +143,7 @@ void Report::WriteEvent(const Json& event) {
     waiting_.push_back(event);
     return;
   }
+  page_->Note(event);
   const absl::Status written = metrics_->Write(event);
   if (!written.ok() && !std::exchange(misses_events_, true)) {
     Say(absl::StrCat("warning: ", written.message(),
@@ -142,12 +161,11 @@ void Report::ShowSettings(const SettingValues& shown,
     Say(absl::StrFormat("  %-*s  %s", static_cast<int>(width), name,
                         ToText(value)));
   }
-  Json fields = Json::object();
-  for (const auto& [name, value] : all) {
-    std::visit([&, key = name](const auto& typed) { fields[key] = typed; },
-               value);
-  }
-  ShowEvent("settings", fields);
+  ShowEvent("settings", ToJson(all));
+}
+
+void Report::ShowEnvironment(const SettingValues& environment) {
+  if (!silent()) ShowEvent("environment", ToJson(environment));
 }
 
 void Report::ShowStart(const Start& start) {
@@ -200,6 +218,17 @@ void Report::ShowSummary(const SummaryReport& summary) {
   EndProgress();
   for (const std::string& line : ReportLines(summary)) Say(line);
   ShowEvent("summary", ReportFields(summary));
+}
+
+absl::Status Report::WritePage(const absl::Status& ended) {
+  if (silent() || !has_begun_ || page_->path().empty()) return ended;
+  const absl::Status written = page_->Write();
+  if (written.ok()) {
+    Say(absl::StrCat("report in ", page_->path()));
+  } else if (!ended.ok()) {
+    Say(absl::StrCat("warning: ", written.message()));
+  }
+  return ended.ok() ? written : ended;
 }
 
 }  // namespace tandem

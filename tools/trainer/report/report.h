@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/reports.h"
+#include "tools/trainer/report/run_page.h"
 #include "tools/trainer/settings/setting.h"
 
 namespace tandem {
@@ -59,7 +60,10 @@ class Report {
  public:
   static Report Silent();
   // Events wait for Begin: a job that is refused before writes none.
+  // `page` shows them, once the job has ended; and those that `metrics` has of
+  // a job that goes on.
   static Report Speaking(MetricsFile metrics);
+  static Report Speaking(MetricsFile metrics, RunPage page);
 
   // Nothing more can refuse the job: from here on events are written, and those
   // from before first. Unless it `goes_on`, what the metrics file holds is
@@ -68,6 +72,8 @@ class Report {
 
   // `shown` to a person, `all` to the metrics file.
   void ShowSettings(const SettingValues& shown, const SettingValues& all);
+  // What the job runs on: to the metrics file alone.
+  void ShowEnvironment(const SettingValues& environment);
   struct Start {
     std::string job;         // which one it is (Job::id)
     int64_t step = 0;        // done before
@@ -90,9 +96,16 @@ class Report {
   void ShowSample(const SampleReport& sample);
   void ShowSummary(const SummaryReport& summary);
 
+  // Writes the page of the job that has ended, well or not; a line says where
+  // it is. Nothing for one that did not begin. Where it cannot be written that
+  // is the error of a job that ended well, and else a line.
+  absl::Status WritePage(const absl::Status& ended);
+
  private:
-  explicit Report(std::unique_ptr<MetricsFile> metrics)
-      : metrics_(std::move(metrics)) {}
+  Report() = default;  // silent
+  Report(MetricsFile metrics, RunPage page)
+      : metrics_(std::make_unique<MetricsFile>(std::move(metrics))),
+        page_(std::make_unique<RunPage>(std::move(page))) {}
 
   bool silent() const { return metrics_ == nullptr; }
   // Every event has its time.
@@ -101,6 +114,7 @@ class Report {
   void WriteEvent(const nlohmann::ordered_json& event);
 
   std::unique_ptr<MetricsFile> metrics_;  // null: silent
+  std::unique_ptr<RunPage> page_;         // null: silent
   bool has_begun_ = false;
   std::vector<nlohmann::ordered_json> waiting_;  // events, until then
   std::unique_ptr<Progress> progress_;

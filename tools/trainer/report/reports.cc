@@ -300,6 +300,9 @@ Json ReportFields(const SummaryReport& summary) {
        {"flight_entries", summary.flight_entries},
        {"weights_sha256", summary.weights_sha256},
        {"measurements", measurements}});
+  if (!summary.pipeline_times.empty()) {
+    fields["pipeline_times"] = summary.pipeline_times;
+  }
   return fields;
 }
 

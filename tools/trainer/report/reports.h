@@ -121,6 +121,8 @@ struct SummaryReport {
   int64_t flight_entries = 0;  // that rank 0 has noted for --flight_dir
   // See Strategy::Measurements.
   std::vector<std::pair<std::string, double>> measurements;
+  // Strategy::DescribeTimes; empty: no pipeline.
+  std::string pipeline_times;
   // What to try next, and the flags for it beside the job's own.
   std::vector<std::pair<std::string, std::string>> advice;
 };

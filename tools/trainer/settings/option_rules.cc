@@ -275,6 +275,10 @@ absl::Status CheckFiles(const TrainOptions& options) {
       {allows && (weights.empty() || resumes),
        "--allow_missing and --allow_unexpected are for --init_from=PATH, "
        "without --resume, whose checkpoint is whole: leave them out"},
+      {!options.report.empty() && options.report == options.metrics_file,
+       absl::StrCat("--report=", options.report,
+                    " and --metrics_file are the same file: the page would "
+                    "take the place of the events: name two")},
       {folder.empty() && !saving.empty(),
        absl::StrCat(saving,
                     " was given, but --save_dir is empty: name a folder for "

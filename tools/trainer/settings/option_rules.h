@@ -47,7 +47,8 @@ absl::Status CheckTracing(const TrainOptions& options);
 absl::Status CheckReplacedReplicas(const TrainOptions& options);
 
 // Whether --eval_only has weights, --allow_missing and --allow_unexpected have
-// a use, and checkpoints do not come to lie beside --init_from's weights.
+// a use, checkpoints do not come to lie beside --init_from's weights, and one
+// file does not take another's place.
 absl::Status CheckFiles(const TrainOptions& options);
 
 }  // namespace tandem

@@ -246,6 +246,8 @@ std::vector<Refusal> Useless() {
        "but --reproducible has a rule choose them"},
       {"--device=sim --sim_async --sim_delay_seed=5",
        "--sim_delay_seed=5 is of --sim_delay_us, which is 0"},
+      {"--report=/m --metrics_file=/m",
+       "--report=/m and --metrics_file are the same file"},
       {"--trace_step=5", "--trace_step=5 says which step --trace_file shows"},
       {"--trace_file=/t.json --trace_step=5 --max_steps=4",
        "--trace_file=/t.json would never be written: step 5 (--trace_step) "

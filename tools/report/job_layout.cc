@@ -1,0 +1,284 @@
+#include "tools/report/job_layout.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "core/base/markup.h"
+#include "core/base/status_macros.h"
+#include "parallel/schedule/choice.h"
+#include "parallel/schedule/drawing.h"
+#include "parallel/schedule/schedules.h"
+#include "parallel/schedule/simulation.h"
+#include "parallel/schedule/validator.h"
+#include "tools/trainer/settings/pipeline_settings.h"
+
+namespace tandem {
+namespace {
+
+// What is made of settings that others wrote stays as small as this.
+constexpr int64_t kMostRanks = 1 << 20;
+constexpr int64_t kMostStages = 1024;
+constexpr int64_t kMostActions = 1 << 17;  // pairs of stage and microbatch
+// More are no picture, and megabytes.
+constexpr int64_t kMostDrawnActions = 512;
+
+// -1 for what is no count, which nothing takes.
+int64_t CountIn(const EventFields& settings, absl::string_view name,
+                int64_t otherwise) {
+  if (FindField(settings, name) == nullptr) return otherwise;
+  return CountField(settings, name).value_or(-1);
+}
+
+// Reads "data 2 x pipe 3" (Mesh::ToString).
+bool ReadMesh(const std::string& text, JobLayout* layout) {
+  for (const absl::string_view axis : absl::StrSplit(text, " x ")) {
+    const std::vector<absl::string_view> words = absl::StrSplit(axis, ' ');
+    int64_t degree = 0;
+    if (words.size() != 2 || !absl::SimpleAtoi(words[1], &degree) ||
+        degree < 1 || degree > kMostRanks) {
+      return false;
+    }
+    if (words[0] == "data") layout->data = degree;
+    if (words[0] == "pipe") layout->pipe = degree;
+  }
+  return layout->data * layout->pipe <= kMostRanks;
+}
+
+// Fills in what is known of a pipeline: nothing of a file's schedule, which is
+// never opened: its path is what somebody wrote.
+void ReadPipeline(const EventFields& settings, JobLayout* layout) {
+  PipelineSettings pipeline;
+  pipeline.schedule = TextField(settings, "schedule");
+  pipeline.pipe = layout->pipe;
+  pipeline.chunks = CountIn(settings, "chunks", 0);
+  pipeline.microbatches = CountIn(settings, "microbatches", 0);
+  pipeline.microbatch_size = CountIn(settings, "microbatch_size", 0);
+  PipelineContext around;
+  around.strategy = layout->strategy;
+  around.devices_per_rank = layout->devices_per_rank;
+  around.batch_size = CountIn(settings, "batch_size", 1);
+  if (!IsPipeline(pipeline, around)) return;
+  layout->schedule = pipeline.schedule;
+  if (IsScheduleFile(pipeline.schedule)) return;
+  if (!Validate(pipeline, around).ok()) return;
+  const int64_t devices = layout->pipeline_devices();
+  const absl::StatusOr<int64_t> microbatches = MicrobatchesFor(
+      pipeline, devices, CountIn(settings, "batch_per_replica", 1));
+  if (!microbatches.ok()) return;
+  const int64_t chunks =
+      pipeline.chunks > 0 ? pipeline.chunks : UsualChunks(pipeline.schedule);
+  if (devices * chunks > kMostStages) return;
+  layout->stages = devices * chunks;
+  layout->microbatches = *microbatches;
+}
+
+absl::StatusOr<Schedule> ScheduleOf(const JobLayout& layout) {
+  if (layout.stages < 1 || layout.microbatches > kMostActions / layout.stages) {
+    return absl::InvalidArgumentError("too many actions");
+  }
+  const auto devices = static_cast<int>(layout.pipeline_devices());
+  return MakeSchedule(layout.schedule,
+                      {devices, static_cast<int>(layout.stages) / devices,
+                       static_cast<int>(layout.microbatches)});
+}
+
+absl::StatusOr<SchedulePrediction> PredictionOf(const Schedule& schedule) {
+  TANDEM_RETURN_IF_ERROR(
+      ValidateSchedule(schedule, {schedule.microbatches, 0}).status());
+  ScheduleCosts costs;
+  costs.stages.assign(schedule.stages, StageCost());
+  return PredictSchedule(schedule, costs);
+}
+
+std::string Plural(int64_t count, const std::string& one,
+                   const char* ending = "s") {
+  return absl::StrCat(count, " ", one, count == 1 ? "" : ending);
+}
+
+// "a pipeline of 4 stages on 2 ranks (1f1b, 8 microbatches)".
+std::string DescribePipeline(const JobLayout& layout) {
+  std::string text = "a pipeline";
+  if (layout.stages > 0) {
+    absl::StrAppend(&text, " of ", Plural(layout.stages, "stage"));
+  }
+  absl::StrAppend(&text, " on ",
+                  layout.pipe > 1 ? Plural(layout.pipe, "rank")
+                                  : Plural(layout.devices_per_rank, "device"));
+  if (layout.pipe > 1 && layout.devices_per_rank > 1) {
+    absl::StrAppend(&text, " of ", Plural(layout.devices_per_rank, "device"));
+  }
+  absl::StrAppend(&text, " (", layout.schedule);
+  if (layout.microbatches > 0) {
+    absl::StrAppend(&text, ", ",
+                    Plural(layout.microbatches, "microbatch", "es"));
+  }
+  return text + ")";
+}
+
+bool IsPipeline(const JobLayout& layout) {
+  return !layout.schedule.empty() && layout.pipeline_devices() > 1;
+}
+
+bool IsDataParallel(const JobLayout& layout) {
+  return layout.strategy == "data_parallel";
+}
+
+// The stages of a rank, as "stages 0, 4"; empty: there is one model in one
+// piece, or several.
+std::string StagesOfRank(const JobLayout& layout, const Schedule* schedule,
+                         int64_t pipe) {
+  if (IsDataParallel(layout)) {
+    return Plural(layout.devices_per_rank, "replica");
+  }
+  std::vector<int> stages;
+  for (int64_t i = 0; i < layout.devices_per_rank; ++i) {
+    const int64_t device = pipe * layout.devices_per_rank + i;
+    if (schedule == nullptr) {
+      stages.push_back(static_cast<int>(device));
+      continue;
+    }
+    const std::vector<int>& more =
+        schedule->stages_of[static_cast<size_t>(device)];
+    stages.insert(stages.end(), more.begin(), more.end());
+  }
+  std::sort(stages.begin(), stages.end());
+  return absl::StrCat(stages.size() == 1 ? "stage " : "stages ",
+                      absl::StrJoin(stages, ", "));
+}
+
+std::string RankCell(const std::string& name, const std::string& holds) {
+  return absl::StrCat("<td><b>", EscapedMarkup(name), "</b>",
+                      holds.empty() ? "" : "<br/>", EscapedMarkup(holds),
+                      "</td>");
+}
+
+// What of a mesh is too much to be drawn.
+std::string MoreNote(int64_t more, const std::string& what) {
+  if (more <= 0) return "";
+  return absl::StrCat("<p class=\"note\">… and ", Plural(more, what),
+                      ".</p>\n");
+}
+
+// Replicas of one rank each stand side by side.
+std::string RowOfRanks(const JobLayout& layout) {
+  const int64_t shown = std::min(layout.ranks(), kMostDrawnRanks);
+  std::string row = "<tr>";
+  for (int64_t rank = 0; rank < shown; ++rank) {
+    const std::string role = rank < layout.servers ? "server"
+                             : layout.servers > 0  ? "worker"
+                             : layout.data > 1 ? absl::StrCat("replica ", rank)
+                                               : "";
+    const std::string stages =
+        layout.devices_per_rank > 1 ? StagesOfRank(layout, nullptr, 0) : "";
+    row += RankCell(
+        absl::StrCat("rank ", rank),
+        absl::StrCat(role, role.empty() || stages.empty() ? "" : ": ", stages));
+  }
+  return absl::StrCat("<table class=\"mesh\">", row, "</tr></table>\n",
+                      MoreNote(layout.ranks() - shown, "more rank"));
+}
+
+}  // namespace
+
+std::optional<JobLayout> ReadLayout(const EventFields& settings) {
+  JobLayout layout;
+  layout.strategy = TextField(settings, "strategy");
+  layout.device = TextField(settings, "device");
+  layout.devices_per_rank = CountIn(settings, "devices_per_rank", 1);
+  if (layout.strategy == "parameter_server") {
+    layout.servers = CountIn(settings, "servers", 1);
+  }
+  if (!ReadMesh(TextField(settings, "mesh"), &layout) ||
+      layout.devices_per_rank < 1 || layout.devices_per_rank > kMostStages ||
+      layout.servers < 0 || layout.servers > kMostRanks) {
+    return std::nullopt;
+  }
+  ReadPipeline(settings, &layout);
+  return layout;
+}
+
+std::string DescribeLayout(const JobLayout& layout) {
+  std::string text;
+  if (layout.servers > 0) {
+    text = absl::StrCat(Plural(layout.data, "worker"), " and ",
+                        Plural(layout.servers, "parameter server"));
+  } else if (IsPipeline(layout)) {
+    text = layout.data > 1 ? absl::StrCat(layout.data, " replicas, each ",
+                                          DescribePipeline(layout))
+                           : DescribePipeline(layout);
+  } else if (IsDataParallel(layout)) {
+    text = absl::StrCat(layout.data * layout.devices_per_rank,
+                        " replicas on the devices of ",
+                        Plural(layout.data, "rank"));
+  } else if (layout.devices_per_rank > 1) {
+    text = absl::StrCat(
+        layout.data > 1 ? absl::StrCat(layout.data, " replicas, each ") : "",
+        "a model over ", Plural(layout.devices_per_rank, "device"),
+        ", in turns");
+  } else {
+    text = layout.data > 1
+               ? absl::StrCat(layout.data, " replicas, one a rank (",
+                              layout.strategy, ")")
+               : "one device";
+  }
+  return layout.device.empty() ? text : absl::StrCat(text, ", ", layout.device);
+}
+
+std::string MeshDrawing(const JobLayout& layout) {
+  if (layout.ranks() * layout.devices_per_rank == 1) return "";
+  const bool is_one_row =
+      layout.pipe == 1 && !(IsPipeline(layout) && layout.data > 1);
+  if (is_one_row && !IsPipeline(layout)) return RowOfRanks(layout);
+  const absl::StatusOr<Schedule> schedule = ScheduleOf(layout);
+  const int64_t rows = std::min(layout.data, kMostDrawnReplicas);
+  const int64_t columns = std::min(layout.pipe, kMostDrawnRanks);
+  const bool has_replicas = layout.data > 1;
+  std::string table = "<table class=\"mesh\"><tr>";
+  if (has_replicas) table += "<td></td>";
+  for (int64_t pipe = 0; pipe < columns; ++pipe) {
+    absl::StrAppend(&table, "<th>pipe ", pipe, "</th>");
+  }
+  for (int64_t data = 0; data < rows; ++data) {
+    table += "</tr>\n<tr>";
+    if (has_replicas) absl::StrAppend(&table, "<th>data ", data, "</th>");
+    for (int64_t pipe = 0; pipe < columns; ++pipe) {
+      const std::string stages =
+          schedule.ok() ? StagesOfRank(layout, &*schedule, pipe) : "";
+      table +=
+          RankCell(absl::StrCat("rank ", data * layout.pipe + pipe), stages);
+    }
+  }
+  return absl::StrCat(table, "</tr></table>\n",
+                      MoreNote(layout.data - rows, "more replica"),
+                      MoreNote(layout.pipe - columns, "more pipe rank"));
+}
+
+std::string ScheduleDrawing(const JobLayout& layout) {
+  if (!IsPipeline(layout)) return "";
+  const absl::StatusOr<Schedule> schedule = ScheduleOf(layout);
+  if (!schedule.ok()) return "";
+  const absl::StatusOr<SchedulePrediction> times = PredictionOf(*schedule);
+  if (!times.ok()) return "";
+  if (layout.stages * layout.microbatches > kMostDrawnActions) {
+    return absl::StrFormat(
+        "<p>%s with %d stages and %d microbatches has a bubble of %.3g %% if "
+        "all stages take as long: too many actions to be drawn here; "
+        "<code>bazel run //tools:schedule</code> draws them.</p>\n",
+        EscapedMarkup(layout.schedule), layout.stages, layout.microbatches,
+        100 * times->bubble / (times->step - times->bubble));
+  }
+  return absl::StrCat(
+      "<figure class=\"schedule\"><div class=\"scroll\">\n",
+      DrawSvg(layout.schedule, *times),
+      "</div><figcaption>One step of a replica as the schedule has it, if all "
+      "stages take as long, and a backward twice as long as a forward."
+      "</figcaption></figure>\n");
+}
+
+}  // namespace tandem

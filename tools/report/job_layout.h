@@ -1,0 +1,53 @@
+// Job layout: from a run's settings to its mesh of ranks and its pipeline, in
+// words and drawn.
+
+#ifndef TANDEM_TOOLS_REPORT_JOB_LAYOUT_H_
+#define TANDEM_TOOLS_REPORT_JOB_LAYOUT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "parallel/schedule/schedule.h"
+#include "tools/report/event_fields.h"
+
+namespace tandem {
+
+struct JobLayout {
+  std::string strategy;  // "ddp"
+  std::string device;    // "cpu"
+  // Ranks that train: data x pipe.
+  int64_t data = 1;
+  int64_t pipe = 1;
+  int64_t devices_per_rank = 1;
+  int64_t servers = 0;  // ranks beside them
+  // What a pipeline has; else, or where nobody can tell, they are 0.
+  std::string schedule;
+  int64_t stages = 0;
+  int64_t microbatches = 0;  // of a replica's step
+
+  int64_t ranks() const { return data * pipe + servers; }
+  int64_t pipeline_devices() const { return pipe * devices_per_rank; }
+};
+
+// None where the settings, which anybody may have written, make none.
+std::optional<JobLayout> ReadLayout(const EventFields& settings);
+
+// "2 replicas, each a pipeline of 4 stages on 2 ranks (1f1b, 8 microbatches)".
+std::string DescribeLayout(const JobLayout& layout);
+
+// Ranks with their stages, replicas below each other, as a table of a page: at
+// most so many of them, and how many more there are. Empty for one rank with
+// one device.
+constexpr int64_t kMostDrawnReplicas = 8;
+constexpr int64_t kMostDrawnRanks = 16;  // of a replica, or of single ones
+std::string MeshDrawing(const JobLayout& layout);
+
+// The timeline of one step by its schedule, if all stages take as long: SVG in
+// a figure of a page, or in words where there are too many actions to see.
+// Empty where there is no pipeline.
+std::string ScheduleDrawing(const JobLayout& layout);
+
+}  // namespace tandem
+
+#endif  // TANDEM_TOOLS_REPORT_JOB_LAYOUT_H_
