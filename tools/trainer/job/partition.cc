@@ -21,6 +21,7 @@
 #include "core/memory/state_bytes.h"
 #include "core/model/layer_list.h"
 #include "core/precision/autocast.h"
+#include "core/program/long_task.h"
 #include "parallel/partition/layer_profile.h"
 #include "parallel/partition/partition.h"
 #include "parallel/partition/table.h"
@@ -210,6 +211,8 @@ absl::StatusOr<JobPartition> MakePartition(
     const TrainOptions& options, const LayerSpecs& layers,
     const std::vector<c10::Device>& devices, const JobData& data,
     Communicator& world) {
+  const LongTask preparing("cutting the model",
+                           LongTask::SpeaksIf(world.rank() == 0));
   const PipelineSettings& pipeline = options.pipeline;
   PartitionTask task;
   task.specs = layers;
