@@ -218,7 +218,7 @@ const std::map<std::string, Use>& Uses() {
       {"synthetic_shape", {"1,8,8", images}},
       {"token_bytes", {"4", text}},
       {"trace_file", {"/t", {}, in_step}},
-      {"trace_step", {"2", {{"trace_file", "/t"}}, in_step}},
+      {"trace_steps", {"2", {{"trace_file", "/t"}}, in_step}},
       {"uneven_inputs", {"join", {{"drop_last", "false"}}, kReplicas}},
       {"vocab_parallel", {"2", {}, meshes}},
       {"vocabulary", {"100", text}},

@@ -243,28 +243,30 @@ absl::Status CheckData(const TrainOptions& options) {
 absl::Status CheckTracing(const TrainOptions& options) {
   const bool traces = !options.trace_file.empty();
   TANDEM_RETURN_IF_ERROR(CheckRules({
-      {!traces && options.trace_step != TrainOptions().trace_step,
-       absl::StrCat("--trace_step=", options.trace_step,
-                    " says which step --trace_file shows: give both")},
+      {!traces && options.trace_steps != TrainOptions().trace_steps,
+       absl::StrCat("--trace_steps=",
+                    ToText(setting::StepRange::ToValue(options.trace_steps)),
+                    " says which steps --trace_file shows: give both")},
       {traces && options.eval_only,
        absl::StrCat("--trace_file=", options.trace_file,
-                    " shows a step of training, of which --eval_only has none: "
+                    " shows steps of training, of which --eval_only has none: "
                     "leave one out")},
   }));
   return options.max_steps > 0
-             ? CheckStepToTrace(options, /*done=*/0, options.max_steps)
+             ? CheckStepsToTrace(options, /*done=*/0, options.max_steps)
              : absl::OkStatus();
 }
 
-absl::Status CheckStepToTrace(const TrainOptions& options, int64_t done,
-                              int64_t in_all) {
-  const int64_t step = options.trace_step;
-  if (options.trace_file.empty() || (step > done && step <= in_all)) {
+absl::Status CheckStepsToTrace(const TrainOptions& options, int64_t done,
+                               int64_t in_all) {
+  const auto [first, last] = options.trace_steps;
+  if (options.trace_file.empty() || (first > done && last <= in_all)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
+  const int64_t step = first <= done ? first : last;
       "--trace_file=", options.trace_file, " would never be written: step ",
-      step, " (--trace_step) ",
+      step, " (--trace_steps) ",
       step <= done
           ? absl::StrCat("is done, as ", done, " are")
           : absl::StrCat("does not come, as the job ends after ", in_all),

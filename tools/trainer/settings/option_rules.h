@@ -36,7 +36,7 @@ absl::Status CheckPrecision(const TrainOptions& options);
 // What techniques of a training step exclude.
 absl::Status CheckParts(const TrainOptions& options);
 
-// --trace_file and --trace_step.
+// --trace_file and --trace_steps.
 absl::Status CheckTracing(const TrainOptions& options);
 
 // Whether what was given suits --replace_replicas: replicas that have, each,
