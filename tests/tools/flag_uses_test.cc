@@ -190,6 +190,7 @@ const std::map<std::string, Use>& Uses() {
       {"power_sgd_start_step", {"5", power_sgd, kReplicas}},
       {"power_sgd_use_error_feedback", {"false", power_sgd, kReplicas}},
       {"power_sgd_warm_start", {"false", power_sgd, kReplicas}},
+      {"prometheus_file", {"/m.prom"}},
       {"reduce_dtype", {"bf16", {}, kReplicas}},
       {"replace_replicas", {"1", {}, {"ddp"}}},
       {"reproducible", {"true", {{"microbatch_size", "8"}}, meshes}},

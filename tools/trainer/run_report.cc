@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,9 +22,11 @@
 #include "core/precision/mixed_precision.h"
 #include "core/program/process.h"
 #include "core/sim/streams/streams.h"
+#include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/next_steps.h"
 #include "tools/trainer/report/metrics.h"
+#include "tools/trainer/report/prometheus.h"
 #include "tools/trainer/report/reports.h"
 #include "tools/trainer/settings/options.h"
 
@@ -148,7 +151,15 @@ absl::StatusOr<Report> OpenReport(const Job& job) {
   if (!job.is_rank_zero()) return Report::Silent();
   TANDEM_ASSIGN_OR_RETURN(MetricsFile metrics,
                           MetricsFile::Open(job.options.metrics_file));
-  return Report::Speaking(std::move(metrics));
+  Report report = Report::Speaking(std::move(metrics));
+  if (!job.options.prometheus_file.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(
+        std::unique_ptr<PrometheusFile> prometheus,
+        PrometheusFile::Open(job.options.prometheus_file,
+                             {ModelName(job), job.world->size()}));
+    report.KeepPrometheus(std::move(prometheus));
+  }
+  return report;
 }
 
 void HostWaitMeter::BeginStep() { before_ = sim::CountedHostWaits(); }

@@ -37,6 +37,7 @@ absl::Status Report::Begin(bool goes_on) {
     }
   }
   for (const Json& event : std::exchange(waiting_, {})) WriteEvent(event);
+  TellPrometheus(&PrometheusFile::Write);
   return absl::OkStatus();
 }
 
@@ -73,6 +74,17 @@ void Report::WriteEvent(const Json& event) {
   if (!written.ok() && !std::exchange(misses_events_, true)) {
     Say(absl::StrCat("warning: ", written.message(),
                      "; training goes on, and events are missing there"));
+  }
+}
+
+void Report::TellPrometheus(
+    absl::Status (PrometheusFile::*write)(PrometheusFile::Clock::time_point)) {
+  if (prometheus_ == nullptr || !has_begun_) return;
+  const absl::Status written =
+      ((*prometheus_).*write)(PrometheusFile::Clock::now());
+  if (!written.ok() && !std::exchange(misses_prometheus_, true)) {
+    Say(absl::StrCat("warning: ", written.message(),
+                     "; training goes on, and that file is of earlier"));
   }
 }
 
@@ -117,18 +129,23 @@ void Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
   if (silent()) return;
   Say(ReportLine(step, steps_in_all));
   ShowEvent("step", ReportFields(step));
+  if (prometheus_ != nullptr) prometheus_->Note(step);
+  TellPrometheus(&PrometheusFile::WriteIfDue);
 }
 
 void Report::ShowSkippedStep(const SkippedStepReport& skipped) {
   if (silent()) return;
   Say(ReportLine(skipped));
   ShowEvent("skipped_step", ReportFields(skipped));
+  if (prometheus_ != nullptr) prometheus_->Note(skipped);
 }
 
 void Report::ShowEvaluation(const EvaluationReport& evaluation) {
   if (silent()) return;
   Say(ReportLine(evaluation));
   ShowEvent("eval", ReportFields(evaluation));
+  if (prometheus_ != nullptr) prometheus_->Note(evaluation);
+  TellPrometheus(&PrometheusFile::WriteIfDue);
 }
 
 void Report::ShowSummary(const SummaryReport& summary) {
@@ -136,6 +153,7 @@ void Report::ShowSummary(const SummaryReport& summary) {
   EndProgress();
   for (const std::string& line : ReportLines(summary)) Say(line);
   ShowEvent("summary", ReportFields(summary));
+  TellPrometheus(&PrometheusFile::Write);
 }
 
 }  // namespace tandem

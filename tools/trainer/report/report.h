@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "core/program/progress.h"
 #include "tools/trainer/report/metrics.h"
+#include "tools/trainer/report/prometheus.h"
 #include "tools/trainer/report/reports.h"
 #include "tools/trainer/settings/setting.h"
 
@@ -25,6 +26,12 @@ class Report {
   static Report Silent();
   // Events wait for Begin: a job that is refused before writes none.
   static Report Speaking(MetricsFile metrics);
+
+  // Keeps this file up to date, too: from Begin on, at most once in 15 s, and
+  // when the job has ended. For one that speaks.
+  void KeepPrometheus(std::unique_ptr<PrometheusFile> file) {
+    prometheus_ = std::move(file);
+  }
 
   // Nothing more can refuse the job: from here on events are written, and those
   // from before first. Unless it `goes_on`, what the metrics file holds is
@@ -64,11 +71,17 @@ class Report {
   // A file that cannot be written costs no training: a line says so, once.
   void WriteEvent(const nlohmann::ordered_json& event);
 
-  std::unique_ptr<MetricsFile> metrics_;  // null: silent
+  // The same of the file for Prometheus.
+  void TellPrometheus(
+      absl::Status (PrometheusFile::*write)(PrometheusFile::Clock::time_point));
+
+  std::unique_ptr<MetricsFile> metrics_;        // null: silent
+  std::unique_ptr<PrometheusFile> prometheus_;  // null: nobody asked for it
   bool has_begun_ = false;
   std::vector<nlohmann::ordered_json> waiting_;  // events, until then
   std::unique_ptr<Progress> progress_;
   bool misses_events_ = false;
+  bool misses_prometheus_ = false;
   bool is_unheard_ = false;
 };
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/byte_size.h"
@@ -263,8 +264,8 @@ absl::Status CheckStepsToTrace(const TrainOptions& options, int64_t done,
   if (options.trace_file.empty() || (first > done && last <= in_all)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
   const int64_t step = first <= done ? first : last;
+  return absl::InvalidArgumentError(absl::StrCat(
       "--trace_file=", options.trace_file, " would never be written: step ",
       step, " (--trace_steps) ",
       step <= done
@@ -278,6 +279,7 @@ absl::Status CheckStepsToTrace(const TrainOptions& options, int64_t done,
 absl::Status CheckFiles(const TrainOptions& options) {
   const std::string& weights = options.init_from;
   const std::string& folder = options.save_dir;
+  const std::string& prometheus = options.prometheus_file;
   const bool resumes = !options.resume.empty();
   const bool allows =
       !options.allow_missing.empty() || !options.allow_unexpected.empty();
@@ -297,6 +299,13 @@ absl::Status CheckFiles(const TrainOptions& options) {
       {allows && (weights.empty() || resumes),
        "--allow_missing and --allow_unexpected are for --init_from=PATH, "
        "without --resume, whose checkpoint is whole: leave them out"},
+      {!prometheus.empty() && !absl::EndsWith(prometheus, ".prom"),
+       absl::StrCat("--prometheus_file=", prometheus,
+                    ": must end in .prom, as node_exporter's textfile "
+                    "collector reads no other files")},
+      {!prometheus.empty() && AreSame(prometheus, options.metrics_file),
+       absl::StrCat("--prometheus_file=", prometheus,
+                    " is --metrics_file as well: give each a file of its own")},
       {folder.empty() && !saving.empty(),
        absl::StrCat(saving,
                     " was given, but --save_dir is empty: name a folder for "
