@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "core/files/user_path.h"
 #include "core/program/command_line.h"
 #include "core/program/exit_code.h"
+#include "core/program/progress.h"
 
 ABSL_FLAG(std::string, tokenizer, "bytes",
           "bytes; or a tokenizer.json, a sentencepiece model, a file of "
@@ -51,24 +53,23 @@ constexpr char kUsage[] =
 class Meter {
  public:
   void operator()(const TokenizeProgress& now) {
-    const Clock::time_point time = Clock::now();
-    if (time - said_ < std::chrono::seconds(2)) return;
-    said_ = time;
-    const std::chrono::duration<double> taken = time - begin_;
-    std::cerr << absl::StrFormat(
-        "%d %%: %.1f of %.1f MB, %.1f million tokens, %.2f million a second\n",
-        now.all_bytes > 0 ? 100 * now.bytes / now.all_bytes : 100,
-        1e-6 * static_cast<double>(now.bytes),
-        1e-6 * static_cast<double>(now.all_bytes),
-        1e-6 * static_cast<double>(now.tokens),
-        1e-6 * static_cast<double>(now.tokens) / taken.count());
+    if (progress_ == nullptr) {
+      progress_ =
+          std::make_shared<Progress>("tokenizing", now.all_bytes,
+                                     Progress::ToStderr(ProgressUnit::kBytes));
+    }
+    const double millions = 1e-6 * static_cast<double>(now.tokens);
+    const std::chrono::duration<double> taken = Clock::now() - begin_;
+    progress_->Update(
+        now.bytes, absl::StrFormat("%.1f million tokens, %.2f million a second",
+                                   millions, millions / taken.count()));
   }
 
  private:
   using Clock = std::chrono::steady_clock;
 
   const Clock::time_point begin_ = Clock::now();
-  Clock::time_point said_ = begin_;
+  std::shared_ptr<Progress> progress_;  // copies of this share it
 };
 
 absl::Status Run(int argc, char** argv) {

@@ -1,25 +1,25 @@
-// Trace of what ran when, for a viewer: Chrome's trace format, which Perfetto
-// and chrome://tracing open. A program writes the text with WriteFileAtomically
-// (atomic_file.h); ranks send theirs to one by Communicator::AllGatherString.
+// Trace of what ran when, on one process: slices, counters and messages. As a
+// file for a viewer: trace_file.h.
 
 #ifndef TANDEM_CORE_INSTRUMENT_TRACE_H_
 #define TANDEM_CORE_INSTRUMENT_TRACE_H_
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/types/span.h"
 
 namespace tandem {
 
-// One thing that took time, or with end == start a moment.
+// One thing that took time, or with end == start a moment; or a sample of a
+// counter.
 struct TraceEvent {
   using Clock = std::chrono::steady_clock;
 
@@ -29,31 +29,66 @@ struct TraceEvent {
   Clock::time_point start;
   Clock::time_point end;
   std::vector<std::pair<std::string, std::string>> args;  // shown on a click
+
+  // Messages that it sends and receives, each by a name that no other message
+  // of the trace has: an arrow leads from the one event to the other, on
+  // whatever ranks they are.
+  std::vector<std::string> sends = {};
+  std::vector<std::string> receives = {};
+
+  // A counter's values at `start`, by series; it has no track. Empty: this is
+  // no sample of a counter.
+  std::vector<std::pair<std::string, double>> values = {};
 };
 
+// The row of what a rank's host does in a step, one thing after the other:
+// "load batch", "forward/backward", "update".
+inline constexpr char kHostTrack[] = "host";
+
+// The most events that a trace keeps unless it is told another number: about
+// 60 MB, and 50 MB of the file.
+inline constexpr int64_t kMostTraceEvents = 200000;
+
 // Collects events while it is on. Off at first; what is added then is dropped,
-// at the cost of one relaxed load. Thread-safe. It grows without bound: turn it
-// on for some steps, not for a run.
+// at the cost of one relaxed load. Thread-safe.
 class Trace {
  public:
   // The one that tandem's own code adds to.
   static Trace& OfProcess();
 
   bool is_on() const { return on_.load(std::memory_order_relaxed); }
-  // Forgets what was collected, and begins.
-  void Start();
+  // Forgets what was collected, and begins. What comes after `most` events is
+  // dropped, and counted.
+  void Start(int64_t most = kMostTraceEvents);
   // Ends, and hands over what was collected.
   std::vector<TraceEvent> Stop();
+
+  // When it was started last.
+  TraceEvent::Clock::time_point started() const;
+  // How many events it had no room for since then.
+  int64_t dropped() const;
 
   // Looks whether it is on first; a caller that would build strings in vain
   // looks itself. Times need not be of now: that of a collective is known after
   // it ended.
   void Add(TraceEvent event);
+  // An event whose times are not known yet, since a device has still to come to
+  // them: Stop calls `event`, which may wait, and throws nothing.
+  void AddLater(std::function<TraceEvent()> event);
+  // A sample of the counter `name`, of now.
+  void Count(absl::string_view name,
+             std::vector<std::pair<std::string, double>> values);
 
  private:
+  bool HasRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   std::atomic<bool> on_{false};
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::vector<TraceEvent> events_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::function<TraceEvent()>> later_ ABSL_GUARDED_BY(mutex_);
+  int64_t most_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
+  TraceEvent::Clock::time_point started_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Adds an event from here to the end of the block to the trace of the process,
@@ -80,17 +115,6 @@ class TraceScope {
   absl::string_view name_;
   TraceEvent::Clock::time_point start_;
 };
-
-// The file's text for one rank: process "rank N", a thread for each track in
-// order of its first event. Events of one track that overlap without one lying
-// inside the other are put on further rows, "communication (2)", since slices
-// of a row must nest. Times are those of the steady clock, which processes of
-// one host share, in microseconds.
-std::string TraceToJson(const std::vector<TraceEvent>& events, int rank);
-
-// One file's text from those of several ranks. InvalidArgument names the first
-// text, counted from 0, that TraceToJson has not written.
-absl::StatusOr<std::string> JoinTraces(absl::Span<const std::string> texts);
 
 }  // namespace tandem
 

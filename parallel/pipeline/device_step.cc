@@ -8,6 +8,7 @@
 #include "core/device/placement.h"
 #include "core/flight/recorder.h"
 #include "core/instrument/fault_point.h"
+#include "core/memory/memory_trace.h"
 #include "core/model/batch_inputs.h"
 #include "core/model/layer_flow.h"
 #include "parallel/pipeline/microbatches.h"
@@ -54,6 +55,7 @@ absl::Status PipelineExecutor::DeviceStep::RunActions() {
     local_.progress.Ends();
     if (done.ok()) FlightRecorder::OfProcess().Complete(flight_);
     moments_.back().ended = DeviceMoment::Now(local_.device);
+    TraceMemory(local_.device);
     if (!done.ok()) return Annotate(done, executor_.Describe(action));
     NoteHeld();
   }

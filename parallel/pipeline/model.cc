@@ -11,6 +11,7 @@
 #include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/device/device_trace.h"
 #include "core/model/layer_list.h"
 #include "core/model/reproducible.h"
 #include "core/precision/mixed_precision.h"
@@ -165,6 +166,7 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
     StageOptions stage;
     stage.device = layout.DeviceFor(device);
     stage.name = StageName(i, stage.device);
+    stage.track = DeviceTrack(device);
     const auto skips_before = [&](int64_t layer) {
       return SkipsBefore(links, static_cast<size_t>(layer),
                          loss.names().outputs);

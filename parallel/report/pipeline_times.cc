@@ -4,22 +4,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 namespace tandem {
 namespace {
-
-std::string ActionName(const Action& action) {
-  const bool is_forward = action.kind == ActionKind::kForward;
-  const char* part = "";
-  if (action.kind == ActionKind::kBackwardInput) part = ", input";
-  if (action.kind == ActionKind::kBackwardWeight) part = ", weights";
-  return absl::StrCat(is_forward ? "forward " : "backward ", action.microbatch,
-                      " of stage ", action.stage, part);
-}
 
 using Clock = ActionTime::Clock;
 
@@ -99,20 +89,6 @@ double StepSpan(const PipelineTimeline& step) {
 }
 
 }  // namespace
-
-void AddToTrace(const PipelineTimeline& timeline, Trace& trace) {
-  for (size_t device = 0; device < timeline.size(); ++device) {
-    const std::string track = absl::StrCat("device ", device);
-    for (const ActionTime& each : timeline[device]) {
-      trace.Add({track,
-                 ActionName(each.action),
-                 "",
-                 each.started,
-                 each.computed,
-                 {}});
-    }
-  }
-}
 
 PipelineTimes::PipelineTimes(const Schedule& schedule, int skipped)
     : stages_(schedule.stages),

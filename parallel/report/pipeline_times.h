@@ -7,17 +7,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/instrument/trace.h"
 #include "parallel/pipeline/timeline.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/schedule/simulation.h"
 
 namespace tandem {
-
-// A track "device 1" for each device of the schedule that is here, with its
-// actions: "forward 3 of stage 2", "backward 0 of stage 1", "backward 0 of
-// stage 1, input" and "..., weights". Waiting is what lies between them.
-void AddToTrace(const PipelineTimeline& timeline, Trace& trace);
 
 // All in seconds, over all steps.
 struct StageTimes {

@@ -1,13 +1,49 @@
 #include "parallel/strategy/mesh_training.h"
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/device/device_trace.h"
+#include "core/instrument/trace.h"
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/training_step.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {
 namespace {
+
+// What the host does in a step, for the trace. A device updates as soon as it
+// has its gradients: the update begins with the last one's.
+class HostPhases {
+ public:
+  HostPhases() : begun_(TraceEvent::Clock::now()) {}
+
+  // A device begins; from its thread.
+  void BeginUpdate() {
+    if (!Trace::OfProcess().is_on()) return;
+    absl::MutexLock lock(&mutex_);
+    updated_ = TraceEvent::Clock::now();
+  }
+
+  void End() {
+    if (!Trace::OfProcess().is_on()) return;
+    absl::MutexLock lock(&mutex_);
+    const TraceEvent::Clock::time_point now = TraceEvent::Clock::now();
+    Add("forward/backward", begun_, updated_.value_or(now));
+    if (updated_.has_value()) Add("update", *updated_, now);
+  }
+
+ private:
+  static void Add(const char* name, TraceEvent::Clock::time_point begin,
+                  TraceEvent::Clock::time_point end) {
+    Trace::OfProcess().Add({kHostTrack, name, "", begin, end, {}});
+  }
+
+  const TraceEvent::Clock::time_point begun_;
+  absl::Mutex mutex_;
+  std::optional<TraceEvent::Clock::time_point> updated_ ABSL_GUARDED_BY(mutex_);
+};
 
 std::vector<StageGradients*> AllGradients(const MeshModel& model) {
   std::vector<StageGradients*> all;
@@ -21,6 +57,10 @@ std::vector<StageGradients*> AllGradients(const MeshModel& model) {
 // replicas come to a part's collectives in one order.
 absl::Status UpdateDevice(const MeshModel& model, const StepPartList& parts,
                           const StepContext& step, int device) {
+  const std::vector<c10::Device>& devices = model.options.devices;
+  const std::string track = DeviceTrack(device);
+  const DeviceTraceScope slice(
+      track, "update", devices[static_cast<size_t>(device) % devices.size()]);
   const std::vector<int>& stages =
       model.options.schedule.stages_of[static_cast<size_t>(device)];
   for (const auto& part : parts) {
@@ -84,6 +124,7 @@ absl::StatusOr<StepContext> MeshTraining::Plan() const {
 }
 
 absl::Status MeshTraining::Compute(const Batch& batch, StepContext& step) {
+  HostPhases phases;
   BatchShares& shares = *model().shares;
   TANDEM_RETURN_IF_ERROR(
       shares.ExchangeSizes(batch.size, /*apart=*/!step.averages_gradients));
@@ -103,12 +144,14 @@ absl::Status MeshTraining::Compute(const Batch& batch, StepContext& step) {
   step.gradients.of_stages = AllGradients(model());
   if (step.updates_at_once) {
     step.gradients.after_device = [&](int device) {
+      phases.BeginUpdate();
       return UpdateDevice(model(), parts(), step, device);
     };
   }
   const absl::StatusOr<Score> score =
       model().executor->TrainStep(microbatches, samples, step.gradients);
   if (!score.ok()) return Annotate(score.status(), "training step");
+  phases.End();
   pending_.emplace_back();
   step.pending = &pending_.back();
   step.pending->number = steps_ + 1;
@@ -122,6 +165,7 @@ absl::Status MeshTraining::Compute(const Batch& batch, StepContext& step) {
 
 absl::Status MeshTraining::Finish(StepContext& step) {
   if (!step.updates_at_once) {
+    const TraceScope slice(kHostTrack, "update");
     for (const auto& part : parts()) {
       TANDEM_RETURN_IF_ERROR(part->BeforeUpdate(step));
     }

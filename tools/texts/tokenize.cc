@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/base/status_macros.h"
+#include "core/program/long_task.h"
 #include "datasets/tokenizers/open_tokenizer.h"
 #include "datasets/tokenizers/tokenizer.h"
 #include "datasets/tokenizers/tokenizer_files.h"
@@ -254,8 +255,11 @@ absl::StatusOr<TokenizeResult> Tokenize(
     const TokenizeOptions& options,
     const std::function<void(const TokenizeProgress&)>& progress) {
   TANDEM_RETURN_IF_ERROR(Check(options));
+  std::optional<LongTask> opening;
+  opening.emplace(absl::StrCat("reading the tokenizer ", options.tokenizer));
   TANDEM_ASSIGN_OR_RETURN(const auto tokenizer,
                           OpenTokenizer(options.tokenizer));
+  opening.reset();
   TANDEM_RETURN_IF_ERROR(CheckEndOfText(options, *tokenizer));
   TANDEM_ASSIGN_OR_RETURN(const TextFiles found, FindTextFiles(options.input));
   TANDEM_RETURN_IF_ERROR(CheckColumn(options, found.files));

@@ -13,6 +13,7 @@
 #include "core/comm/group_agreement.h"
 #include "core/files/atomic_file.h"
 #include "core/instrument/fault_point.h"
+#include "core/instrument/trace.h"
 #include "core/model/batch.h"
 #include "core/program/interrupt.h"
 #include "datasets/distributed_sampler.h"
@@ -107,6 +108,7 @@ absl::StatusOr<EvaluationReport> EvaluateTestSet(Job& job, Report& report) {
 
 absl::StatusOr<EvaluationReport> Evaluate(Job& job, RunReport& report,
                                           const EvaluationPoint& point) {
+  const TraceScope slice(kHostTrack, "evaluate");
   TANDEM_RETURN_IF_ERROR(job.strategy->Synchronise());
   TANDEM_ASSIGN_OR_RETURN(EvaluationReport evaluation,
                           EvaluateTestSet(job, report.report()));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,10 +22,12 @@
 #include "core/precision/mixed_precision.h"
 #include "core/program/process.h"
 #include "core/sim/streams/streams.h"
+#include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/environment.h"
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/next_steps.h"
 #include "tools/trainer/report/metrics.h"
+#include "tools/trainer/report/prometheus.h"
 #include "tools/trainer/report/reports.h"
 #include "tools/trainer/report/run_page.h"
 #include "tools/trainer/settings/options.h"
@@ -151,7 +154,15 @@ absl::StatusOr<Report> OpenReport(const Job& job) {
   TANDEM_ASSIGN_OR_RETURN(MetricsFile metrics,
                           MetricsFile::Open(job.options.metrics_file));
   TANDEM_ASSIGN_OR_RETURN(RunPage page, RunPage::Open(job.options.report));
-  return Report::Speaking(std::move(metrics), std::move(page));
+  Report report = Report::Speaking(std::move(metrics), std::move(page));
+  if (!job.options.prometheus_file.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(
+        std::unique_ptr<PrometheusFile> prometheus,
+        PrometheusFile::Open(job.options.prometheus_file,
+                             {ModelName(job), job.world->size()}));
+    report.KeepPrometheus(std::move(prometheus));
+  }
+  return report;
 }
 
 void HostWaitMeter::BeginStep() { before_ = sim::CountedHostWaits(); }

@@ -25,6 +25,7 @@
 #include "core/checkpoint/row_parts.h"
 #include "core/comm/group_agreement.h"
 #include "core/digest/hmac_sha256.h"
+#include "core/program/long_task.h"
 #include "core/weights/load_plan.h"
 #include "core/weights/stored_weights.h"
 #include "models/hugging_face/model_config.h"
@@ -214,11 +215,15 @@ namespace {
 absl::StatusOr<Resumed> LoadStart(Job& job, RunReport& report) {
   Resumed resumed;
   if (job.takes_over()) return resumed;
+  const LongTask::Options told = LongTask::SpeaksIf(job.is_rank_zero());
   if (!job.options.resume.empty()) {
+    const LongTask loading("loading the checkpoint", told);
     TANDEM_ASSIGN_OR_RETURN(resumed, ResumeJob(job));
     report.Say(resumed.lines);
   }
   if (!resumed.position.has_value() && !job.options.init_from.empty()) {
+    const LongTask loading(
+        absl::StrCat("loading weights from ", job.options.init_from), told);
     TANDEM_ASSIGN_OR_RETURN(const std::string loaded, LoadInitialWeights(job));
     report.Say(loaded);
   }

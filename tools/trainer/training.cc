@@ -1,5 +1,7 @@
 #include "tools/trainer/training.h"
 
+#include <glog/logging.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,17 +16,18 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/folder/step_folders.h"
 #include "core/comm/communicator.h"
-#include "core/files/atomic_file.h"
 #include "core/flight/recorder.h"
 #include "core/instrument/fault_point.h"
 #include "core/instrument/trace.h"
 #include "core/program/interrupt.h"
+#include "core/program/long_task.h"
 #include "tools/trainer/checkpoints/resume.h"
 #include "tools/trainer/checkpoints/saver.h"
 #include "tools/trainer/evaluations.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/replica_check.h"
 #include "tools/trainer/settings/options.h"
+#include "tools/trainer/step_trace.h"
 #include "tools/trainer/stop_agreement.h"
 
 namespace tandem {
@@ -33,30 +36,6 @@ namespace {
 // Whether something comes after each `every` steps, and now; 0: never.
 bool IsDue(int64_t every, int64_t step) {
   return every > 0 && step % every == 0;
-}
-
-// Ends the trace of this process, and writes those of all ranks to `path` (on
-// rank 0), for Perfetto or chrome://tracing. Collective.
-absl::Status WriteStepTrace(const std::string& path, Communicator& world) {
-  const std::string mine = TraceToJson(Trace::OfProcess().Stop(), world.rank());
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                          world.AllGatherString(mine));
-  if (world.rank() != 0) return absl::OkStatus();
-  TANDEM_ASSIGN_OR_RETURN(const std::string joined, JoinTraces(all));
-  return WriteOutputFile(path, joined);
-}
-
-// The same command starts a job and goes on with it: what traced the step then
-// was an earlier process of the job.
-absl::Status CheckTrace(const Job& job, int64_t done, int64_t in_all,
-                        RunReport& report) {
-  if (job.takes_over()) return absl::OkStatus();
-  const absl::Status comes = CheckStepToTrace(job.options, done, in_all);
-  const bool goes_on = job.is_restarted() || job.options.resume == kResumeAuto;
-  if (comes.ok() || !goes_on || job.options.trace_step > done) return comes;
-  report.Say(absl::StrCat("no trace: step ", job.options.trace_step,
-                          " (--trace_step) was done before"));
-  return absl::OkStatus();
 }
 
 // One rank asks, for all of them, whether another waits to join.
@@ -106,6 +85,7 @@ Training::Training(Job& job, RunReport& report, Replacement* replacement,
       saver_(job, start.resumed ? position_.step : -1),
       stop_(job.world.get(), "after the update of step ",
             AsksToLetIn(job, replacement)),
+      trace_(job.options, *job.world),
       evaluated_(start.stand.evaluated) {}
 
 absl::Status Training::EvaluateIfNothingIsLeft() {
@@ -181,6 +161,15 @@ absl::StatusOr<int64_t> Training::StartEpoch(int64_t epoch) {
   return left_;
 }
 
+absl::StatusOr<Batch> Training::NextBatch() {
+  const int64_t step = position_.step + 1;
+  // Devices have none of the steps before left to do.
+  if (trace_.BeginsWith(step)) TANDEM_RETURN_IF_ERROR(report_.ReadScores());
+  trace_.BeginStep(step);
+  const TraceScope slice(kHostTrack, "load batch");
+  return set_.Next();
+}
+
 absl::StatusOr<RunReport::Step> Training::BeginStep(int64_t epoch) {
   RunReport::Step step;
   step.epoch = epoch;
@@ -191,11 +180,13 @@ absl::StatusOr<RunReport::Step> Training::BeginStep(int64_t epoch) {
   step.learning_rate = set_.LearningRate(position_.step);
   --left_;
   report_.BeginStep(position_.step);
+  if (job_.kernels != nullptr && !has_stepped_) {
+    first_step_.emplace("the first step, in which kernels are timed,",
+                        LongTask::SpeaksIf(job_.is_rank_zero()));
+  }
+  has_stepped_ = true;
   SetFaultContext(job_.launched_rank(), step.done);
   FlightRecorder::OfProcess().SetStep(step.done);
-  is_traced_ =
-      !job_.options.trace_file.empty() && step.done == job_.options.trace_step;
-  if (is_traced_) Trace::OfProcess().Start();
   if (replacement_ != nullptr) {
     TANDEM_RETURN_IF_ERROR(replacement_->BeginStep(job_));
   }
@@ -205,10 +196,12 @@ absl::StatusOr<RunReport::Step> Training::BeginStep(int64_t epoch) {
 }
 
 absl::Status Training::EndStep(const RunReport::Step& step) {
+  first_step_.reset();
   if (replacement_ != nullptr) replacement_->EndStep();
   position_ = {step.done, set_.state()};
   TANDEM_RETURN_IF_ERROR(report_.EndStep(step));
-  if (is_traced_) TANDEM_RETURN_IF_ERROR(EndTrace());
+  trace_.EndStep(step.done);
+  if (trace_.EndsWith(step.done)) TANDEM_RETURN_IF_ERROR(EndTrace());
   // TANDEM_FAULT's point "parameters" with the action "fail": a bit of this
   // rank's first parameter that replicas have alike flips, as memory's do.
   if (!FaultPoint("parameters").ok()) FlipBit(job_.strategy->AlikeParameters());
@@ -217,7 +210,10 @@ absl::Status Training::EndStep(const RunReport::Step& step) {
 
 absl::Status Training::EndTrace() {
   TANDEM_RETURN_IF_ERROR(report_.ReadScores());
-  return WriteStepTrace(job_.options.trace_file, *job_.world);
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> lines, trace_.Write());
+  report_.Say(lines);
+  report_.Pause();
+  return absl::OkStatus();
 }
 
 absl::Status Training::CheckReplicas() const {
@@ -234,6 +230,10 @@ absl::Status Training::CheckReplicasIfDue() {
 }
 
 absl::Status Training::Save() {
+  const TraceScope slice(kHostTrack, "save");
+  const LongTask saving(
+      absl::StrCat("writing the checkpoint of step ", position_.step),
+      LongTask::SpeaksIf(job_.is_rank_zero()));
   TANDEM_RETURN_IF_ERROR(CheckReplicas());
   TANDEM_RETURN_IF_ERROR(report_.ReadScores());
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> lines,
@@ -324,6 +324,11 @@ absl::Status Training::Summarise(const absl::Status& trained) {
 }
 
 absl::Status Training::Finish(const absl::Status& trained) {
+  // What a signal has cut off is shown so far.
+  if (trace_.is_on() && absl::IsCancelled(trained)) {
+    const absl::Status traced = EndTrace();
+    if (!traced.ok()) LOG(WARNING) << "no trace: " << traced;
+  }
   const absl::Status ended = Summarise(trained);
   if (ended.ok() || replacement_ == nullptr) return ended;
   const absl::Status kept = replacement_->Keep(job_, {position_, evaluated_});

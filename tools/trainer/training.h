@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/model/batch.h"
+#include "core/program/long_task.h"
 #include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/checkpoints/saver.h"
 #include "tools/trainer/evaluations.h"
@@ -19,6 +21,7 @@
 #include "tools/trainer/replacement/replacement.h"
 #include "tools/trainer/run_report.h"
 #include "tools/trainer/starting_point.h"
+#include "tools/trainer/step_trace.h"
 #include "tools/trainer/stop_agreement.h"
 #include "tools/trainer/training_set.h"
 
@@ -45,11 +48,11 @@ class Training {
   // Begins `epoch`, or goes on in it. The steps of it that are left.
   absl::StatusOr<int64_t> StartEpoch(int64_t epoch);
   // This rank's share of the next step's batch.
-  absl::StatusOr<Batch> NextBatch() { return set_.Next(); }
+  absl::StatusOr<Batch> NextBatch();
 
   // Before the strategy has a step's batch, and when it has been submitted.
   // Here stands whatever looks on as a step is done: its report, the trace of
-  // one step, what fault points and the flight record know of it, and a
+  // some steps, what fault points and the flight record know of it, and a
   // replacement, which can undo it.
   absl::StatusOr<RunReport::Step> BeginStep(int64_t epoch);
   absl::Status EndStep(const RunReport::Step& step);
@@ -110,9 +113,11 @@ class Training {
   int64_t left_ = 0;  // steps of the epoch
   Saver saver_;
   StopAgreement stop_;
+  StepTrace trace_;
+  bool has_stepped_ = false;
+  std::optional<LongTask> first_step_;  // under way
   // Steps that were done at the last evaluation.
   int64_t evaluated_;
-  bool is_traced_ = false;  // the step under way
   // Why there is no checkpoint of where a signal stopped it.
   absl::Status unsaved_;
 };

@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/device/device_trace.h"
 #include "core/device/memory_category.h"
 #include "core/model/layer_flow.h"
 #include "core/model/layer_links.h"
@@ -271,6 +272,7 @@ LayerFlow PipelineStage::RunLayers(const Part& part,
     if (samples.has_value()) draws.emplace(SeedOfDraws(*samples, layer.name));
     begun_ = &layer;
     const RunningLayer running(&layer, running_.get());
+    const DeviceTraceScope slice(options_.track, layer.name, device());
     flow.values = RunLayer(layer, flow.values, flow.skips);
     if (options_.crosses_borders) CrossBorder(layer, flow);
     for (const std::string& skip : last_pops_[i]) flow.skips.erase(skip);
@@ -298,6 +300,7 @@ absl::StatusOr<LossResult> PipelineStage::Loss(const StageMessage& outputs,
                                                const Kept& kept) const {
   const c10::OptionalDeviceGuard guard(device());
   const MemoryCategoryScope category(MemoryCategory::kActivations);
+  const DeviceTraceScope slice(options_.track, "loss", device());
   TensorsByName further;
   for (size_t i = 0; i < options_.outgoing.size(); ++i) {
     further[options_.outgoing[i]] = outputs[i + 1];

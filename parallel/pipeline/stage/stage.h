@@ -64,6 +64,8 @@ struct StageOptions {
   // order, counted from the stage's first
   // (parallel/activation_checkpointing/checkpointed_groups.h).
   std::vector<LayerRange> checkpointed;
+  // The row of a trace that shows its layers (core/device/device_trace.h).
+  std::string track = "layers";
 };
 
 // What a stage keeps of a microbatch for its backward.

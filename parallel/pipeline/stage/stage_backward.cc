@@ -11,6 +11,7 @@
 #include "absl/algorithm/container.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/device/device_trace.h"
 #include "core/model/layer_flow.h"
 #include "core/model/layer_list.h"
 #include "parallel/activation_checkpointing/recompute_context.h"
@@ -86,6 +87,7 @@ absl::Status PipelineStage::Recompute(int microbatch) {
   Kept& kept = found->second;
   if (kept.roots.has_value()) return absl::OkStatus();
   kept.pass.microbatch.is_recomputed = true;
+  const DeviceTraceScope slice(options_.track, "activations again", device());
   const KeptBuffers kept_buffers(LayerBuffers(layers_));
   const KeptStatistics::Replay statistics(&kept.statistics);
   return Annotate(Compute(kept, StageKeeps::kActivations).status(),

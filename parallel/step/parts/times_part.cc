@@ -20,6 +20,7 @@
 #include "parallel/pipeline/timeline.h"
 #include "parallel/report/bubble_report.h"
 #include "parallel/report/pipeline_times.h"
+#include "parallel/report/pipeline_trace.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
@@ -42,7 +43,7 @@ class TimesPart : public StepPart {
 
   absl::Status Read(PendingStep& step, const double*& numbers,
                     StepScore* score) override {
-    to_note_.push_back(std::move(step.times));
+    to_note_.push_back({step.number, std::move(step.times)});
     return absl::OkStatus();
   }
 
@@ -58,35 +59,55 @@ class TimesPart : public StepPart {
   absl::StatusOr<std::string> DescribeTimes() override;
 
  private:
+  struct Noted {
+    int64_t number = 0;  // of the step, from 1
+    PendingStep::Times times;
+  };
+
   // Measures steps that all devices have ended, or, waiting, all of them.
   void NoteTimes(bool waits);
-  void Measure(const PendingStep::Times& step, bool is_last);
+  void Measure(const Noted& step, bool is_last);
+  void ShowInTrace(const PipelineTimeline& timeline, int64_t step) const;
   void NoteForward(const PipelineTimeline& timeline) const;
 
   const MeshModel& model_;
-  std::deque<PendingStep::Times> to_note_;
+  std::deque<Noted> to_note_;
   PipelineTimes times_;
   int64_t batch_size_ = 0;  // of the last step that was measured
 };
 
 void TimesPart::NoteTimes(bool waits) {
-  while (!to_note_.empty() && (waits || HaveCome(to_note_.front().moments))) {
-    const PendingStep::Times step = std::move(to_note_.front());
+  while (!to_note_.empty() &&
+         (waits || HaveCome(to_note_.front().times.moments))) {
+    const Noted step = std::move(to_note_.front());
     to_note_.pop_front();
     Measure(step, /*is_last=*/to_note_.empty());
   }
 }
 
-void TimesPart::Measure(const PendingStep::Times& step, bool is_last) {
-  const PipelineTimeline timeline = AwaitTimes(step.moments);
-  if (step.is_whole) {
+void TimesPart::Measure(const Noted& step, bool is_last) {
+  const PipelineTimeline timeline = AwaitTimes(step.times.moments);
+  if (step.times.is_whole) {
     times_.Add(timeline);
-    batch_size_ = step.samples;
-    Trace& trace = Trace::OfProcess();
-    if (trace.is_on()) AddToTrace(timeline, trace);
+    batch_size_ = step.times.samples;
+    ShowInTrace(timeline, step.number);
   }
   // Reducers know their last step.
   if (is_last) NoteForward(timeline);
+}
+
+// A step that devices began before the trace did is not of it.
+void TimesPart::ShowInTrace(const PipelineTimeline& timeline,
+                            int64_t step) const {
+  Trace& trace = Trace::OfProcess();
+  if (!trace.is_on()) return;
+  for (const std::vector<ActionTime>& device : timeline) {
+    if (!device.empty() && device.front().came < trace.started()) return;
+  }
+  AddToTrace(
+      timeline, model_.executor->schedule(),
+      absl::StrCat("step ", step, " of replica ", model_.groups.replica()),
+      trace);
 }
 
 void TimesPart::NoteForward(const PipelineTimeline& timeline) const {

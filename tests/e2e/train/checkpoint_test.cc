@@ -123,14 +123,15 @@ TEST(ResumeAutoTest, BeginsAnewAndSkipsWhatIsDamaged) {
 TEST(ResumeAutoTest, AStepThatWasDoneBeforeIsNotTraced) {
   const std::string folder = NewFolder("traced");
   const std::string trace = NewFolder("trace") + "/t.json";
-  const Flags traced = {"--trace_step=2", "--trace_file=" + trace};
+  const Flags traced = {"--trace_steps=2", "--trace_file=" + trace};
   const Flags job = Job(folder, Joined({"--resume=auto"}, traced));
   RunJobForEvents(Joined(job, {"--max_steps=3"}));
   ASSERT_TRUE(fs::remove(trace));
   ProgramResult program;
   EXPECT_EQ(Fingerprint(RunJobForEvents(job, &program)), Straight());
-  EXPECT_THAT(program.out, HasSubstr("no trace: step 2 (--trace_step) was done "
-                                     "before\n"));
+  EXPECT_THAT(program.out,
+              HasSubstr("no trace: step 2 (--trace_steps) was done "
+                        "before\n"));
   EXPECT_FALSE(fs::exists(trace));
   ExpectRefused(Job("", traced), {"Traced", "--resume=" + SavedStep(folder, 3),
                                   "would never be written: step 2"});
@@ -281,7 +282,7 @@ TEST(MetricsTest, AJobThatGoesOnKeepsWhatIsThereAndANewOneMovesItAway) {
   // fit when they are loaded, a step not to come when the last one is known.
   for (const Flags& late :
        {Flags{"--model=mlp_wide", "--init_from=" + saved + "/step-000000006"},
-        Flags{"--trace_step=50", "--trace_file=" + folder + "/t.json"}}) {
+        Flags{"--trace_steps=50", "--trace_file=" + folder + "/t.json"}}) {
     const ProgramResult result =
         RunProgram(kTrain, Joined(Joined(job, {"--save_dir="}), late));
     EXPECT_NE(result.exit_code, 0);

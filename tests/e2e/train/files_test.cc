@@ -60,8 +60,8 @@ TEST(FilesTest, AFileThatMayNotGrowIsAnErrorThatNamesItAndLeavesTheLastSave) {
 TEST(FilesTest, WhatIsNoFileIsWrittenToOrRefusedButNeverReplaced) {
   const std::string folder = NewFolder("no_file");
   fs::create_symlink("/dev/null", folder + "/null");
-  RunJobForEvents(SmallJob(
-      {"--max_steps=2", "--trace_step=1", "--trace_file=" + folder + "/null"}));
+  RunJobForEvents(SmallJob({"--max_steps=2", "--trace_steps=1",
+                            "--trace_file=" + folder + "/null"}));
   EXPECT_TRUE(fs::is_symlink(folder + "/null"));
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
 }

@@ -44,7 +44,7 @@ nlohmann::json TraceOfStep(int step, const std::string& more) {
   const ProgramResult result = RunProgram(
       kTrain, Small("--model=mlp_deep --synthetic_samples=1024 "
                     "--batch_size=128 --bucket_cap_mb=1 --max_steps=" +
-                    number + " --trace_step=" + number +
+                    number + " --trace_steps=" + number +
                     " --trace_file=" + path + " " + more));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   return nlohmann::json::parse(FileContents(path), nullptr,

@@ -24,6 +24,7 @@
 #include "core/checkpoint/folder/stored_folder.h"
 #include "core/digest/sha256.h"
 #include "core/files/user_path.h"
+#include "core/program/progress.h"
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/process/program.h"
@@ -93,7 +94,7 @@ std::vector<std::string> Operations() { return {"save", "load", "stall"}; }
 class Contest {
  public:
   Contest(const CheckpointBench& bench, const CheckpointState& state,
-          Side& peer, BenchProgress& progress)
+          Side& peer, Progress& progress)
       : bench_(bench),
         state_(state),
         peer_(peer),
@@ -113,7 +114,7 @@ class Contest {
     TANDEM_RETURN_IF_ERROR(CheckLoaded());
     std::vector<CheckpointResult> results;
     for (const std::string& operation : Operations()) {
-      progress_.Begin(absl::StrCat(state_.name, ", ", operation));
+      progress_.BeginPart(absl::StrCat(state_.name, ", ", operation));
       TANDEM_ASSIGN_OR_RETURN(results.emplace_back(), Measure(operation));
     }
     return results;
@@ -169,7 +170,7 @@ class Contest {
   const CheckpointBench& bench_;
   const CheckpointState& state_;
   Side& peer_;
-  BenchProgress& progress_;
+  Progress& progress_;
   const NamedTensors tensors_;
   const std::string path_;
   StatePart part_;
@@ -202,8 +203,10 @@ absl::StatusOr<std::vector<CheckpointResult>> CompareCheckpoints(
       StartPython(bench.peer, "OMP_NUM_THREADS", bench.folder));
   TANDEM_RETURN_IF_ERROR(BindToCore(CoreNumber(0, 1)));
   at::set_num_threads(1);  // on one core more would wait for each other
-  BenchProgress progress(
-      static_cast<int>(bench.states.size() * Operations().size()));
+  Progress progress(
+      "checkpoints",
+      static_cast<int64_t>(bench.states.size() * Operations().size()),
+      Progress::ToStderr());
   std::vector<CheckpointResult> all;
   for (const CheckpointState& state : bench.states) {
     TANDEM_ASSIGN_OR_RETURN(const std::vector<CheckpointResult> results,

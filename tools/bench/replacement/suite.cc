@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
+#include "core/program/progress.h"
 #include "tools/bench/case/workload.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/process/program.h"
@@ -88,10 +89,10 @@ absl::StatusOr<ReplacementResult> MeasureReplacement(
       {"--replace_replicas=1"}, true, "(replacement 1 of 1)"};
   const Recovery restarted = {{"--max_restarts=1"}, true, "restart 1 of 1"};
   ReplacementResult result;
-  BenchProgress progress(3 * bench.rounds);
+  Progress progress("jobs", 3 * bench.rounds, Progress::ToStderr());
   for (int round = 0; round < bench.rounds; ++round) {
     const auto time_of = [&](const Recovery& way, const char* name) {
-      progress.Begin(name);
+      progress.BeginPart(name);
       const std::string saves =
           absl::StrCat(bench.folder, "/", name, "_", round);
       std::error_code ignored;

@@ -18,6 +18,7 @@
 #include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/flight/recorder.h"
+#include "core/program/progress.h"
 #include "tools/bench/case/workload.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/process/program.h"
@@ -177,7 +178,7 @@ double RelativeCost(const SafetyFeature& means, const JobTimes& times,
 }
 
 absl::Status MeasureModel(const SafetyBench& bench, const std::string& train,
-                          const Workload& workload, BenchProgress& progress,
+                          const Workload& workload, Progress& progress,
                           std::vector<SafetyResult>& results) {
   std::vector<std::string> command =
       TrainFlags(workload, bench.ranks, bench.steps);
@@ -193,13 +194,13 @@ absl::Status MeasureModel(const SafetyBench& bench, const std::string& train,
       // as it was.
       double plain_ms = 0;
       if (all[i].cost == SafetyFeature::Cost::kStep) {
-        progress.Begin(absl::StrCat(workload.model, ", nothing"));
+        progress.BeginPart(absl::StrCat(workload.model, ", nothing"));
         TANDEM_ASSIGN_OR_RETURN(
             const JobTimes plain,
             MeasureTimes(bench, command, {"", {kNoRecorder}}));
         plain_ms = plain.step_ms;
       }
-      progress.Begin(absl::StrCat(workload.model, ", ", all[i].name));
+      progress.BeginPart(absl::StrCat(workload.model, ", ", all[i].name));
       TANDEM_ASSIGN_OR_RETURN(const JobTimes times,
                               MeasureTimes(bench, command, all[i]));
       if (plain_ms == 0) plain_ms = times.step_ms;
@@ -241,8 +242,10 @@ absl::StatusOr<std::vector<SafetyResult>> MeasureSafety(
   for (const std::string& model : bench.models) {
     TANDEM_ASSIGN_OR_RETURN(workloads.emplace_back(), WorkloadNamed(model));
   }
-  BenchProgress progress(JobsInRound(SafetyFeatures(bench)) * bench.rounds *
-                         static_cast<int>(workloads.size()));
+  Progress progress("jobs",
+                    JobsInRound(SafetyFeatures(bench)) * bench.rounds *
+                        static_cast<int64_t>(workloads.size()),
+                    Progress::ToStderr());
   std::vector<SafetyResult> results;
   for (const Workload& workload : workloads) {
     TANDEM_RETURN_IF_ERROR(

@@ -4,7 +4,6 @@
 #ifndef TANDEM_TOOLS_BENCH_SUITE_SUITE_H_
 #define TANDEM_TOOLS_BENCH_SUITE_SUITE_H_
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,8 +11,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "tools/bench/suite/table.h"
 
 namespace tandem {
@@ -41,29 +38,6 @@ struct SuiteReport {
 // flag whose value it does not take.
 using RunSuite = absl::StatusOr<SuiteReport>(const BenchFlags& flags,
                                              const std::string& folder);
-
-// Progress of a benchmark whose parts take about equally long: a line for each
-// of them on stderr. Not thread-safe.
-class BenchProgress {
- public:
-  using Clock = std::chrono::steady_clock;
-
-  explicit BenchProgress(int parts, Clock::time_point now = Clock::now())
-      : parts_(parts), start_(now) {}
-
-  // The next part begins.
-  void Begin(absl::string_view what, Clock::time_point now = Clock::now());
-
- private:
-  int parts_;
-  int begun_ = 0;
-  Clock::time_point start_;
-};
-
-// "3 of 9, about 6 min left: WHAT", where two took the `past`; the first has
-// no estimate.
-std::string ProgressLine(int part, int parts, absl::Duration past,
-                         absl::string_view what);
 
 }  // namespace tandem
 

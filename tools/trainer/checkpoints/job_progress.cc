@@ -175,13 +175,6 @@ Options OptionsToKeep(const TrainOptions& options) {
           {"batch_size", absl::StrCat(options.batch_size)}};
 }
 
-// The name of the model; where a folder says what it is, its kind.
-std::string ModelName(const Job& job) {
-  const bool from_folder =
-      job.transformer.has_value() && job.transformer->from_folder;
-  return from_folder ? ModelType(job.transformer->model) : job.options.model;
-}
-
 // The loss scale with all digits; "": the loss is not scaled.
 std::string ScaleText(const TrainingProgress& progress) {
   std::string text;
@@ -225,6 +218,12 @@ absl::Status CheckSameModel(const std::string& path,
 }
 
 }  // namespace
+
+std::string ModelName(const Job& job) {
+  const bool from_folder =
+      job.transformer.has_value() && job.transformer->from_folder;
+  return from_folder ? ModelType(job.transformer->model) : job.options.model;
+}
 
 TrainingProgress CurrentProgress(const Job& job,
                                  const TrainPosition& position) {

@@ -20,6 +20,9 @@ struct TrainPosition {
   SamplerState sampler;
 };
 
+// The name of the model; where a folder says what it is, its kind.
+std::string ModelName(const Job& job);
+
 TrainingProgress CurrentProgress(const Job& job, const TrainPosition& position);
 TrainPosition SavedPosition(const TrainingProgress& progress);
 // Position of a job that goes on from there, and whose checkpoint fits it: the

@@ -11,6 +11,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/group_agreement.h"
+#include "core/program/long_task.h"
 #include "datasets/registry.h"
 #include "datasets/targets_as_inputs.h"
 #include "models/hugging_face/model_config.h"
@@ -123,6 +124,8 @@ absl::StatusOr<JobData> OpenOwnData(
 absl::StatusOr<JobData> OpenData(const TrainOptions& options,
                                  const std::optional<Transformer>& transformer,
                                  Communicator& world) {
+  const LongTask preparing("opening the data",
+                           LongTask::SpeaksIf(world.rank() == 0));
   TANDEM_ASSIGN_OR_RETURN(JobData data, OpenOwnData(options, transformer));
   TANDEM_RETURN_IF_ERROR(AgreeInGroup(DescribeData(data), "data sets", world));
   TANDEM_RETURN_IF_ERROR(CheckTestSet(options, data));

@@ -20,6 +20,7 @@
 #include "core/memory/state_bytes.h"
 #include "core/model/layer_list.h"
 #include "core/precision/autocast.h"
+#include "core/program/long_task.h"
 #include "parallel/partition/layer_profile.h"
 #include "parallel/partition/partition.h"
 #include "parallel/partition/table.h"
@@ -258,6 +259,8 @@ absl::StatusOr<JobPartition> MakePartition(
     const TrainOptions& options, const LayerSpecs& layers,
     const std::vector<c10::Device>& devices, const JobData& data,
     Communicator& world) {
+  const LongTask preparing("cutting the model",
+                           LongTask::SpeaksIf(world.rank() == 0));
   TANDEM_ASSIGN_OR_RETURN(const PartitionTask task,
                           MakeTask(options, layers, data, world.size()));
   if (IsInOnePiece(options)) return JobPartition{task.schedule, {}, ""};

@@ -46,6 +46,7 @@ constexpr PerRankFlag kPerRankFlags[] = {
     {"nnodes", kPlace},
     {"node_rank", kPlace},
     {"nproc_per_node", kPlace},
+    {"prometheus_file", "rank 0 alone writes it"},
     {"rank", kPlace},
     {"report", "rank 0 alone writes it"},
     {"workers", "batches are the same, however many threads prepare them"},

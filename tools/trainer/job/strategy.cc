@@ -5,6 +5,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/model/layer_list.h"
+#include "core/program/long_task.h"
 #include "parallel/data_parallel/replicated_layers.h"
 #include "parallel/parameter_server.h"
 #include "parallel/strategy/mesh_strategy.h"
@@ -86,6 +87,8 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
     const TrainOptions& options, const LayerSpecs& layers,
     const RowParts& parts, const JobPartition& partition,
     const std::vector<c10::Device>& devices, Communicator& world) {
+  const LongTask preparing("making the model",
+                           LongTask::SpeaksIf(world.rank() == 0));
   MeshStrategyOptions mesh =
       ReplicaStrategyOptions(options, partition.schedule);
   mesh.cuts = partition.cuts;

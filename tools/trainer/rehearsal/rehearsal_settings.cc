@@ -46,6 +46,8 @@ absl::Status CheckJob(const TrainOptions& options) {
       rule(!options.metrics_file.empty(),
            "has no metrics: leave out --metrics_file"),
       rule(!options.report.empty(), "has no metrics: leave out --report"),
+      rule(!options.prometheus_file.empty(),
+           "has no metrics: leave out --prometheus_file"),
       rule(!options.trace_file.empty(),
            "has nothing to trace: leave out --trace_file"),
       rule(options.kernels == "measured",

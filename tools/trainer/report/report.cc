@@ -19,62 +19,6 @@
 #include "core/base/status_macros.h"
 
 namespace tandem {
-namespace {
-
-constexpr std::chrono::milliseconds kBarInterval(100);
-constexpr std::chrono::seconds kLineInterval(5);
-constexpr int kBarWidth = 24;
-
-int64_t Share(int64_t whole, int64_t done, int64_t total) {
-  return total > 0 ? whole * std::min(done, total) / total : whole;
-}
-
-}  // namespace
-
-std::string ProgressBar(const std::string& what, int64_t done, int64_t total,
-                        const std::string& note) {
-  const int64_t filled = Share(kBarWidth, done, total);
-  std::string bar(filled, '=');
-  if (filled < kBarWidth) bar += '>';
-  bar.resize(kBarWidth, ' ');
-  return absl::StrFormat("%s [%s] %3d%% %d/%d %s", what, bar,
-                         Share(100, done, total), done, total, note);
-}
-
-Progress::Progress(std::string what, int64_t total, std::FILE* out,
-                   bool terminal)
-    : what_(std::move(what)),
-      total_(total),
-      out_(out),
-      terminal_(terminal),
-      next_(Clock::now() + (terminal ? Clock::duration(0) : kLineInterval)) {}
-
-Progress::~Progress() { Clear(); }
-
-void Progress::Update(int64_t done, const std::string& note,
-                      Clock::time_point now) {
-  if (now < next_) return;
-  if (terminal_) {
-    // Carriage return and "erase to the end of the line".
-    absl::FPrintF(out_, "\r%s\x1b[K", ProgressBar(what_, done, total_, note));
-    drawn_ = true;
-    next_ = now + kBarInterval;
-  } else {
-    absl::FPrintF(out_, "%s: %d%% (%d/%d) %s\n", what_,
-                  Share(100, done, total_), done, total_, note);
-    next_ = now + kLineInterval;
-  }
-  std::fflush(out_);
-}
-
-void Progress::Clear() {
-  if (!drawn_) return;
-  absl::FPrintF(out_, "\r\x1b[K");
-  std::fflush(out_);
-  drawn_ = false;
-  next_ = Clock::time_point();
-}
-
 using Json = nlohmann::ordered_json;
 
 namespace {
@@ -111,6 +55,7 @@ absl::Status Report::Begin(bool goes_on) {
   }
   if (goes_on) page_->NoteEarlier(metrics_->path());
   for (const Json& event : std::exchange(waiting_, {})) WriteEvent(event);
+  TellPrometheus(&PrometheusFile::Write);
   return absl::OkStatus();
 }
 
@@ -151,6 +96,17 @@ void Report::WriteEvent(const Json& event) {
   }
 }
 
+void Report::TellPrometheus(
+    absl::Status (PrometheusFile::*write)(PrometheusFile::Clock::time_point)) {
+  if (prometheus_ == nullptr || !has_begun_) return;
+  const absl::Status written =
+      ((*prometheus_).*write)(PrometheusFile::Clock::now());
+  if (!written.ok() && !std::exchange(misses_prometheus_, true)) {
+    Say(absl::StrCat("warning: ", written.message(),
+                     "; training goes on, and that file is of earlier"));
+  }
+}
+
 void Report::ShowSettings(const SettingValues& shown,
                           const SettingValues& all) {
   if (silent()) return;
@@ -178,13 +134,11 @@ void Report::ShowStart(const Start& start) {
 void Report::StartProgress(const std::string& what, int64_t total) {
   EndProgress();
   if (silent()) return;
-  progress_ = std::make_unique<Progress>(what, total, stderr,
-                                         isatty(STDERR_FILENO) != 0);
+  progress_ = std::make_unique<Progress>(what, total, Progress::ToStderr());
 }
 
 void Report::ShowProgress(int64_t done, const std::string& note) {
-  if (progress_ == nullptr) return;
-  progress_->Update(done, note, Progress::Clock::now());
+  if (progress_ != nullptr) progress_->Update(done, note);
 }
 
 void Report::EndProgress() { progress_.reset(); }
@@ -193,18 +147,23 @@ void Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
   if (silent()) return;
   Say(ReportLine(step, steps_in_all));
   ShowEvent("step", ReportFields(step));
+  if (prometheus_ != nullptr) prometheus_->Note(step);
+  TellPrometheus(&PrometheusFile::WriteIfDue);
 }
 
 void Report::ShowSkippedStep(const SkippedStepReport& skipped) {
   if (silent()) return;
   Say(ReportLine(skipped));
   ShowEvent("skipped_step", ReportFields(skipped));
+  if (prometheus_ != nullptr) prometheus_->Note(skipped);
 }
 
 void Report::ShowEvaluation(const EvaluationReport& evaluation) {
   if (silent()) return;
   Say(ReportLine(evaluation));
   ShowEvent("eval", ReportFields(evaluation));
+  if (prometheus_ != nullptr) prometheus_->Note(evaluation);
+  TellPrometheus(&PrometheusFile::WriteIfDue);
 }
 
 void Report::ShowSample(const SampleReport& sample) {
@@ -218,6 +177,7 @@ void Report::ShowSummary(const SummaryReport& summary) {
   EndProgress();
   for (const std::string& line : ReportLines(summary)) Say(line);
   ShowEvent("summary", ReportFields(summary));
+  TellPrometheus(&PrometheusFile::Write);
 }
 
 absl::Status Report::WritePage(const absl::Status& ended) {

@@ -4,9 +4,7 @@
 #ifndef TANDEM_TOOLS_TRAINER_REPORT_REPORT_H_
 #define TANDEM_TOOLS_TRAINER_REPORT_REPORT_H_
 
-#include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,46 +12,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/program/progress.h"
 #include "tools/trainer/report/metrics.h"
+#include "tools/trainer/report/prometheus.h"
 #include "tools/trainer/report/reports.h"
 #include "tools/trainer/report/run_page.h"
 #include "tools/trainer/settings/setting.h"
 
 namespace tandem {
-
-// Shows how far a long job has come: on a terminal, a bar that is redrawn at
-// most ten times a second; elsewhere one plain line every few seconds, as a log
-// wants it. Not thread-safe.
-class Progress {
- public:
-  using Clock = std::chrono::steady_clock;
-
-  // `what` names the unit of work: "epoch 1/3". `out` outlives this.
-  Progress(std::string what, int64_t total, std::FILE* out, bool terminal);
-  // Takes the bar off the screen.
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
-  // `done` of `total` are done; `note` is shown behind the bar.
-  void Update(int64_t done, const std::string& note, Clock::time_point now);
-
-  // Takes the bar away, so that a line can be printed; the next Update draws
-  // it again.
-  void Clear();
-
- private:
-  std::string what_;
-  int64_t total_;
-  std::FILE* out_;
-  bool terminal_;
-  bool drawn_ = false;
-  Clock::time_point next_;
-};
-
-// The bar itself: "epoch 1/1 [=====>    ]  52% 488/938 loss 0.41".
-std::string ProgressBar(const std::string& what, int64_t done, int64_t total,
-                        const std::string& note);
 
 // Speaks for the job on rank 0, and is silent on the others. Not thread-safe.
 class Report {
@@ -64,6 +30,12 @@ class Report {
   // a job that goes on.
   static Report Speaking(MetricsFile metrics);
   static Report Speaking(MetricsFile metrics, RunPage page);
+
+  // Keeps this file up to date, too: from Begin on, at most once in 15 s, and
+  // when the job has ended. For one that speaks.
+  void KeepPrometheus(std::unique_ptr<PrometheusFile> file) {
+    prometheus_ = std::move(file);
+  }
 
   // Nothing more can refuse the job: from here on events are written, and those
   // from before first. Unless it `goes_on`, what the metrics file holds is
@@ -113,12 +85,18 @@ class Report {
   // A file that cannot be written costs no training: a line says so, once.
   void WriteEvent(const nlohmann::ordered_json& event);
 
+  // The same of the file for Prometheus.
+  void TellPrometheus(
+      absl::Status (PrometheusFile::*write)(PrometheusFile::Clock::time_point));
+
   std::unique_ptr<MetricsFile> metrics_;  // null: silent
   std::unique_ptr<RunPage> page_;         // null: silent
+  std::unique_ptr<PrometheusFile> prometheus_;  // null: nobody asked for it
   bool has_begun_ = false;
   std::vector<nlohmann::ordered_json> waiting_;  // events, until then
   std::unique_ptr<Progress> progress_;
   bool misses_events_ = false;
+  bool misses_prometheus_ = false;
   bool is_unheard_ = false;
 };
 

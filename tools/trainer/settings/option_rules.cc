@@ -9,6 +9,7 @@
 #include <string>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/byte_size.h"
@@ -223,28 +224,30 @@ absl::Status CheckEvaluation(const TrainOptions& options) {
 absl::Status CheckTracing(const TrainOptions& options) {
   const bool traces = !options.trace_file.empty();
   TANDEM_RETURN_IF_ERROR(CheckRules({
-      {!traces && options.trace_step != TrainOptions().trace_step,
-       absl::StrCat("--trace_step=", options.trace_step,
-                    " says which step --trace_file shows: give both")},
+      {!traces && options.trace_steps != TrainOptions().trace_steps,
+       absl::StrCat("--trace_steps=",
+                    ToText(setting::StepRange::ToValue(options.trace_steps)),
+                    " says which steps --trace_file shows: give both")},
       {traces && options.eval_only,
        absl::StrCat("--trace_file=", options.trace_file,
-                    " shows a step of training, of which --eval_only has none: "
+                    " shows steps of training, of which --eval_only has none: "
                     "leave one out")},
   }));
   return options.max_steps > 0
-             ? CheckStepToTrace(options, /*done=*/0, options.max_steps)
+             ? CheckStepsToTrace(options, /*done=*/0, options.max_steps)
              : absl::OkStatus();
 }
 
-absl::Status CheckStepToTrace(const TrainOptions& options, int64_t done,
-                              int64_t in_all) {
-  const int64_t step = options.trace_step;
-  if (options.trace_file.empty() || (step > done && step <= in_all)) {
+absl::Status CheckStepsToTrace(const TrainOptions& options, int64_t done,
+                               int64_t in_all) {
+  const auto [first, last] = options.trace_steps;
+  if (options.trace_file.empty() || (first > done && last <= in_all)) {
     return absl::OkStatus();
   }
+  const int64_t step = first <= done ? first : last;
   return absl::InvalidArgumentError(absl::StrCat(
       "--trace_file=", options.trace_file, " would never be written: step ",
-      step, " (--trace_step) ",
+      step, " (--trace_steps) ",
       step <= done
           ? absl::StrCat("is done, as ", done, " are")
           : absl::StrCat("does not come, as the job ends after ", in_all),
@@ -256,6 +259,7 @@ absl::Status CheckStepToTrace(const TrainOptions& options, int64_t done,
 absl::Status CheckFiles(const TrainOptions& options) {
   const std::string& weights = options.init_from;
   const std::string& folder = options.save_dir;
+  const std::string& prometheus = options.prometheus_file;
   const bool resumes = !options.resume.empty();
   const bool allows =
       !options.allow_missing.empty() || !options.allow_unexpected.empty();
@@ -279,6 +283,13 @@ absl::Status CheckFiles(const TrainOptions& options) {
        absl::StrCat("--report=", options.report,
                     " and --metrics_file are the same file: the page would "
                     "take the place of the events: name two")},
+      {!prometheus.empty() && !absl::EndsWith(prometheus, ".prom"),
+       absl::StrCat("--prometheus_file=", prometheus,
+                    ": must end in .prom, as node_exporter's textfile "
+                    "collector reads no other files")},
+      {!prometheus.empty() && AreSame(prometheus, options.metrics_file),
+       absl::StrCat("--prometheus_file=", prometheus,
+                    " is --metrics_file as well: give each a file of its own")},
       {folder.empty() && !saving.empty(),
        absl::StrCat(saving,
                     " was given, but --save_dir is empty: name a folder for "

@@ -39,7 +39,7 @@ absl::Status CheckParts(const TrainOptions& options);
 // When a job is evaluated, what follows from it, and the texts it makes.
 absl::Status CheckEvaluation(const TrainOptions& options);
 
-// --trace_file and --trace_step.
+// --trace_file and --trace_steps.
 absl::Status CheckTracing(const TrainOptions& options);
 
 // Whether what was given suits --replace_replicas: replicas that have, each,

@@ -80,10 +80,10 @@ absl::Status CheckReplicas(const TrainOptions& options, int64_t replicas);
 // whose number of replicas may change.
 absl::Status CheckForOneReplica(const TrainOptions& options);
 
-// Whether the step to be traced is still to come, of a job that has done `done`
-// of `in_all` steps; OK where none is to be traced.
-absl::Status CheckStepToTrace(const TrainOptions& options, int64_t done,
-                              int64_t in_all);
+// Whether the steps to be traced are still to come, of a job that has done
+// `done` of `in_all` steps; OK where none is to be traced.
+absl::Status CheckStepsToTrace(const TrainOptions& options, int64_t done,
+                               int64_t in_all);
 
 // How many ranks are parameter servers: 0 unless --strategy=parameter_server.
 int ParameterServerCount(const TrainOptions& options);

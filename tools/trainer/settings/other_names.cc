@@ -23,6 +23,7 @@ std::vector<OtherFlagName> OtherNames() {
       {"power_sgd_use_error_feedback",
        "write --comm_hook=powersgd:error_feedback=false"},
       {"power_sgd_warm_start", "write --comm_hook=powersgd:warm_start=false"},
+      {"trace_step", "write --trace_steps=STEP, or =FIRST-LAST"},
       // nanoGPT's.
       {"always_save_checkpoint", "write --save_every=STEPS"},
       {"beta1", "write --adam_beta1=SHARE"},
@@ -31,9 +32,8 @@ std::vector<OtherFlagName> OtherNames() {
       {"block_size", "write --context=TOKENS"},
       {"compile", "leave it out: nothing is compiled while a job runs"},
       {"decay_lr", "write --lr_schedule=cosine"},
-      {"eval_interval",
-       "leave it out: the test set is scored after each epoch "
-       "(--epochs), or with --eval_only"},
+      {"eval_interval", "write --eval_every=STEPS"},
+      {"eval_iters", "write --eval_batches=NUMBER"},
       {"grad_clip", "write --clip_grad_norm=NORM"},
       {"lr_decay_iters",
        "write --max_steps=STEPS: --lr_schedule=cosine ends "
@@ -56,6 +56,7 @@ std::vector<OtherFlagName> OtherNames() {
       {"data_path", "write --data_dir=FOLDER, and --dataset=NAME"},
       {"dist_backend", "write --backend=NAME"},
       {"eps", "write --adam_eps=NUMBER"},
+      {"eval_steps", "write --eval_every=STEPS"},
       {"evaluate", "write --eval_only"},
       {"fp16", "write --dtype=fp16"},
       {"gamma", "write --lr_gamma=FACTOR, for --lr_schedule=step"},

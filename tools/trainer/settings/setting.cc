@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -115,6 +116,31 @@ absl::Status PathOrAuto::Read(const char* name, const std::string& given,
   if (given != "auto") return Path::Read(name, given, field);
   *field = given;
   return absl::OkStatus();
+}
+
+absl::Status StepRange::Read(const char* name, const std::string& given,
+                             Steps* field) {
+  const std::pair<std::string, std::string> ends =
+      absl::StrSplit(given, absl::MaxSplits('-', 1));
+  const bool is_range = absl::StrContains(given, '-');
+  const bool is_read = Parse(ends.first, &field->first) &&
+                       Parse(is_range ? ends.second : given, &field->last);
+  if (is_read && field->first <= field->last) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", name, "=", given,
+      ": takes a step, counted from 1, or the first and the last of some with "
+      "a hyphen between them, such as 10-12"));
+}
+
+Steps StepRange::Of(const char* usual) {
+  Steps steps;
+  CHECK(Read("usual", usual, &steps).ok()) << usual;
+  return steps;
+}
+
+SettingValue StepRange::ToValue(const Steps& field) {
+  if (field.first == field.last) return absl::StrCat(field.first);
+  return absl::StrCat(field.first, "-", field.last);
 }
 
 template <typename T>

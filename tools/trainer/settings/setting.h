@@ -96,6 +96,25 @@ struct PathOrAuto : Word {
                            std::string* field);
 };
 
+// Some steps in a row, counted from 1: "10-12", or "10".
+struct Steps {
+  int64_t first = 1;
+  int64_t last = 1;
+
+  bool operator==(const Steps& other) const {
+    return first == other.first && last == other.last;
+  }
+};
+
+struct StepRange {
+  using Flag = std::string;
+  using Field = Steps;
+  static Field Of(const char* usual);  // which is one
+  static absl::Status Read(const char* name, const std::string& given,
+                           Field* field);
+  static SettingValue ToValue(const Field& field);
+};
+
 // Several, with commas between; empty: none.
 template <typename T>
 struct List {

@@ -1,4 +1,4 @@
-// Jobs that a benchmark starts, its Python, and the progress that it tells of.
+// Jobs that a benchmark starts, and its Python.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,11 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "core/base/environment.h"
 #include "core/testing/statuses.h"
 #include "tools/bench/process/program.h"
-#include "tools/bench/suite/suite.h"
 
 namespace tandem::job_test {
 namespace {
@@ -62,28 +60,6 @@ TEST(RunJobTest, WhatDoesNotEndIsKilled) {
       Shell("echo waiting >&2; exec sleep 1000", seconds(2)).status();
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal,
                                "no end within 2000 ms: waiting"));
-}
-
-TEST(ProgressLineTest, TheFirstHasNoEstimate) {
-  EXPECT_EQ(ProgressLine(1, 3, absl::Seconds(1), "loads"), "1 of 3: loads");
-  EXPECT_EQ(ProgressLine(1, 1, absl::ZeroDuration(), ""), "1 of 1: ");
-}
-
-TEST(ProgressLineTest, WhatIsLeftTakesAsLongAsWhatIsDone) {
-  EXPECT_EQ(ProgressLine(3, 9, absl::Seconds(120), "saves"),
-            "3 of 9, about 7 min left: saves");
-  EXPECT_EQ(ProgressLine(9, 9, absl::Seconds(320), "saves"),
-            "9 of 9, about 40 s left: saves");
-}
-
-TEST(BenchProgressTest, CountsWhatBegins) {
-  const BenchProgress::Clock::time_point start;
-  BenchProgress progress(2, start);
-  testing::internal::CaptureStderr();
-  progress.Begin("one", start);
-  progress.Begin("other", start + std::chrono::seconds(40));
-  const std::string err = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(err, "1 of 2: one\n2 of 2, about 40 s left: other\n");
 }
 
 TEST(FindPython, SaysWhatToDoWithoutOne) {

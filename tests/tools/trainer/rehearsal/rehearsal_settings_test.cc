@@ -49,6 +49,7 @@ std::vector<Misfit> Misfits() {
       {"--save_every_epochs", [](auto& o) { o.save_every_epochs = 0; }},
       {"--metrics_file", [](auto& o) { o.metrics_file = "/metrics"; }},
       {"--report", [](auto& o) { o.report = "/page"; }},
+      {"--prometheus_file", [](auto& o) { o.prometheus_file = "/m.prom"; }},
       {"--trace_file", [](auto& o) { o.trace_file = "/trace"; }},
       {"--kernels=measured", [](auto& o) { o.kernels = "measured"; }},
       {"--balance=profile", [](auto& o) { o.pipeline.balance = "profile"; }},

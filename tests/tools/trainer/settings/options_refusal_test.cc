@@ -248,12 +248,13 @@ std::vector<Refusal> Useless() {
        "--sim_delay_seed=5 is of --sim_delay_us, which is 0"},
       {"--report=/m --metrics_file=/m",
        "--report=/m and --metrics_file are the same file"},
-      {"--trace_step=5", "--trace_step=5 says which step --trace_file shows"},
-      {"--trace_file=/t.json --trace_step=5 --max_steps=4",
-       "--trace_file=/t.json would never be written: step 5 (--trace_step) "
+      {"--trace_steps=5",
+       "--trace_steps=5 says which steps --trace_file shows"},
+      {"--trace_file=/t.json --trace_steps=5 --max_steps=4",
+       "--trace_file=/t.json would never be written: step 5 (--trace_steps) "
        "does not come, as the job ends after 4; it has 1 to 4 before it"},
-      {"--trace_file=/t.json --trace_step=5 --eval_only --resume=/checkpoint",
-       "--trace_file=/t.json shows a step of training"},
+      {"--trace_file=/t.json --trace_steps=5 --eval_only --resume=/checkpoint",
+       "--trace_file=/t.json shows steps of training"},
   };
 }
 

@@ -115,7 +115,7 @@ TEST(OptimizerSettings, LearningRateFollowsTheOptimizerUnlessGiven) {
 // replicas.
 void Trace(TrainOptions& options) {
   options.trace_file = "/t.json";
-  options.trace_step = 5;
+  options.trace_steps = {5, 5};
 }
 
 TEST(InitialWeightsTest, LieInAnotherFolderThanCheckpoints) {
@@ -141,17 +141,24 @@ TEST(InitialWeightsTest, LieInAnotherFolderThanCheckpoints) {
   ExpectOk(Validate(options));
 }
 
-TEST(StepToTraceTest, IsOneThatIsStillToCome) {
+TEST(StepsToTraceTest, AreStillToCome) {
   TrainOptions options;
-  EXPECT_TRUE(CheckStepToTrace(options, 100, 100).ok());  // none is asked for
+  EXPECT_TRUE(CheckStepsToTrace(options, 100, 100).ok());  // none is asked for
   Trace(options);
-  EXPECT_TRUE(CheckStepToTrace(options, 0, 5).ok());
-  EXPECT_TRUE(CheckStepToTrace(options, 4, 100).ok());
-  EXPECT_EQ(CheckStepToTrace(options, 5, 100).message(),
+  EXPECT_TRUE(CheckStepsToTrace(options, 0, 5).ok());
+  EXPECT_TRUE(CheckStepsToTrace(options, 4, 100).ok());
+  EXPECT_EQ(CheckStepsToTrace(options, 5, 100).message(),
             "--trace_file=/t.json would never be written: step 5 "
-            "(--trace_step) is done, as 5 are; it has 6 to 100 before it");
-  EXPECT_THAT(CheckStepToTrace(options, 7, 7),
+            "(--trace_steps) is done, as 5 are; it has 6 to 100 before it");
+  EXPECT_THAT(CheckStepsToTrace(options, 7, 7),
               Says("is done, as 7 are; it has none before it"));
+  // All of several.
+  options.trace_steps = {4, 6};
+  EXPECT_TRUE(CheckStepsToTrace(options, 3, 6).ok());
+  EXPECT_THAT(CheckStepsToTrace(options, 4, 6),
+              Says("step 4 (--trace_steps) is done"));
+  EXPECT_THAT(CheckStepsToTrace(options, 3, 5),
+              Says("step 6 (--trace_steps) does not come"));
 }
 
 TEST(OneReplicaTest, HasNoUseForWhatIsBetweenReplicas) {

@@ -66,6 +66,25 @@ TEST(SettingKinds, ListsHaveCommas) {
   }
 }
 
+TEST(SettingKinds, StepsAreARangeOrOne) {
+  using setting::StepRange;
+  EXPECT_EQ(StepRange::Of("3"), (setting::Steps{3, 3}));
+  const auto shown = [](const char* given) {
+    setting::Steps steps;
+    const absl::Status read = StepRange::Read("flag", given, &steps);
+    return read.ok() ? ToText(StepRange::ToValue(steps))
+                     : std::string(read.message());
+  };
+  EXPECT_EQ(shown("10-12"), "10-12");
+  EXPECT_EQ(shown("7"), "7");
+  EXPECT_EQ(shown("7-7"), "7");
+  for (const char* wrong : {"", "0", "-3", "3-", "5-4", "1-2-3", "0-2", "a-b",
+                            "9223372036854775808", "1.5"}) {
+    EXPECT_THAT(shown(wrong), HasSubstr("takes a step, counted from 1, or"))
+        << wrong;
+  }
+}
+
 TEST(SettingRanges, NameTheFlagAndWhatItTakes) {
   EXPECT_TRUE(setting::AtLeast(0).Check("flag", 0).ok());
   EXPECT_EQ(setting::AtLeast(0).Check("flag", -1).message(),
