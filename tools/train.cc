@@ -92,6 +92,8 @@ absl::Status SetUp(Job& job) {
       LayerSpecs layers, JobLayers(settings, job.transformer, *job.data.train));
   TANDEM_ASSIGN_OR_RETURN(
       job.row_parts, ModelRowParts(settings, job.transformer, *job.data.train));
+  TANDEM_ASSIGN_OR_RETURN(
+      job.adapters, JobAdapters(settings, job.transformer, *job.data.train));
   if (settings.check_finite) {
     // Where the loss is scaled, gradients overflow now and then.
     const bool scaled = RequestedPrecision(settings).param_dtype == c10::kHalf;

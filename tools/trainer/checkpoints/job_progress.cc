@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "core/precision/loss_scale.h"
 #include "datasets/dataset.h"
 #include "models/hugging_face/model_config.h"
+#include "models/lora/merged_weights.h"
 #include "parallel/step/parts/step_parts.h"
 #include "parallel/strategy/strategy.h"
 
@@ -41,6 +43,7 @@ const std::set<std::string>& ChangeableFlags() {
                                 "dropout",
                                 "dtype",
                                 "learning_rate",
+                                "lora_dropout",
                                 "lr_gamma",
                                 "lr_schedule",
                                 "lr_step_size",
@@ -232,6 +235,30 @@ absl::Status CheckSameModel(const std::string& path,
       "...)"));
 }
 
+// "--lora_rank=8 --lora_alpha=16 --lora_on=c_attn", or that there are none.
+std::string AdapterFlags(const std::optional<LoraRecord>& record) {
+  if (!record) return "no --lora_rank";
+  return absl::StrCat("--lora_rank=", record->rank,
+                      " --lora_alpha=", record->alpha,
+                      " --lora_on=", record->on);
+}
+
+// Adapters are a part of what the model computes.
+absl::Status CheckSameAdapters(const std::string& path,
+                               const TrainingProgress& progress,
+                               const Job& job) {
+  const auto then = ReadLoraRecord(progress.options);
+  TANDEM_RETURN_IF_ERROR(Annotate(then.status(), path));
+  const std::string before = AdapterFlags(*then);
+  const std::string now = AdapterFlags(job.adapters);
+  if (before == now) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--resume=", path, ": the checkpoint is of a job with ",
+                   before, ", but this one has ", now,
+                   ": give the same, or take its weights alone "
+                   "with --init_from"));
+}
+
 }  // namespace
 
 TrainingProgress CurrentProgress(const Job& job,
@@ -250,6 +277,7 @@ TrainingProgress CurrentProgress(const Job& job,
   }
   progress.options = OptionsToKeep(job.options);
   progress.options.merge(ComparedOptions(job));
+  if (job.adapters) progress.options.merge(LoraRecordOptions(*job.adapters));
   if (job.data.train->tokens()) {
     progress.vocabulary = job.data.train->classes();
   }
@@ -279,6 +307,7 @@ absl::Status CheckFits(const std::string& path,
                        const TrainingProgress& progress, const Job& job) {
   const TrainOptions& options = job.options;
   TANDEM_RETURN_IF_ERROR(CheckSameModel(path, progress, job));
+  TANDEM_RETURN_IF_ERROR(CheckSameAdapters(path, progress, job));
   // An evaluation needs the weights alone.
   if (options.eval_only) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(CheckSame(path, "seed", absl::StrCat(progress.seed),

@@ -1,6 +1,7 @@
 #include "tools/trainer/checkpoints/resume.h"
 
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -18,6 +19,7 @@
 #include "core/checkpoint/folder/stored_folder.h"
 #include "core/checkpoint/row_parts.h"
 #include "core/comm/group_agreement.h"
+#include "models/lora/merged_weights.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/checkpoints/job_progress.h"
 
@@ -149,6 +151,15 @@ absl::StatusOr<StoredCheckpoint> Verified(const Job& job,
   return checkpoint;
 }
 
+// What a job that is resumed without --init_from says of its frozen weights.
+absl::Status KeepBase(const TrainingProgress& progress, Job& job) {
+  if (!job.adapters || !job.adapters->base.empty()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const std::optional<LoraRecord> record,
+                          ReadLoraRecord(progress.options));
+  if (record) job.adapters->base = record->base;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status LoadCheckpoint(const StoredCheckpoint& checkpoint,
@@ -179,6 +190,7 @@ absl::StatusOr<Resumed> ResumeJob(Job& job) {
     }
     TANDEM_RETURN_IF_ERROR(checkpoint.status());
     TANDEM_RETURN_IF_ERROR(LoadCheckpoint(*checkpoint, path, job));
+    TANDEM_RETURN_IF_ERROR(KeepBase(checkpoint->progress, job));
     resumed.position = PositionIn(job, checkpoint->progress);
     resumed.path = path;
     resumed.job = checkpoint->progress.job;
