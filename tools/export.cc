@@ -31,6 +31,14 @@ ABSL_FLAG(std::string, model, "", "The same by a --model of train: gpt2.");
 ABSL_FLAG(std::string, dtype, "float32",
           "What weights are written in: float32, bfloat16 or float16 (or fp32, "
           "bf16, fp16). A value that it cannot hold is an error.");
+ABSL_FLAG(std::string, lora, "merged",
+          "What becomes of a checkpoint's adapters (train's --lora_rank): "
+          "merged into the weights, of which Hugging Face's transformers need "
+          "not know then; or adapter: themselves alone, in the files of its "
+          "PEFT.");
+ABSL_FLAG(std::string, base_model, "",
+          "With --lora=adapter: name or folder of the model that it belongs "
+          "to. Empty: what the job began with (train's --init_from).");
 ABSL_FLAG(std::string, max_shard_size, "5GB",
           "The most values of one file of a folder; more make several, with an "
           "index.");
@@ -45,7 +53,8 @@ constexpr char kUsage[] =
     "  export --checkpoint=checkpoints --output=exported\n"
     "  export --checkpoint=checkpoints --output=model.safetensors\n"
     "  export --checkpoint=checkpoints/step-000000042 --output=DIR "
-    "--dtype=bfloat16\n";
+    "--dtype=bfloat16\n"
+    "  export --checkpoint=checkpoints --output=adapter --lora=adapter\n";
 
 absl::StatusOr<std::string> Run(int argc, char** argv) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> rest,
@@ -60,6 +69,8 @@ absl::StatusOr<std::string> Run(int argc, char** argv) {
   options.config = UserPath(absl::GetFlag(FLAGS_config));
   options.model = absl::GetFlag(FLAGS_model);
   options.dtype = absl::GetFlag(FLAGS_dtype);
+  options.lora = absl::GetFlag(FLAGS_lora);
+  options.base_model = absl::GetFlag(FLAGS_base_model);
   TANDEM_ASSIGN_OR_RETURN(options.max_shard_bytes,
                           ParseShardSize(absl::GetFlag(FLAGS_max_shard_size)));
   if (options.checkpoint.empty() || options.output.empty()) {

@@ -32,6 +32,8 @@
 #include "datasets/tokenizers/tokenizer.h"
 #include "datasets/tokenizers/tokenizer_files.h"
 #include "models/hugging_face/model_config.h"
+#include "models/lora/merged_weights.h"
+#include "models/lora/peft_adapter.h"
 #include "tools/generation/model_tokens.h"
 #include "tools/trainer/job/save_folder.h"
 #include "tools/trainer/job/transformer.h"
@@ -40,6 +42,8 @@ namespace tandem {
 namespace {
 
 constexpr char kFileSuffix[] = ".safetensors";
+constexpr char kMerged[] = "merged";
+constexpr char kAdapter[] = "adapter";
 
 absl::StatusOr<c10::ScalarType> ParseDtype(const std::string& name) {
   const std::map<std::string, c10::ScalarType> known = {
@@ -184,12 +188,85 @@ std::string NonfiniteWarning(const NonfiniteTensors& nonfinite) {
 absl::StatusOr<std::string> Consolidate(const ExportOptions& options,
                                         const StoredCheckpoint& checkpoint,
                                         c10::ScalarType dtype) {
+  TANDEM_ASSIGN_OR_RETURN(const StoredTensors weights,
+                          PlainInferenceWeights(checkpoint));
+  TANDEM_ASSIGN_OR_RETURN(const NonfiniteTensors nonfinite,
+                          WriteWeightsFile(options.output, weights, dtype));
+  return absl::StrCat(options.output, ": ", checkpoint.progress.model, ", ",
+                      weights.size(), " tensors in ", options.dtype,
+                      ", from step ", checkpoint.progress.step,
+                      NonfiniteWarning(nonfinite));
+}
+
+absl::Status CheckAdapterOptions(const ExportOptions& options,
+                                 bool is_one_file) {
+  const bool is_adapter = options.lora == kAdapter;
+  std::string wrong;
+  if (!is_adapter && options.lora != kMerged) {
+    wrong = ": expected merged or adapter";
+  } else if (!is_adapter && !options.base_model.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--base_model=", options.base_model,
+        " is what an adapter belongs to: give --lora=adapter as well"));
+  } else if (is_adapter && is_one_file) {
+    wrong = absl::StrCat(" is two files, but --output=", options.output,
+                         " is one: name a folder");
+  } else if (is_adapter &&
+             (!options.config.empty() || !options.model.empty())) {
+    wrong =
+        " is no whole model, of which --config or --model would say what "
+        "it is: leave that out";
+  }
+  if (wrong.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--lora=", options.lora, wrong));
+}
+
+// Transformers would take an adapter beside weights for theirs.
+absl::Status MakeAdapterFolder(const std::string& folder) {
+  if (HasWeights(folder)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        folder,
+        " has weights of a whole model: give an adapter a folder of "
+        "its own"));
+  }
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error) return absl::OkStatus();
+  return absl::ErrnoToStatus(error.value(),
+                             absl::StrCat("cannot make the folder ", folder));
+}
+
+// PEFT's two files. The configuration comes last: a folder that was not
+// finished is no adapter.
+absl::StatusOr<std::string> ExportAdapter(const ExportOptions& options,
+                                          const StoredCheckpoint& checkpoint,
+                                          c10::ScalarType dtype) {
+  TANDEM_ASSIGN_OR_RETURN(const std::optional<LoraRecord> record,
+                          ReadLoraRecord(checkpoint.progress.options));
+  if (!record) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--lora=adapter: ", options.checkpoint,
+                     " has none: it is of a job without --lora_rank"));
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      const PeftAdapter adapter,
+      MakePeftAdapter(
+          InferenceWeights(checkpoint), *record,
+          options.base_model.empty() ? record->base : options.base_model,
+          !checkpoint.progress.model_config.empty()));
+  TANDEM_RETURN_IF_ERROR(MakeAdapterFolder(options.output));
+  const auto path = [&](const char* name) {
+    return absl::StrCat(options.output, "/", name);
+  };
   TANDEM_ASSIGN_OR_RETURN(
       const NonfiniteTensors nonfinite,
-      WriteWeightsFile(options.output, InferenceWeights(checkpoint), dtype));
-  return absl::StrCat(options.output, ": ", checkpoint.progress.model, ", ",
-                      checkpoint.model.size(), " tensors in ", options.dtype,
-                      ", from step ", checkpoint.progress.step,
+      WriteWeightsFile(path(kAdapterWeightsFile), adapter.tensors, dtype));
+  TANDEM_RETURN_IF_ERROR(
+      WriteFileAtomically(path(kAdapterConfigFile), adapter.config));
+  return absl::StrCat(options.output, ": an adapter of rank ", record->rank,
+                      ", ", adapter.tensors.size(), " tensors in ",
+                      options.dtype, ", from step ", checkpoint.progress.step,
                       NonfiniteWarning(nonfinite));
 }
 
@@ -222,12 +299,16 @@ absl::StatusOr<std::string> Export(const ExportOptions& options) {
   writing.max_shard_bytes = options.max_shard_bytes;
   TANDEM_ASSIGN_OR_RETURN(writing.dtype, ParseDtype(options.dtype));
   const bool is_one_file = absl::EndsWith(options.output, kFileSuffix);
+  TANDEM_RETURN_IF_ERROR(CheckAdapterOptions(options, is_one_file));
   if (is_one_file) TANDEM_RETURN_IF_ERROR(CheckOneFile(options));
   TANDEM_RETURN_IF_ERROR(CheckOutput(options.output));
   TANDEM_ASSIGN_OR_RETURN(const std::string path,
                           CheckpointAt(options.checkpoint));
   TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint checkpoint,
                           OpenCheckpointAt(path));
+  if (options.lora == kAdapter) {
+    return ExportAdapter(options, checkpoint, *writing.dtype);
+  }
   if (is_one_file) {
     return Consolidate(options, checkpoint, *writing.dtype);
   }
@@ -235,8 +316,10 @@ absl::StatusOr<std::string> Export(const ExportOptions& options) {
                           FindModel(options, checkpoint.progress));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorInfo> tensors,
                           TensorsToWrite(model.model));
-  const auto plan = PlanLoading(InferenceWeights(checkpoint), tensors,
-                                StateNameRules(model.model), LoadAllowances());
+  const auto weights = PlainInferenceWeights(checkpoint);
+  if (!weights.ok()) return Annotate(weights.status(), path);
+  const auto plan = PlanLoading(*weights, tensors, StateNameRules(model.model),
+                                LoadAllowances());
   if (!plan.ok()) return Annotate(plan.status(), path);
   TANDEM_RETURN_IF_ERROR(Annotate(CheckTied(*plan), path));
   const StoredTensors written = Written(model.model, plan->tensors);

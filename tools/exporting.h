@@ -22,6 +22,11 @@ struct ExportOptions {
   std::string config;
   std::string model;
   std::string dtype = "float32";  // or "bfloat16", "float16"
+  // What becomes of adapters: "merged" into the weights, or the "adapter" in
+  // PEFT's files alone, which name `base_model` as what it belongs to (empty:
+  // what the job began with, --init_from).
+  std::string lora = "merged";
+  std::string base_model;
   uint64_t max_shard_bytes = 5000000000;
 };
 
@@ -30,7 +35,8 @@ struct ExportOptions {
 // with; and the tokenizer that was kept beside the checkpoint. All that ends a
 // text is said in them. Says what was written, for a person, and which weights
 // are not finite. InvalidArgument for a checkpoint that is not of the model,
-// naming tensors, and for an output that is a checkpoint or lies in one;
+// naming tensors, for an adapter of a checkpoint that has none, and for an
+// output that is a checkpoint or lies in one;
 // FailedPrecondition where the folder has another tokenizer; OutOfRange for
 // values that `dtype` cannot hold.
 absl::StatusOr<std::string> Export(const ExportOptions& options);

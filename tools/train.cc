@@ -95,6 +95,8 @@ absl::Status SetUp(Job& job) {
       LayerSpecs layers, JobLayers(settings, job.transformer, *job.data.train));
   TANDEM_ASSIGN_OR_RETURN(
       job.row_parts, ModelRowParts(settings, job.transformer, *job.data.train));
+  TANDEM_ASSIGN_OR_RETURN(
+      job.adapters, JobAdapters(settings, job.transformer, *job.data.train));
   if (settings.check_finite) {
     // Where the loss is scaled, gradients overflow now and then.
     const bool scaled = RequestedPrecision(settings).param_dtype == c10::kHalf;
@@ -167,10 +169,9 @@ absl::Status RunJob(Job& job, Replacement* replacement) {
   HandleInterrupts();
   TANDEM_ASSIGN_OR_RETURN(RunReport run, RunReport::Start(job, report));
   if (job.is_restarted()) run.Say(DescribeAttempt(job));
-  const absl::Status ended =
-      ExplainNondeterminism(job.options.eval_only
-                                ? EvaluateOnly(job, run)
-                                : Train(job, run, replacement));
+  const absl::Status ended = ExplainNondeterminism(
+      job.options.eval_only ? EvaluateOnly(job, run)
+                            : Train(job, run, replacement));
   return report.WritePage(ended);
 }
 

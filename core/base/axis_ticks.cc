@@ -25,8 +25,8 @@ Multiples MultiplesBetween(double least, double most, double unit) {
           std::floor(most / unit + kRounding) + 0.0};
 }
 
-// Multiples of the least of 1, 2 or 5 times a power of ten of which there are at
-// most `count`.
+// Multiples of the least of 1, 2 or 5 times a power of ten of which there are
+// at most `count`.
 Multiples RoundMultiples(double least, double most, int count) {
   double unit = std::pow(10, std::floor(std::log10((most - least) / count)));
   for (const double factor : {2.0, 2.5, 2.0, 2.0}) {  // 1, 2, 5, 10, 20

@@ -110,10 +110,14 @@ class LinearBackward : public torch::autograd::Node, public SplitNode {
  public:
   LinearBackward(const Operands& operands, const at::Tensor& weight,
                  const at::Tensor& bias, WeightLayout layout)
-      : x_(operands.x, /*is_output=*/false),
+      : x_sizes_(operands.x.sizes().vec()),
         weight_(weight, /*is_output=*/false),
         layout_(layout),
         sink_(WeightGradientSink::Current()) {
+    // Nothing else needs what a frozen weight was multiplied with.
+    if (weight.requires_grad()) {
+      x_ = SavedVariable(operands.x, /*is_output=*/false);
+    }
     if (bias.defined()) bias_dtype_ = bias.scalar_type();
     if (WeightGradientSink::Current() != nullptr) bias_ = bias;
   }
@@ -125,13 +129,13 @@ class LinearBackward : public torch::autograd::Node, public SplitNode {
     variable_list results(3);
     if (!gradients[0].defined()) return results;
     const at::Tensor dy = Rows(gradients[0]);
-    const at::Tensor x = x_.unpack(getptr());
-    if (task_should_compute_output(0)) results[0] = InputGradient(dy, x);
+    if (task_should_compute_output(0)) results[0] = InputGradient(dy);
     const bool wants_weight = task_should_compute_output(1);
     const bool wants_bias = num_outputs() > 2 && task_should_compute_output(2);
     if (!wants_weight && !wants_bias) return results;
     const at::Tensor weight = weight_.unpack(getptr());
-    const at::Tensor rows = Rows(x);
+    const at::Tensor rows =
+        wants_weight ? Rows(x_.unpack(getptr())) : at::Tensor();
     if (const auto sink = SinkFor(weight, wants_weight, wants_bias)) {
       Leave(dy, rows, weight, wants_weight, wants_bias, *sink);
       return results;
@@ -176,14 +180,15 @@ class LinearBackward : public torch::autograd::Node, public SplitNode {
     sink.Defer(std::move(gradients));
   }
 
-  at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x) {
+  at::Tensor InputGradient(const at::Tensor& dy) {
     const at::Tensor weight =
         LowPrecisionCopy(weight_.unpack(getptr()), dy.scalar_type());
     const at::Tensor dx = MatrixProduct(
         dy, layout_ == WeightLayout::kOutIn ? weight : weight.t());
-    return x.dim() == 2 ? dx : dx.view(x.sizes());
+    return x_sizes_.size() == 2 ? dx : dx.view(x_sizes_);
   }
 
+  const std::vector<int64_t> x_sizes_;
   SavedVariable x_;
   SavedVariable weight_;
   at::ScalarType bias_dtype_ = at::kFloat;

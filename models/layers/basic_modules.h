@@ -11,17 +11,28 @@
 
 #include "models/functions/linear_function.h"
 #include "models/functions/norm_function.h"
+#include "models/layers/adaptable_linear.h"
 
 namespace tandem {
 
 // torch.nn.Linear by LinearFunction: the same numbers up to rounding, by other
 // ways. Runs under a WeightGradientSink.
-class Linear : public torch::nn::LinearImpl {
+class Linear : public torch::nn::LinearImpl, public AdaptableLinear {
  public:
   using torch::nn::LinearImpl::LinearImpl;
 
   at::Tensor forward(const at::Tensor& x) {
-    return LinearFunction(x, weight, bias, WeightLayout::kOutIn);
+    return WithAddition(LinearFunction(x, weight, bias, WeightLayout::kOutIn),
+                        x);
+  }
+  // Without the bias, which what follows adds.
+  at::Tensor Product(const at::Tensor& x) const {
+    return WithAddition(
+        LinearFunction(x, weight, /*bias=*/{}, WeightLayout::kOutIn), x);
+  }
+
+  LinearWeight linear_weight() const override {
+    return {"weight", weight, WeightLayout::kOutIn};
   }
 };
 

@@ -24,6 +24,7 @@
 #include "models/functions/causal_attention_function.h"
 #include "models/functions/embedding_function.h"
 #include "models/functions/linear_function.h"
+#include "models/layers/adaptable_linear.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/basic_modules.h"
 #include "models/layers/dropout.h"
@@ -38,7 +39,7 @@ namespace nn = torch::nn;
 constexpr double kStddev = 0.02;
 
 // A linear layer whose weight is stored as [in, out] (transformers.Conv1D).
-class Conv1D : public nn::Module {
+class Conv1D : public nn::Module, public AdaptableLinear {
  public:
   Conv1D(int64_t in_features, int64_t out_features)
       : weight_(register_parameter("weight",
@@ -46,13 +47,18 @@ class Conv1D : public nn::Module {
         bias_(register_parameter("bias", at::empty({out_features}))) {}
 
   at::Tensor forward(const at::Tensor& x) {
-    return LinearFunction(x, weight_, bias_, WeightLayout::kInOut);
+    return WithAddition(LinearFunction(x, weight_, bias_, WeightLayout::kInOut),
+                        x);
   }
   // Followed by GELU.
   at::Tensor ForwardGelu(const at::Tensor& x) {
-    const at::Tensor product =
-        LinearFunction(x, weight_, /*bias=*/{}, WeightLayout::kInOut);
+    const at::Tensor product = WithAddition(
+        LinearFunction(x, weight_, /*bias=*/{}, WeightLayout::kInOut), x);
     return BiasGeluFunction(product, bias_, GeluForm::kTanh);
+  }
+
+  LinearWeight linear_weight() const override {
+    return {"weight", weight_, WeightLayout::kInOut};
   }
 
  private:

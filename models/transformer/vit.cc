@@ -21,6 +21,7 @@
 #include "models/functions/activation_functions.h"
 #include "models/functions/causal_attention_function.h"
 #include "models/functions/linear_function.h"
+#include "models/layers/adaptable_linear.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/basic_modules.h"
 #include "models/layers/module_layer.h"
@@ -38,7 +39,7 @@ struct VitBlockShape {
 
 namespace nn = torch::nn;
 
-class SelfAttention : public nn::Module {
+class SelfAttention : public nn::Module, public AdaptableLinear {
  public:
   SelfAttention(int64_t width, int64_t heads)
       : heads_(heads),
@@ -50,12 +51,17 @@ class SelfAttention : public nn::Module {
                                   std::make_shared<Linear>(width, width))) {}
 
   at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor qkv =
-        LinearFunction(x, in_proj_weight_, in_proj_bias_, WeightLayout::kOutIn);
+    const at::Tensor qkv = WithAddition(
+        LinearFunction(x, in_proj_weight_, in_proj_bias_, WeightLayout::kOutIn),
+        x);
     const std::vector<at::Tensor> parts = SplitHeads(qkv, heads_);
     const at::Tensor seen =
         at::scaled_dot_product_attention(parts[0], parts[1], parts[2]);
     return out_proj_->forward(JoinHeads(seen));
+  }
+
+  LinearWeight linear_weight() const override {
+    return {"in_proj_weight", in_proj_weight_, WeightLayout::kOutIn};
   }
 
  private:
@@ -76,10 +82,8 @@ class Mlp : public nn::Module {
             register_module("3", std::make_shared<Linear>(ffn_width, width))) {}
 
   at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor product =
-        LinearFunction(x, first_->weight, /*bias=*/{}, WeightLayout::kOutIn);
     return second_->forward(
-        BiasGeluFunction(product, first_->bias, GeluForm::kNone));
+        BiasGeluFunction(first_->Product(x), first_->bias, GeluForm::kNone));
   }
 
  private:

@@ -22,6 +22,7 @@
 #include "core/weights/load_plan.h"
 #include "core/weights/stored_weights.h"
 #include "models/hugging_face/model_config.h"
+#include "models/lora/merged_weights.h"
 #include "parallel/ddp/model_state.h"
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/job/transformer.h"
@@ -114,8 +115,9 @@ absl::StatusOr<TrainedModel> LoadCheckpoint(const TrainedModelOptions& options,
   TANDEM_ASSIGN_OR_RETURN(const Language language,
                           FindLanguage(options, checkpoint.progress));
   TANDEM_ASSIGN_OR_RETURN(TrainedModel model, MakePlaced(options, language));
-  TANDEM_RETURN_IF_ERROR(
-      CopyModelState(InferenceWeights(checkpoint), AllTensors(model.layers)));
+  TANDEM_ASSIGN_OR_RETURN(const StoredTensors weights,
+                          PlainInferenceWeights(checkpoint));
+  TANDEM_RETURN_IF_ERROR(CopyModelState(weights, AllTensors(model.layers)));
   model.generation_config = checkpoint.progress.generation_config;
   model.texts_vocabulary = checkpoint.progress.vocabulary;
   return model;

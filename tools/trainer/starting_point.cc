@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
@@ -29,6 +31,8 @@
 #include "core/weights/load_plan.h"
 #include "core/weights/stored_weights.h"
 #include "models/hugging_face/model_config.h"
+#include "models/lora/lora.h"
+#include "models/lora/merged_weights.h"
 #include "tools/trainer/checkpoints/resume.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/job_check.h"
@@ -98,17 +102,47 @@ StoredTensors WithoutOptimizer(const StoredWeights& weights) {
   return model;
 }
 
+// A checkpoint with adapters is a start for the same ones, or, merged with
+// them, for a model without.
+absl::StatusOr<Source> CheckpointSource(
+    const StoredCheckpoint& stored, const std::optional<LoraRecord>& adapters) {
+  TANDEM_ASSIGN_OR_RETURN(const std::optional<LoraRecord> saved,
+                          ReadLoraRecord(stored.progress.options));
+  if (!saved) return Source{stored.model, "a checkpoint"};
+  if (!adapters) {
+    TANDEM_ASSIGN_OR_RETURN(StoredTensors merged,
+                            MergedWeights(stored.model, *saved));
+    return Source{std::move(merged), "a checkpoint, merged with its adapters"};
+  }
+  if (saved->rank == adapters->rank && saved->alpha == adapters->alpha) {
+    return Source{stored.model, "a checkpoint with adapters"};
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the checkpoint has adapters of --lora_rank=", saved->rank,
+      " --lora_alpha=", saved->alpha, ", but this job has --lora_rank=",
+      adapters->rank, " --lora_alpha=", adapters->alpha,
+      ": give the same, or export it first, merged, for adapters of another "
+      "kind"));
+}
+
 // A checkpoint's folder, or weights of any maker.
-absl::StatusOr<Source> OpenSource(const std::string& path) {
+absl::StatusOr<Source> OpenSource(const std::string& path,
+                                  const std::optional<LoraRecord>& adapters) {
   if (const auto checkpoint = CheckpointFolderAt(path)) {
     TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint stored,
                             OpenCheckpointAt(*checkpoint));
-    return Source{stored.model, "a checkpoint"};
+    return CheckpointSource(stored, adapters);
   }
   TANDEM_ASSIGN_OR_RETURN(const StoredWeights weights, OpenWeights(path));
   const size_t files = weights.files.size();
   return Source{WithoutOptimizer(weights),
                 absl::StrCat(files, files == 1 ? " file" : " files")};
+}
+
+bool HasAdapters(const StoredTensors& tensors) {
+  return absl::c_any_of(tensors, [](const StoredTensor& each) {
+    return IsLoraParameter(each.info.name);
+  });
 }
 
 // A tensor that may be missing is replaced by the model's own.
@@ -148,17 +182,34 @@ struct InitialWeights {
 absl::StatusOr<InitialWeights> FindInitialWeights(
     const Job& job, const std::vector<TensorInfo>& model) {
   const TrainOptions& options = job.options;
-  TANDEM_ASSIGN_OR_RETURN(const Source source, OpenSource(options.init_from));
+  TANDEM_ASSIGN_OR_RETURN(const Source source,
+                          OpenSource(options.init_from, job.adapters));
   const NameRules rules = job.transformer.has_value()
                               ? StateNameRules(job.transformer->model)
                               : NameRules();
+  LoadAllowances allowances = {options.allow_missing, options.allow_unexpected};
+  const bool begins_adapters = job.adapters && !HasAdapters(source.tensors);
+  if (begins_adapters) {
+    for (const char* initial : {"*lora_A.weight", "*lora_B.weight"}) {
+      allowances.missing.push_back(initial);
+    }
+  }
   InitialWeights found;
   found.has_ties = !rules.tied.empty();
-  TANDEM_ASSIGN_OR_RETURN(found.plan, PlanLoading(source.tensors, model, rules,
-                                                  {options.allow_missing,
-                                                   options.allow_unexpected}));
+  TANDEM_ASSIGN_OR_RETURN(
+      found.plan, PlanLoading(source.tensors, model, rules, allowances));
+  LoadPlan described = found.plan;
+  described.missing.erase(
+      std::remove_if(described.missing.begin(), described.missing.end(),
+                     IsLoraParameter),
+      described.missing.end());
   found.text = absl::StrCat("initial weights from ", options.init_from, " (",
-                            source.text, "): ", Describe(found.plan));
+                            source.text, "): ", Describe(described));
+  if (begins_adapters) {
+    absl::StrAppend(&found.text, "; ",
+                    found.plan.missing.size() - described.missing.size(),
+                    " of adapters begin anew");
+  }
   if (job.transformer.has_value() && !job.transformer->note.empty()) {
     absl::StrAppend(&found.text, "; ", job.transformer->note);
   }

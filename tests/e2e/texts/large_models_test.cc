@@ -81,6 +81,22 @@ TEST(LargeModels, AFolderIsTrainedInAHybridAndGoneOnWithInAPipeline) {
   EXPECT_THAT(resumed, HasSubstr("step 6/6"));
   EXPECT_THAT(RunIn(place, on[1], {"--max_new_tokens=4"}).out,
               StartsWith("Once upon a time"));
+
+  const std::vector<DocumentedCommand> adapters = CommandsOf("Adapters");
+  ASSERT_EQ(adapters.size(), 4u);
+  const std::string adapted = RunIn(place, adapters[0], Trains("4")).out;
+  EXPECT_THAT(adapted, HasSubstr("4 of adapters begin anew"));
+  EXPECT_THAT(adapted, HasSubstr("step 4/4"));
+  EXPECT_THAT(RunIn(place, adapters[1], {"--max_new_tokens=4"}).out,
+              StartsWith("Once upon a time"));
+  RunIn(place, adapters[2]);
+  EXPECT_TRUE(fs::exists(place + "/MODEL-MERGED/model.safetensors"));
+  EXPECT_EQ(FileContents(place + "/MODEL-MERGED/vocab.json"),
+            FileContents(Runfile(kTokenizer) + "vocab.json"));
+  RunIn(place, adapters[3]);
+  EXPECT_TRUE(fs::exists(place + "/ADAPTER/adapter_model.safetensors"));
+  EXPECT_THAT(FileContents(place + "/ADAPTER/adapter_config.json"),
+              HasSubstr("\"r\": 8"));
 }
 
 }  // namespace

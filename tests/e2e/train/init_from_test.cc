@@ -36,19 +36,9 @@ Flags Job(const std::string& from, const Flags& more = {}) {
                 more);
 }
 
-// Every job's text: 32 tokens, some of them more often.
+// Every job's text.
 Flags WithText(Flags job) {
-  const std::string folder = NewFolder("text");
-  for (const char* name : {"/train.bin", "/val.bin"}) {
-    std::ofstream file(folder + name, std::ios::binary);
-    uint32_t seed = 5;
-    for (int i = 0; i < 400; ++i) {
-      seed = seed * 1664525 + 1013904223;
-      const auto token = static_cast<uint16_t>((seed >> 16) % 32 / (1 + i % 3));
-      file.write(reinterpret_cast<const char*>(&token), 2);
-    }
-  }
-  job.push_back("--data_dir=" + folder);
+  job.push_back("--data_dir=" + NewTokens("text"));
   return job;
 }
 

@@ -261,4 +261,18 @@ std::string NewText(const std::string& name) {
   return folder;
 }
 
+std::string NewTokens(const std::string& name) {
+  const std::string folder = NewFolder(name);
+  for (const char* file_name : {"/train.bin", "/val.bin"}) {
+    std::ofstream file(folder + file_name, std::ios::binary);
+    uint32_t seed = 5;
+    for (int i = 0; i < 400; ++i) {
+      seed = seed * 1664525 + 1013904223;
+      const auto token = static_cast<uint16_t>((seed >> 16) % 32 / (1 + i % 3));
+      file.write(reinterpret_cast<const char*>(&token), 2);
+    }
+  }
+  return folder;
+}
+
 }  // namespace tandem

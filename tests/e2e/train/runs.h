@@ -116,6 +116,10 @@ void WriteText(const std::string& path, int words, uint32_t seed);
 // val.bin (200).
 std::string NewText(const std::string& name);
 
+// The same of 400 tokens each, numbers below 32, some of them more often: for
+// the models of tests/models/hugging_face/testdata.
+std::string NewTokens(const std::string& name);
+
 }  // namespace tandem
 
 #endif  // TANDEM_TESTS_E2E_TRAIN_RUNS_H_

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "core/precision/loss_scale.h"
 #include "datasets/dataset.h"
 #include "models/hugging_face/model_config.h"
+#include "models/lora/merged_weights.h"
 #include "parallel/step/parts/step_parts.h"
 #include "parallel/strategy/strategy.h"
 
@@ -30,18 +32,31 @@ constexpr char kPlannedSteps[] = "planned_steps";
 // that goes on.
 const std::set<std::string>& ChangeableFlags() {
   static const auto* const flags =
-      new std::set<std::string>{"adam_beta1",      "adam_beta2",
-                                "adam_eps",        "augment",
-                                "clip_grad_norm",  "clip_grad_norm_type",
-                                "clip_grad_value", "document_masks",
-                                "drop_last",       "dropout",
-                                "dtype",           "image_mean",
-                                "image_resize",    "image_std",
-                                "learning_rate",   "lr_gamma",
-                                "lr_schedule",     "lr_step_size",
-                                "lr_warmup_steps", "min_learning_rate",
-                                "nesterov",        "no_weight_decay_on",
-                                "weight_decay",    "z_loss"};
+      new std::set<std::string>{"adam_beta1",
+                                "adam_beta2",
+                                "adam_eps",
+                                "augment",
+                                "clip_grad_norm",
+                                "clip_grad_norm_type",
+                                "clip_grad_value",
+                                "document_masks",
+                                "drop_last",
+                                "dropout",
+                                "dtype",
+                                "image_mean",
+                                "image_resize",
+                                "image_std",
+                                "learning_rate",
+                                "lora_dropout",
+                                "lr_gamma",
+                                "lr_schedule",
+                                "lr_step_size",
+                                "lr_warmup_steps",
+                                "min_learning_rate",
+                                "nesterov",
+                                "no_weight_decay_on",
+                                "weight_decay",
+                                "z_loss"};
   return *flags;
 }
 
@@ -217,6 +232,30 @@ absl::Status CheckSameModel(const std::string& path,
       "...)"));
 }
 
+// "--lora_rank=8 --lora_alpha=16 --lora_on=c_attn", or that there are none.
+std::string AdapterFlags(const std::optional<LoraRecord>& record) {
+  if (!record) return "no --lora_rank";
+  return absl::StrCat("--lora_rank=", record->rank,
+                      " --lora_alpha=", record->alpha,
+                      " --lora_on=", record->on);
+}
+
+// Adapters are a part of what the model computes.
+absl::Status CheckSameAdapters(const std::string& path,
+                               const TrainingProgress& progress,
+                               const Job& job) {
+  const auto then = ReadLoraRecord(progress.options);
+  TANDEM_RETURN_IF_ERROR(Annotate(then.status(), path));
+  const std::string before = AdapterFlags(*then);
+  const std::string now = AdapterFlags(job.adapters);
+  if (before == now) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--resume=", path, ": the checkpoint is of a job with ",
+                   before, ", but this one has ", now,
+                   ": give the same, or take its weights alone "
+                   "with --init_from"));
+}
+
 }  // namespace
 
 std::string ModelName(const Job& job) {
@@ -241,6 +280,7 @@ TrainingProgress CurrentProgress(const Job& job,
   }
   progress.options = OptionsToKeep(job.options);
   progress.options.merge(ComparedOptions(job));
+  if (job.adapters) progress.options.merge(LoraRecordOptions(*job.adapters));
   if (job.data.train->tokens()) {
     progress.vocabulary = job.data.train->classes();
   }
@@ -270,6 +310,7 @@ absl::Status CheckFits(const std::string& path,
                        const TrainingProgress& progress, const Job& job) {
   const TrainOptions& options = job.options;
   TANDEM_RETURN_IF_ERROR(CheckSameModel(path, progress, job));
+  TANDEM_RETURN_IF_ERROR(CheckSameAdapters(path, progress, job));
   // An evaluation needs the weights alone.
   if (options.eval_only) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(CheckSame(path, "seed", absl::StrCat(progress.seed),

@@ -1,6 +1,7 @@
 #include "tools/trainer/checkpoints/resume.h"
 
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "core/checkpoint/row_parts.h"
 #include "core/comm/group_agreement.h"
 #include "core/weights/load_plan.h"
+#include "models/lora/merged_weights.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/checkpoints/job_progress.h"
 
@@ -170,6 +172,15 @@ absl::StatusOr<Resumed> BeginAnew(const Job& job) {
   return resumed;
 }
 
+// What a job that is resumed without --init_from says of its frozen weights.
+absl::Status KeepBase(const TrainingProgress& progress, Job& job) {
+  if (!job.adapters || !job.adapters->base.empty()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const std::optional<LoraRecord> record,
+                          ReadLoraRecord(progress.options));
+  if (record) job.adapters->base = record->base;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Resumed> PlanResume(const Job& job,
@@ -228,6 +239,7 @@ absl::StatusOr<Resumed> ResumeJob(Job& job) {
     }
     TANDEM_RETURN_IF_ERROR(checkpoint.status());
     TANDEM_RETURN_IF_ERROR(LoadCheckpoint(*checkpoint, path, job));
+    TANDEM_RETURN_IF_ERROR(KeepBase(checkpoint->progress, job));
     resumed.position = PositionIn(job, checkpoint->progress);
     resumed.path = path;
     resumed.job = checkpoint->progress.job;

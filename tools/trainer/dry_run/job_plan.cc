@@ -47,6 +47,8 @@ absl::Status FindLayers(const TrainOptions& options, JobPlan* plan) {
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs,
                           JobLayers(options, job.transformer, *job.data.train));
   TANDEM_ASSIGN_OR_RETURN(
+      job.adapters, JobAdapters(options, job.transformer, *job.data.train));
+  TANDEM_ASSIGN_OR_RETURN(
       job.row_parts, ModelRowParts(options, job.transformer, *job.data.train));
   for (const LayerSpec& each : specs) plan->layers.push_back(each.name);
   LayerSpecs without_values;

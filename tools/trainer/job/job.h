@@ -22,6 +22,7 @@
 #include "core/launch/launch.h"
 #include "core/launch/restarts.h"
 #include "core/mesh/mesh.h"
+#include "models/lora/merged_weights.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/model.h"
@@ -55,9 +56,10 @@ struct Job {
   std::unique_ptr<JobKernels> kernels;  // null: by a fixed rule
   JobData data;
   std::optional<Transformer> transformer;  // none: another kind of model
-  RowParts row_parts;         // parameters that are rows of one weight
-  int64_t planned_steps = 0;  // of all of it, where it trains
-  JobFlops flops;             // on rank 0
+  RowParts row_parts;                  // parameters that are rows of one weight
+  std::optional<LoraRecord> adapters;  // none: the model itself is trained
+  int64_t planned_steps = 0;           // of all of it, where it trains
+  JobFlops flops;                      // on rank 0
   std::unique_ptr<Strategy> strategy;
   std::string partition;          // where the model was cut, for a person
   std::string exempt_from_decay;  // how many parameters are; empty: as usual

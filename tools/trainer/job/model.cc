@@ -10,6 +10,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
@@ -20,6 +21,7 @@
 #include "models/chunked_loss.h"
 #include "models/classification_loss.h"
 #include "models/hugging_face/model_config.h"
+#include "models/lora/lora.h"
 #include "models/registry.h"
 #include "models/vocab_parallel.h"
 
@@ -50,6 +52,25 @@ absl::StatusOr<VocabParallelModel> InParts(const TrainOptions& options,
   if (model.ok()) return model;
   return Annotate(model.status(),
                   absl::StrCat("--vocab_parallel=", options.vocab_parallel));
+}
+
+// What is wrong with adapters is said of flags.
+absl::Status OfFlags(const absl::Status& status) {
+  if (!absl::StartsWith(status.message(), "lora_")) return status;
+  return absl::Status(status.code(), absl::StrCat("--", status.message()));
+}
+
+// A head in parts is no linear layer, and an adapter of it would be left out.
+absl::Status CheckHeadHasNone(const TrainOptions& options,
+                              const std::vector<LoraTarget>& targets) {
+  for (const LoraTarget& each : targets) {
+    if (each.module != kHead || options.vocab_parallel == 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--lora_on=", options.lora_on, " matches ", each.weight,
+                     ", which --vocab_parallel=", options.vocab_parallel,
+                     " divides, without an adapter: leave one out"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<LayerSpecs> ForLoss(const TrainOptions& options,
@@ -103,9 +124,8 @@ absl::StatusOr<LayerSpecs> LayersOfFolder(const TransformerOptions& model,
       absl::StrJoin(shape, ", "), "] with ", data.classes(), " classes"));
 }
 
-}  // namespace
-
-absl::StatusOr<LayerSpecs> JobLayers(
+// The layers without adapters.
+absl::StatusOr<LayerSpecs> PlainLayers(
     const TrainOptions& options, const std::optional<Transformer>& transformer,
     const Dataset& data) {
   if (transformer.has_value() && transformer->from_folder) {
@@ -135,15 +155,49 @@ absl::StatusOr<LayerSpecs> JobLayers(
       absl::StrCat(specs.status().message(), ": try --dataset=", fitting));
 }
 
+// With the whole head, whatever the loss does with it.
+absl::StatusOr<LayerSpecs> WholeLayers(
+    const TrainOptions& options, const std::optional<Transformer>& transformer,
+    const Dataset& data) {
+  TrainOptions whole = options;
+  whole.vocab_parallel = 1;
+  whole.loss_chunk = 0;
+  return PlainLayers(whole, transformer, data);
+}
+
+}  // namespace
+
+absl::StatusOr<LayerSpecs> JobLayers(
+    const TrainOptions& options, const std::optional<Transformer>& transformer,
+    const Dataset& data) {
+  const std::optional<LoraOptions> lora = RequestedLora(options);
+  if (!lora) return PlainLayers(options, transformer, data);
+  TANDEM_ASSIGN_OR_RETURN(LayerSpecs plain,
+                          PlainLayers(options, transformer, data));
+  TANDEM_RETURN_IF_ERROR(JobAdapters(options, transformer, data).status());
+  auto adapted = WithLora(std::move(plain), *lora);
+  return adapted.ok() ? adapted : OfFlags(adapted.status());
+}
+
+absl::StatusOr<std::optional<LoraRecord>> JobAdapters(
+    const TrainOptions& options, const std::optional<Transformer>& transformer,
+    const Dataset& data) {
+  const std::optional<LoraOptions> lora = RequestedLora(options);
+  if (!lora) return std::nullopt;
+  TANDEM_ASSIGN_OR_RETURN(const LayerSpecs whole,
+                          WholeLayers(options, transformer, data));
+  const auto targets = LoraTargets(whole, *lora);
+  TANDEM_RETURN_IF_ERROR(OfFlags(targets.status()));
+  TANDEM_RETURN_IF_ERROR(CheckHeadHasNone(options, *targets));
+  return MakeLoraRecord(*lora, *targets, options.init_from);
+}
+
 absl::StatusOr<RowParts> ModelRowParts(
     const TrainOptions& options, const std::optional<Transformer>& transformer,
     const Dataset& data) {
   if (options.vocab_parallel == 1) return RowParts();
-  TrainOptions plain = options;
-  plain.vocab_parallel = 1;
-  plain.loss_chunk = 0;
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs whole,
-                          JobLayers(plain, transformer, data));
+                          WholeLayers(options, transformer, data));
   TANDEM_ASSIGN_OR_RETURN(VocabParallelModel model, InParts(options, whole));
   return std::move(model.parts);
 }
@@ -184,6 +238,18 @@ absl::StatusOr<double> Forward(const TrainOptions& options,
                       data.tokens() ? at::kLong : at::kFloat);
 }
 
+// FLOPs with weights that are trained: all, or adapters alone.
+absl::StatusOr<double> TrainedForward(
+    double forward, const TrainOptions& options,
+    const std::optional<Transformer>& transformer, const Dataset& data) {
+  if (options.lora_rank == 0) return forward;
+  TrainOptions frozen = options;
+  frozen.lora_rank = 0;
+  TANDEM_ASSIGN_OR_RETURN(const double without,
+                          Forward(frozen, transformer, data));
+  return forward - without;
+}
+
 }  // namespace
 
 JobFlops ModelFlops(const TrainOptions& options,
@@ -192,10 +258,14 @@ JobFlops ModelFlops(const TrainOptions& options,
   JobFlops flops;
   flops.peak_of_all = options.peak_tflops * 1e12 * devices;
   const absl::StatusOr<double> forward = Forward(options, transformer, data);
-  if (forward.ok()) {
+  const absl::StatusOr<double> trained =
+      forward.ok() ? TrainedForward(*forward, options, transformer, data)
+                   : forward;
+  if (trained.ok()) {
     flops.forward = *forward;
+    flops.trained = *trained;
   } else {
-    flops.unknown = std::string(forward.status().message());
+    flops.unknown = std::string(trained.status().message());
   }
   return flops;
 }

@@ -13,20 +13,27 @@
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "datasets/dataset.h"
+#include "models/lora/merged_weights.h"
 #include "tools/trainer/job/transformer.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
 
-// For samples like those of `data`. InvalidArgument where the model does not
-// take them. `transformer`: that of the job, which counts where a folder says
-// what it is; else --model does.
+// For samples like those of `data`, with adapters where --lora_rank asks for
+// them. InvalidArgument where the model does not take either. `transformer`:
+// that of the job, which counts where a folder says what it is; else --model
+// does.
 absl::StatusOr<LayerSpecs> JobLayers(
     const TrainOptions& options, const std::optional<Transformer>& transformer,
     const Dataset& data);
 
 // Which parameters of those layers are rows of one weight (--vocab_parallel).
 absl::StatusOr<RowParts> ModelRowParts(
+    const TrainOptions& options, const std::optional<Transformer>& transformer,
+    const Dataset& data);
+
+// What checkpoints say of the adapters; nothing: there are none.
+absl::StatusOr<std::optional<LoraRecord>> JobAdapters(
     const TrainOptions& options, const std::optional<Transformer>& transformer,
     const Dataset& data);
 
@@ -37,13 +44,14 @@ LossFunction JobLoss(const TrainOptions& options);
 // utilization; PaLM, 2204.02311, appendix B).
 struct JobFlops {
   double forward = 0;      // of one sample (core/meta/flops.h); 0: not known
+  double trained = 0;      // those of it whose weights are not frozen
   std::string unknown;     // why not
   double peak_of_all = 0;  // FLOP/s of all devices; 0: not known
 
   // FLOPs of a training step: backward has twice the forward's products, by the
-  // inputs and by the weights. What activation checkpointing computes a second
-  // time is not the model's.
-  double per_sample() const { return 3 * forward; }
+  // inputs and by the weights that are trained. What activation checkpointing
+  // computes a second time is not the model's.
+  double per_sample() const { return 2 * forward + trained; }
   // 0 for what is not known. `samples_per_s`: of all replicas.
   double per_s(double samples_per_s) const {
     return samples_per_s * per_sample();

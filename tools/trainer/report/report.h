@@ -89,8 +89,8 @@ class Report {
   void TellPrometheus(
       absl::Status (PrometheusFile::*write)(PrometheusFile::Clock::time_point));
 
-  std::unique_ptr<MetricsFile> metrics_;  // null: silent
-  std::unique_ptr<RunPage> page_;         // null: silent
+  std::unique_ptr<MetricsFile> metrics_;        // null: silent
+  std::unique_ptr<RunPage> page_;               // null: silent
   std::unique_ptr<PrometheusFile> prometheus_;  // null: nobody asked for it
   bool has_begun_ = false;
   std::vector<nlohmann::ordered_json> waiting_;  // events, until then

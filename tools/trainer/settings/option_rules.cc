@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <regex>
 #include <string>
 #include <system_error>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/byte_size.h"
 #include "core/base/status_macros.h"
+#include "models/lora/lora.h"
 
 namespace tandem {
 namespace {
@@ -185,6 +187,21 @@ absl::Status CheckModel(const TrainOptions& options) {
            " drops what --balance=profile would plan with, which knows of "
            "--checkpoint_activations alone: leave one out, or balance another "
            "way")},
+  });
+}
+
+absl::Status CheckAdapters(const TrainOptions& options) {
+  const std::optional<LoraOptions> lora = RequestedLora(options);
+  const std::string of_lora =
+      FirstSetting(Differing(Describe(options), Describe(TrainOptions())),
+                   {"lora_alpha", "lora_on", "lora_dropout"});
+  const absl::Status values = lora ? CheckLora(*lora) : absl::OkStatus();
+  return CheckRules({
+      {!lora && !of_lora.empty(),
+       absl::StrCat(of_lora,
+                    " is about adapters, of which there are none: give "
+                    "--lora_rank=RANK as well")},
+      {!values.ok(), absl::StrCat("--", values.message())},
   });
 }
 

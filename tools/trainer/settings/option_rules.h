@@ -21,6 +21,9 @@ absl::Status CheckOptimizer(const TrainOptions& options);
 // The head of the model, and which activations are kept.
 absl::Status CheckModel(const TrainOptions& options);
 
+// Whether --lora_rank and what belongs to it say of adapters what can be.
+absl::Status CheckAdapters(const TrainOptions& options);
+
 absl::Status CheckData(const TrainOptions& options);
 
 // Whether what was given suits --strategy=parameter_server; or, with another,

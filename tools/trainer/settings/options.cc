@@ -60,6 +60,7 @@ absl::Status Validate(const TrainOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckEvaluation(options));
   TANDEM_RETURN_IF_ERROR(CheckOptimizer(options));
   TANDEM_RETURN_IF_ERROR(CheckModel(options));
+  TANDEM_RETURN_IF_ERROR(CheckAdapters(options));
   TANDEM_RETURN_IF_ERROR(CheckData(options));
   TANDEM_RETURN_IF_ERROR(CheckParameterServer(options));
   TANDEM_RETURN_IF_ERROR(CheckBackend(options));
@@ -93,6 +94,16 @@ PipelineContext MakePipelineContext(const TrainOptions& options) {
 SelectiveCheckpointing RequestedSelectiveCheckpointing(
     const TrainOptions& options) {
   return {options.checkpoint_layers, options.checkpoint_every};
+}
+
+std::optional<LoraOptions> RequestedLora(const TrainOptions& options) {
+  if (options.lora_rank == 0) return std::nullopt;
+  LoraOptions lora;
+  lora.rank = options.lora_rank;
+  lora.alpha = options.lora_alpha;
+  lora.on = options.lora_on;
+  lora.dropout = options.lora_dropout;
+  return lora;
 }
 
 int ParameterServerCount(const TrainOptions& options) {

@@ -15,6 +15,7 @@
 #include "core/precision/loss_scale.h"
 #include "core/precision/mixed_precision.h"
 #include "datasets/images/image_options.h"
+#include "models/lora/lora.h"
 #include "parallel/activation_checkpointing/checkpointed_groups.h"
 #include "tools/trainer/settings/comm_hook.h"
 #include "tools/trainer/settings/pipeline_settings.h"
@@ -112,6 +113,10 @@ bool MeasuresKernels(const TrainOptions& options);
 // --checkpoint_layers and --checkpoint_every.
 SelectiveCheckpointing RequestedSelectiveCheckpointing(
     const TrainOptions& options);
+
+// --lora_rank, --lora_alpha, --lora_on and --lora_dropout; nothing: the model
+// itself is trained.
+std::optional<LoraOptions> RequestedLora(const TrainOptions& options);
 
 // Every option as (flag name, value), in the order in which they are printed.
 SettingValues Describe(const TrainOptions& options);

@@ -202,6 +202,19 @@ TEST(JobFlopsTest, AStepHasThreePassesAndAPeakIsOfAllDevices) {
   EXPECT_EQ(CountedFlops(options, *Images()).utilization(100), 0);
 }
 
+// No gradient is computed of a frozen weight.
+TEST(JobFlopsTest, AFrozenModelHasTwoPassesAndItsAdaptersThree) {
+  TrainOptions options;
+  options.model = "mlp_small";
+  options.lora_rank = 4;
+  options.lora_on = "fc1\\.";
+  const JobFlops flops = CountedFlops(options, *Images());
+  const double frozen = 2.0 * (256 * 64 + 6 * 64 * 64 + 64 * 10);
+  const double adapter = 2.0 * 4 * (256 + 64);
+  EXPECT_EQ(flops.forward, frozen + adapter);
+  EXPECT_EQ(flops.per_sample(), 2 * frozen + 3 * adapter);
+}
+
 // Chunks leave the last product to the loss: it is the model's all the same.
 TEST(JobFlopsTest, HowItIsComputedDoesNotMatter) {
   TrainOptions options;
