@@ -217,6 +217,7 @@ const std::map<std::string, Use>& Uses() {
       {"synthetic_samples", {"100", images}},
       {"synthetic_shape", {"1,8,8", images}},
       {"token_bytes", {"4", text}},
+      {"tensorboard_dir", {"/t"}},
       {"trace_file", {"/t", {}, in_step}},
       {"trace_step", {"2", {{"trace_file", "/t"}}, in_step}},
       {"uneven_inputs", {"join", {{"drop_last", "false"}}, kReplicas}},

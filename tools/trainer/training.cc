@@ -19,12 +19,14 @@
 #include "core/instrument/trace.h"
 #include "core/model/batch.h"
 #include "core/program/interrupt.h"
+#include "core/tensorboard/summary.h"
 #include "datasets/distributed_sampler.h"
 #include "datasets/loader.h"
 #include "tools/trainer/checkpoints/resume.h"
 #include "tools/trainer/checkpoints/saver.h"
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/job.h"
+#include "tools/trainer/parameter_histograms.h"
 #include "tools/trainer/replica_check.h"
 #include "tools/trainer/report/report.h"
 #include "tools/trainer/report/reports.h"
@@ -106,6 +108,20 @@ bool IsDue(int64_t every, int64_t step) {
   return every > 0 && step % every == 0;
 }
 
+// Whether a step is followed by histograms.
+bool HasHistograms(const Job& job, int64_t step) {
+  return IsDue(job.options.histograms_every, step);
+}
+
+// Collective.
+absl::Status ShowHistograms(Job& job, RunReport& report, int64_t step) {
+  TANDEM_RETURN_IF_ERROR(report.ReadScores());
+  TANDEM_ASSIGN_OR_RETURN(const Summary histograms, ParameterHistograms(job));
+  report.report().ShowValues(histograms, step);
+  report.Pause();
+  return absl::OkStatus();
+}
+
 // Ends the trace of this process, and writes those of all ranks to `path` (on
 // rank 0), for Perfetto or chrome://tracing. Collective.
 absl::Status WriteStepTrace(const std::string& path, Communicator& world) {
@@ -139,11 +155,14 @@ std::function<bool()> AsksToLetIn(const Job& job, Replacement* replacement) {
   };
 }
 
-absl::Status Evaluate(Job& job, RunReport& report, int64_t epoch) {
+// After so many steps of the job.
+absl::Status Evaluate(Job& job, RunReport& report, int64_t epoch,
+                      int64_t step) {
   if (!job.data.has_test()) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(job.strategy->Synchronise());
-  TANDEM_ASSIGN_OR_RETURN(const EvaluationReport evaluation,
+  TANDEM_ASSIGN_OR_RETURN(EvaluationReport evaluation,
                           EvaluateTestSet(job, report.report()));
+  evaluation.step = step;
   return report.ShowEvaluation(epoch, evaluation);
 }
 
@@ -189,7 +208,7 @@ absl::Status Training::EvaluateIfNothingIsLeft() {
       "nothing left to train: step %d of %d is done; give more --epochs or "
       "--max_steps",
       position_.step, set_.steps_in_all()));
-  TANDEM_RETURN_IF_ERROR(Evaluate(job_, report_, epoch()));
+  TANDEM_RETURN_IF_ERROR(Evaluate(job_, report_, epoch(), position_.step));
   evaluated_ = position_.step;
   return absl::OkStatus();
 }
@@ -218,7 +237,9 @@ absl::StatusOr<RunReport::Step> Training::BeginStep(int64_t epoch) {
     TANDEM_RETURN_IF_ERROR(replacement_->BeginStep(job_));
   }
   TANDEM_RETURN_IF_ERROR(FaultPoint("step"));
-  if (report_.IsShown(step)) job_.strategy->MeasureGradientNorm();
+  if (report_.IsShown(step) || HasHistograms(job_, step.done)) {
+    job_.strategy->MeasureGradientNorm();
+  }
   return step;
 }
 
@@ -226,6 +247,9 @@ absl::Status Training::EndStep(const RunReport::Step& step) {
   if (replacement_ != nullptr) replacement_->EndStep();
   position_ = {step.done, set_.state()};
   TANDEM_RETURN_IF_ERROR(report_.EndStep(step));
+  if (HasHistograms(job_, step.done)) {
+    TANDEM_RETURN_IF_ERROR(ShowHistograms(job_, report_, step.done));
+  }
   if (is_traced_) TANDEM_RETURN_IF_ERROR(EndTrace());
   // TANDEM_FAULT's point "parameters" with the action "fail": a bit of this
   // rank's first parameter that replicas have alike flips, as memory's do.
@@ -298,7 +322,7 @@ absl::Status Training::EndEpoch(int64_t epoch) {
   // Saves before evaluating, so that a failure loses nothing of the epoch.
   const bool is_saved = is_saved_after(epoch);
   if (is_saved) TANDEM_RETURN_IF_ERROR(Save());
-  const absl::Status evaluated = Evaluate(job_, report_, epoch);
+  const absl::Status evaluated = Evaluate(job_, report_, epoch, position_.step);
   // All ranks stop the evaluation together, except workers of servers.
   if (absl::IsCancelled(evaluated) && !is_saved &&
       ParameterServerCount(job_.options) == 0) {
@@ -355,8 +379,9 @@ absl::Status Training::Finish(const absl::Status& trained) {
 absl::Status EvaluateOnly(Job& job, RunReport& report) {
   TANDEM_ASSIGN_OR_RETURN(const JobStart start, FindStart(job, report));
   TANDEM_RETURN_IF_ERROR(report.Begin(start.resumed.has_value()));
-  TANDEM_RETURN_IF_ERROR(
-      Evaluate(job, report, start.stand.position.sampler.epoch));
+  TANDEM_RETURN_IF_ERROR(Evaluate(job, report,
+                                  start.stand.position.sampler.epoch,
+                                  start.stand.position.step));
   return report.Summarise(/*checkpoint=*/"", SaveTimes());
 }
 

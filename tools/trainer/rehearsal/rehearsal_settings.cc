@@ -43,6 +43,8 @@ absl::Status CheckJob(const TrainOptions& options) {
            "saves nothing: leave out --save_every_epochs"),
       rule(!options.metrics_file.empty(),
            "has no metrics: leave out --metrics_file"),
+      rule(!options.tensorboard_dir.empty(),
+           "has no curves: leave out --tensorboard_dir"),
       rule(!options.trace_file.empty(),
            "has nothing to trace: leave out --trace_file"),
       rule(options.kernels == "measured",

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -17,6 +18,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/printable.h"
 #include "core/base/status_macros.h"
+#include "core/base/utf8.h"
 
 namespace tandem {
 namespace {
@@ -77,10 +79,11 @@ void Progress::Clear() {
 
 using Json = nlohmann::ordered_json;
 
-Report Report::Silent() { return Report(nullptr); }
+Report Report::Silent() { return Report(nullptr, {}); }
 
-Report Report::Speaking(MetricsFile metrics) {
-  return Report(std::make_unique<MetricsFile>(std::move(metrics)));
+Report Report::Speaking(MetricsFile metrics, TensorBoardLog board) {
+  return Report(std::make_unique<MetricsFile>(std::move(metrics)),
+                std::move(board));
 }
 
 absl::Status Report::Begin(bool goes_on) {
@@ -92,6 +95,8 @@ absl::Status Report::Begin(bool goes_on) {
                        " now"));
     }
   }
+  TANDEM_RETURN_IF_ERROR(board_.Begin());
+  NoteBoard(board_.WriteWaiting());
   for (const Json& event : std::exchange(waiting_, {})) WriteEvent(event);
   return absl::OkStatus();
 }
@@ -132,6 +137,12 @@ void Report::WriteEvent(const Json& event) {
   }
 }
 
+void Report::NoteBoard(const absl::Status& told) {
+  if (told.ok() || std::exchange(misses_points_, true)) return;
+  Say(absl::StrCat("warning: ", told.message(),
+                   "; training goes on, and points are missing there"));
+}
+
 void Report::ShowSettings(const SettingValues& shown,
                           const SettingValues& all) {
   if (silent()) return;
@@ -148,6 +159,7 @@ void Report::ShowSettings(const SettingValues& shown,
                value);
   }
   ShowEvent("settings", fields);
+  NoteBoard(board_.AddSettings(all));
 }
 
 void Report::ShowStart(const Start& start) {
@@ -155,6 +167,12 @@ void Report::ShowStart(const Start& start) {
   Json fields = {{"job", start.job}, {"step", start.step}};
   if (!start.checkpoint.empty()) fields["checkpoint"] = start.checkpoint;
   ShowEvent("start", fields);
+  std::optional<int64_t> drops_from;
+  if (start.trains) {
+    const bool is_new = start.step == 0 && start.checkpoint.empty();
+    drops_from = is_new ? 0 : start.step + 1;
+  }
+  board_.StartAfter(start.step, drops_from);
 }
 
 void Report::StartProgress(const std::string& what, int64_t total) {
@@ -175,18 +193,22 @@ void Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
   if (silent()) return;
   Say(ReportLine(step, steps_in_all));
   ShowEvent("step", ReportFields(step));
+  NoteBoard(board_.AddStep(step));
 }
 
 void Report::ShowSkippedStep(const SkippedStepReport& skipped) {
   if (silent()) return;
   Say(ReportLine(skipped));
   ShowEvent("skipped_step", ReportFields(skipped));
+  NoteBoard(board_.AddSkippedStep(skipped));
 }
 
 void Report::ShowEvaluation(const EvaluationReport& evaluation) {
   if (silent()) return;
   Say(ReportLine(evaluation));
   ShowEvent("eval", ReportFields(evaluation));
+  NoteBoard(board_.AddEvaluation(evaluation));
+  NoteBoard(board_.Flush());
 }
 
 void Report::ShowSummary(const SummaryReport& summary) {
@@ -194,6 +216,20 @@ void Report::ShowSummary(const SummaryReport& summary) {
   EndProgress();
   for (const std::string& line : ReportLines(summary)) Say(line);
   ShowEvent("summary", ReportFields(summary));
+  NoteBoard(board_.Flush());
+}
+
+void Report::ShowText(absl::string_view tag, absl::string_view markdown,
+                      int64_t step) {
+  if (silent()) return;
+  Summary values;
+  NoteBoard(values.AddText(tag, ReplaceInvalidUtf8(markdown)));
+  NoteBoard(board_.Add(values, step));
+}
+
+void Report::ShowValues(const Summary& values, int64_t step) {
+  if (silent()) return;
+  NoteBoard(board_.Add(values, step));
 }
 
 }  // namespace tandem

@@ -1,5 +1,5 @@
 // Training report: lines for a person on stdout, progress on stderr, one JSON
-// object an event in the metrics file.
+// object an event in the metrics file, and curves for TensorBoard.
 
 #ifndef TANDEM_TOOLS_TRAINER_REPORT_REPORT_H_
 #define TANDEM_TOOLS_TRAINER_REPORT_REPORT_H_
@@ -14,8 +14,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "core/tensorboard/summary.h"
 #include "tools/trainer/report/metrics.h"
 #include "tools/trainer/report/reports.h"
+#include "tools/trainer/report/tensorboard.h"
 #include "tools/trainer/settings/setting.h"
 
 namespace tandem {
@@ -59,21 +62,23 @@ class Report {
  public:
   static Report Silent();
   // Events wait for Begin: a job that is refused before writes none.
-  static Report Speaking(MetricsFile metrics);
+  static Report Speaking(MetricsFile metrics, TensorBoardLog board = {});
 
   // Nothing more can refuse the job: from here on events are written, and those
   // from before first. Unless it `goes_on`, what the metrics file holds is
   // another job's, and is moved away: a line says where.
   absl::Status Begin(bool goes_on);
 
-  // `shown` to a person, `all` to the metrics file.
+  // `shown` to a person, `all` to the metrics file and TensorBoard.
   void ShowSettings(const SettingValues& shown, const SettingValues& all);
   struct Start {
     std::string job;         // which one it is (Job::id)
     int64_t step = 0;        // done before
     std::string checkpoint;  // that it goes on from; empty: it begins anew
+    bool trains = true;      // else it evaluates what is there
   };
-  // To the metrics file alone.
+  // To the metrics file; and TensorBoard drops points of steps that are done
+  // once more.
   void ShowStart(const Start& start);
   // Lines of text that are no event. Where stdout cannot be written (train |
   // head), stderr has a line about it, once.
@@ -89,21 +94,32 @@ class Report {
   void ShowEvaluation(const EvaluationReport& evaluation);
   void ShowSummary(const SummaryReport& summary);
 
+  // To TensorBoard alone: a text in Markdown, after so many steps of the job
+  // (bytes that are no UTF-8 become U+FFFD); or any values, images and
+  // histograms, say.
+  void ShowText(absl::string_view tag, absl::string_view markdown,
+                int64_t step);
+  void ShowValues(const Summary& values, int64_t step);
+
  private:
-  explicit Report(std::unique_ptr<MetricsFile> metrics)
-      : metrics_(std::move(metrics)) {}
+  Report(std::unique_ptr<MetricsFile> metrics, TensorBoardLog board)
+      : metrics_(std::move(metrics)), board_(std::move(board)) {}
 
   bool silent() const { return metrics_ == nullptr; }
   // Every event has its time.
   void ShowEvent(const char* name, const nlohmann::ordered_json& fields);
   // A file that cannot be written costs no training: a line says so, once.
   void WriteEvent(const nlohmann::ordered_json& event);
+  // The same of what TensorBoard was told.
+  void NoteBoard(const absl::Status& told);
 
   std::unique_ptr<MetricsFile> metrics_;  // null: silent
+  TensorBoardLog board_;
   bool has_begun_ = false;
   std::vector<nlohmann::ordered_json> waiting_;  // events, until then
   std::unique_ptr<Progress> progress_;
   bool misses_events_ = false;
+  bool misses_points_ = false;
   bool is_unheard_ = false;
 };
 

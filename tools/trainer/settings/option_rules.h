@@ -39,6 +39,9 @@ absl::Status CheckParts(const TrainOptions& options);
 // --trace_file and --trace_step.
 absl::Status CheckTracing(const TrainOptions& options);
 
+// --tensorboard_dir and --histograms_every.
+absl::Status CheckTensorBoard(const TrainOptions& options);
+
 // Whether what was given suits --replace_replicas: replicas that have, each,
 // all of the job's state after every step.
 absl::Status CheckReplacedReplicas(const TrainOptions& options);

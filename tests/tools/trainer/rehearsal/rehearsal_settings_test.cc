@@ -48,6 +48,7 @@ std::vector<Misfit> Misfits() {
       {"--save_every", [](auto& o) { o.save_every = 5; }},
       {"--save_every_epochs", [](auto& o) { o.save_every_epochs = 0; }},
       {"--metrics_file", [](auto& o) { o.metrics_file = "/metrics"; }},
+      {"--tensorboard_dir", [](auto& o) { o.tensorboard_dir = "/board"; }},
       {"--trace_file", [](auto& o) { o.trace_file = "/trace"; }},
       {"--kernels=measured", [](auto& o) { o.kernels = "measured"; }},
       {"--balance=profile", [](auto& o) { o.pipeline.balance = "profile"; }},
