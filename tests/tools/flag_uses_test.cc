@@ -144,6 +144,7 @@ const std::map<std::string, Use>& Uses() {
       {"growth_factor", {"4", fp16, in_step}},
       {"growth_interval", {"10", fp16, in_step}},
       {"heads", {"2"}},
+      {"histograms_every", {"2", {{"tensorboard_dir", "/t"}}, in_step}},
       {"init_from", {"/w"}},
       {"init_scale", {"4", fp16, in_step}},
       {"init_sync", {"false", {}, kReplicas}},
