@@ -14,6 +14,7 @@ load("//third_party/gloo:workspace.bzl", "gloo")
 load("//third_party/googletest:workspace.bzl", "googletest")
 load("//third_party/gpt2_tokenizer:workspace.bzl", "gpt2_tokenizer")
 load("//third_party/king_james_bible:workspace.bzl", "king_james_bible")
+load("//third_party/leveldb:workspace.bzl", "leveldb")
 load("//third_party/libdeflate:workspace.bzl", "libdeflate")
 load("//third_party/libjpeg_turbo:workspace.bzl", "libjpeg_turbo")
 load("//third_party/libpng:workspace.bzl", "libpng")
@@ -23,11 +24,13 @@ load("//third_party/mistral_tokenizer:workspace.bzl", "mistral_tokenizer")
 load("//third_party/nlohmann_json:workspace.bzl", "nlohmann_json")
 load("//third_party/pcre2:workspace.bzl", "pcre2")
 load("//third_party/platforms:workspace.bzl", "platforms")
+load("//third_party/protozero:workspace.bzl", "protozero")
 load("//third_party/pytorch_tests:workspace.bzl", "pytorch_tests")
 load("//third_party/remote_coverage_tools:workspace.bzl", "remote_coverage_tools")
 load("//third_party/rules_cc:workspace.bzl", "rules_cc")
 load("//third_party/rules_java:workspace.bzl", "rules_java")
 load("//third_party/sentencepiece:workspace.bzl", "sentencepiece")
+load("//third_party/tensorboard:workspace.bzl", "tensorboard")
 load("//third_party/zlib:workspace.bzl", "zlib")
 load("//third_party/zstd:workspace.bzl", "zstd")
 
@@ -46,6 +49,7 @@ _REPOSITORIES = {
     "gloo": gloo,
     "gpt2_tokenizer": gpt2_tokenizer,
     "king_james_bible": king_james_bible,
+    "leveldb": leveldb,
     "libdeflate": libdeflate,
     "libjpeg_turbo": libjpeg_turbo,
     "libpng": libpng,
@@ -55,11 +59,13 @@ _REPOSITORIES = {
     "nlohmann_json": nlohmann_json,
     "pcre2": pcre2,
     "platforms": platforms,
+    "protozero": protozero,
     "pytorch_tests": pytorch_tests,
     "remote_coverage_tools": remote_coverage_tools,
     "rules_cc": rules_cc,
     "rules_java": rules_java,
     "sentencepiece": sentencepiece,
+    "tensorboard": tensorboard,
     "zlib": zlib,
     "zstd": zstd,
 }

@@ -16,8 +16,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/status_macros.h"
+#include "core/base/utf8.h"
 #include "datasets/tokenizers/byte_pair/encoding.h"
-#include "datasets/tokenizers/byte_pair/unicode.h"
+#include "datasets/tokenizers/byte_pair/nfc.h"
 
 namespace tandem {
 namespace {

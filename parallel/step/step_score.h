@@ -36,6 +36,9 @@ struct StepScore {
   // See Strategy::MeasureGradientNorm; nothing: it was not asked for.
   std::optional<double> gradient_norm = {};
   std::optional<ScaledStep> scaled = std::nullopt;
+  // What the samples of this rank alone came to; of no predictions where other
+  // ranks have their loss, or nobody knows.
+  Score own = {};
 };
 
 constexpr int kScoreNumbers = 3;

@@ -170,6 +170,9 @@ class Strategy : public TrainedState {
   // Between the two halves: gradients of what this rank holds, by the
   // parameter's name; those that have none are left out. Tensors alias the live
   // ones. Each copy of a tied weight has the sum of all: to be changed alike.
+  // Also after a step that was asked for its norm (MeasureGradientNorm), until
+  // the next one, as its update has left them: what is clipped by norm has been
+  // scaled, but for what another rank steps (shard_optimizer).
   NamedTensors Gradients() const;
 
   // What layers and the loss function added to the loss (loss_terms.h) in the

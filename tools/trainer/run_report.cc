@@ -1,5 +1,7 @@
 #include "tools/trainer/run_report.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
 #include "core/checkpoint/row_parts.h"
+#include "core/comm/communicator.h"
 #include "core/comm/group_agreement.h"
 #include "core/device/host_memory.h"
 #include "core/finite/finite_check.h"
@@ -22,6 +25,7 @@
 #include "core/precision/mixed_precision.h"
 #include "core/program/process.h"
 #include "core/sim/streams/streams.h"
+#include "parallel/step/step_score.h"
 #include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/environment.h"
 #include "tools/trainer/job/devices.h"
@@ -30,6 +34,7 @@
 #include "tools/trainer/report/prometheus.h"
 #include "tools/trainer/report/reports.h"
 #include "tools/trainer/report/run_page.h"
+#include "tools/trainer/report/tensorboard.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
@@ -153,8 +158,11 @@ absl::StatusOr<Report> OpenReport(const Job& job) {
   if (!job.is_rank_zero()) return Report::Silent();
   TANDEM_ASSIGN_OR_RETURN(MetricsFile metrics,
                           MetricsFile::Open(job.options.metrics_file));
+  TANDEM_ASSIGN_OR_RETURN(TensorBoardLog board,
+                          TensorBoardLog::Open(job.options.tensorboard_dir));
   TANDEM_ASSIGN_OR_RETURN(RunPage page, RunPage::Open(job.options.report));
-  Report report = Report::Speaking(std::move(metrics), std::move(page));
+  Report report =
+      Report::Speaking(std::move(metrics), std::move(page), std::move(board));
   if (!job.options.prometheus_file.empty()) {
     TANDEM_ASSIGN_OR_RETURN(
         std::unique_ptr<PrometheusFile> prometheus,
@@ -222,7 +230,10 @@ void RunReport::BeginStep(int64_t done) {
   if (first_ < 0) first_ = done;
   if (summary_.startup_ms == 0) summary_.startup_ms = MillisecondsSinceStart();
   // The line before has been reported, the next one begins.
-  if (done % job_->options.log_every == 0) meter_.Reset();
+  if (done % job_->options.log_every == 0) {
+    meter_.Reset();
+    own_score_ = Score();
+  }
   host_waits_.BeginStep();
 }
 
@@ -259,6 +270,30 @@ int64_t RunReport::TokenCount(int64_t samples) const {
   return data.tokens() ? samples * data.input_shape().front() : 0;
 }
 
+// For TensorBoard: all ranks know whether it is asked for, as their settings
+// are the same. Workers of servers take steps of their own. Collective.
+absl::StatusOr<std::vector<RankReport>> RunReport::GatherRanks() const {
+  std::vector<RankReport> ranks;
+  if (job_->options.tensorboard_dir.empty() || job_->world->size() == 1 ||
+      ParameterServerCount(job_->options) > 0) {
+    return ranks;
+  }
+  const at::Tensor mine = at::empty({kScoreNumbers + 1}, at::kDouble);
+  ToNumbers(own_score_, mine.mutable_data_ptr<double>());
+  mine.mutable_data_ptr<double>()[kScoreNumbers] = meter_.step_ms();
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<at::Tensor> all, job_->world->AllGather(mine, [] {
+        return std::string("each rank's loss and time, for TensorBoard");
+      }));
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto* const numbers = all[i].const_data_ptr<double>();
+    ranks.push_back(
+        {job_->present ? job_->present->ranks[i] : static_cast<int>(i),
+         ScoreFromNumbers(numbers), numbers[kScoreNumbers]});
+  }
+  return ranks;
+}
+
 bool RunReport::IsShown(const Step& step) const {
   return step.done % job_->options.log_every == 0 || step.done >= step.in_all;
 }
@@ -293,6 +328,7 @@ absl::Status RunReport::Note(const Pending& ended, const StepScore& result) {
   meter_.Add(finite ? score : Score(), step.samples, end - last_step_end_,
              finite ? result.auxiliary_losses : StepMeter::Losses(),
              finite ? result.sums : StepMeter::Losses());
+  if (finite) own_score_ += result.own;
   last_step_end_ = end;
   ++summary_.steps;
   const bool was_skipped = result.scaled && result.scaled->was_skipped;
@@ -314,7 +350,8 @@ absl::Status RunReport::Note(const Pending& ended, const StepScore& result) {
       step.done - first_,
       absl::StrFormat("loss %.4f", Shown(meter_.score().loss())));
   if (!IsShown(step)) return absl::OkStatus();
-  const StepReport line = MakeStepReport(step, result);
+  StepReport line = MakeStepReport(step, result);
+  TANDEM_ASSIGN_OR_RETURN(line.ranks, GatherRanks());
   summary_.last_steps = line.score;
   report_->ShowStep(line, step.in_all);
   return absl::OkStatus();

@@ -166,10 +166,12 @@ class RunReport {
   void NoteSkipped(const SkippedStepReport& skipped);
   absl::Status Note(const Pending& ended, const StepScore& score);
   StepReport MakeStepReport(const Step& step, const StepScore& score) const;
+  absl::StatusOr<std::vector<RankReport>> GatherRanks() const;
 
   const Job* job_;
   Report* report_;
   StepMeter meter_;
+  Score own_score_;  // of this rank's samples, since the last line
   HostWaitMeter host_waits_;
   std::vector<Pending> pending_;
   int64_t first_ = 0;  // steps that were done when the epoch began

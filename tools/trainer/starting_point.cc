@@ -359,7 +359,8 @@ absl::StatusOr<JobStart> FindStart(Job& job, RunReport& report,
                             replacement->Begin(job, &start.stand));
     report.Say(lines);
   }
-  report.report().ShowStart({job.id, start.stand.position.step, resumed.path});
+  report.report().ShowStart({job.id, start.stand.position.step, resumed.path,
+                             !job.options.eval_only});
   return start;
 }
 

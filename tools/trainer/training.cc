@@ -21,10 +21,12 @@
 #include "core/instrument/trace.h"
 #include "core/program/interrupt.h"
 #include "core/program/long_task.h"
+#include "core/tensorboard/summary.h"
 #include "tools/trainer/checkpoints/resume.h"
 #include "tools/trainer/checkpoints/saver.h"
 #include "tools/trainer/evaluations.h"
 #include "tools/trainer/job/job.h"
+#include "tools/trainer/parameter_histograms.h"
 #include "tools/trainer/replica_check.h"
 #include "tools/trainer/settings/options.h"
 #include "tools/trainer/step_trace.h"
@@ -36,6 +38,20 @@ namespace {
 // Whether something comes after each `every` steps, and now; 0: never.
 bool IsDue(int64_t every, int64_t step) {
   return every > 0 && step % every == 0;
+}
+
+// Whether a step is followed by histograms.
+bool HasHistograms(const Job& job, int64_t step) {
+  return IsDue(job.options.histograms_every, step);
+}
+
+// Collective.
+absl::Status ShowHistograms(Job& job, RunReport& report, int64_t step) {
+  TANDEM_RETURN_IF_ERROR(report.ReadScores());
+  TANDEM_ASSIGN_OR_RETURN(const Summary histograms, ParameterHistograms(job));
+  report.report().ShowValues(histograms, step);
+  report.Pause();
+  return absl::OkStatus();
 }
 
 // One rank asks, for all of them, whether another waits to join.
@@ -191,7 +207,9 @@ absl::StatusOr<RunReport::Step> Training::BeginStep(int64_t epoch) {
     TANDEM_RETURN_IF_ERROR(replacement_->BeginStep(job_));
   }
   TANDEM_RETURN_IF_ERROR(FaultPoint("step"));
-  if (report_.IsShown(step)) job_.strategy->MeasureGradientNorm();
+  if (report_.IsShown(step) || HasHistograms(job_, step.done)) {
+    job_.strategy->MeasureGradientNorm();
+  }
   return step;
 }
 
@@ -202,6 +220,9 @@ absl::Status Training::EndStep(const RunReport::Step& step) {
   TANDEM_RETURN_IF_ERROR(report_.EndStep(step));
   trace_.EndStep(step.done);
   if (trace_.EndsWith(step.done)) TANDEM_RETURN_IF_ERROR(EndTrace());
+  if (HasHistograms(job_, step.done)) {
+    TANDEM_RETURN_IF_ERROR(ShowHistograms(job_, report_, step.done));
+  }
   // TANDEM_FAULT's point "parameters" with the action "fail": a bit of this
   // rank's first parameter that replicas have alike flips, as memory's do.
   if (!FaultPoint("parameters").ok()) FlipBit(job_.strategy->AlikeParameters());

@@ -14,7 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
-#include "datasets/tokenizers/byte_pair/unicode.h"
+#include "core/base/utf8.h"
 
 namespace tandem {
 namespace {

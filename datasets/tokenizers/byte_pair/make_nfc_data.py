@@ -16,7 +16,7 @@ CODES = [code for code in range(0x110000) if code not in SURROGATES]
 HEAD = """\
 // Made by make_nfc_data.py from Unicode %s.
 
-#include "datasets/tokenizers/byte_pair/unicode.h"
+#include "datasets/tokenizers/byte_pair/nfc.h"
 
 namespace tandem {
 """

@@ -1,6 +1,6 @@
 // Made by make_nfc_data.py from Unicode 14.0.0.
 
-#include "datasets/tokenizers/byte_pair/unicode.h"
+#include "datasets/tokenizers/byte_pair/nfc.h"
 
 namespace tandem {
 

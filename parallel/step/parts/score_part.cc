@@ -45,6 +45,7 @@ absl::Status ScorePart::Read(PendingStep& step, const double*& numbers,
     mine.push_back(FullScore(each, numbers));
     sum += mine.back();
   }
+  score->own = sum;
   Communicator* const group =
       step.alike ? model_.groups.world() : model_.groups.pipe();
   const CollectivePurpose purpose = [number = step.number] {

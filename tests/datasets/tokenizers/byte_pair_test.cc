@@ -8,12 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "core/base/utf8.h"
 #include "core/digest/sha256.h"
 #include "core/testing/statuses.h"
 #include "datasets/tokenizers/byte_pair/encoding.h"
+#include "datasets/tokenizers/byte_pair/nfc.h"
 #include "datasets/tokenizers/byte_pair/pre_tokenizer.h"
 #include "datasets/tokenizers/byte_pair/splitter.h"
-#include "datasets/tokenizers/byte_pair/unicode.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/escaping.h"
-#include "datasets/tokenizers/byte_pair/unicode.h"
+#include "core/base/utf8.h"
 #include "datasets/tokenizers/byte_pair_files.h"
 #include "datasets/tokenizers/tokenizer.h"
 #include "gtest/gtest.h"

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/tensorboard/event_records.h"
 #include "tests/e2e/program.h"
 
 namespace tandem::documented_programs_test {
@@ -51,6 +52,18 @@ TEST(DocumentedPrograms, AccumulationLearnsOnAnyNumberOfRanks) {
     ExpectItLearns(LossesOf("docs/examples/accumulation",
                             {std::string("--nproc_per_node=") + ranks}));
   }
+}
+
+TEST(DocumentedPrograms, TensorBoardHasTheLossesThatArePrinted) {
+  const std::string folder = NewFolder("events");
+  const std::vector<double> losses =
+      LossesOf("docs/examples/tensorboard", {folder});
+  ExpectItLearns(losses);
+  const std::vector<ReadEvent> events = EventsIn(folder);
+  const auto curve = ScalarsIn(events, "train/loss");
+  EXPECT_EQ(curve.size(), 300u);
+  EXPECT_NEAR(curve.at(300), losses.back(), 1e-6);
+  EXPECT_EQ(events.back().histograms.at("gradients/weight").count, 8);
 }
 
 TEST(DocumentedPrograms, EpochsGoOnFromTheirCheckpointWithTheSameLosses) {

@@ -48,6 +48,8 @@ absl::Status CheckJob(const TrainOptions& options) {
       rule(!options.report.empty(), "has no metrics: leave out --report"),
       rule(!options.prometheus_file.empty(),
            "has no metrics: leave out --prometheus_file"),
+      rule(!options.tensorboard_dir.empty(),
+           "has no curves: leave out --tensorboard_dir"),
       rule(!options.trace_file.empty(),
            "has nothing to trace: leave out --trace_file"),
       rule(options.kernels == "measured",

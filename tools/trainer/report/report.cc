@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -17,6 +18,7 @@
 #include "absl/strings/str_format.h"
 #include "core/base/printable.h"
 #include "core/base/status_macros.h"
+#include "core/base/utf8.h"
 
 namespace tandem {
 using Json = nlohmann::ordered_json;
@@ -36,12 +38,9 @@ Json ToJson(const SettingValues& values) {
 
 Report Report::Silent() { return Report(); }
 
-Report Report::Speaking(MetricsFile metrics) {
-  return Report(std::move(metrics), RunPage());
-}
-
-Report Report::Speaking(MetricsFile metrics, RunPage page) {
-  return Report(std::move(metrics), std::move(page));
+Report Report::Speaking(MetricsFile metrics, RunPage page,
+                        TensorBoardLog board) {
+  return Report(std::move(metrics), std::move(page), std::move(board));
 }
 
 absl::Status Report::Begin(bool goes_on) {
@@ -54,6 +53,8 @@ absl::Status Report::Begin(bool goes_on) {
     }
   }
   if (goes_on) page_->NoteEarlier(metrics_->path());
+  TANDEM_RETURN_IF_ERROR(board_.Begin());
+  NoteBoard(board_.WriteWaiting());
   for (const Json& event : std::exchange(waiting_, {})) WriteEvent(event);
   TellPrometheus(&PrometheusFile::Write);
   return absl::OkStatus();
@@ -107,6 +108,12 @@ void Report::TellPrometheus(
   }
 }
 
+void Report::NoteBoard(const absl::Status& told) {
+  if (told.ok() || std::exchange(misses_points_, true)) return;
+  Say(absl::StrCat("warning: ", told.message(),
+                   "; training goes on, and points are missing there"));
+}
+
 void Report::ShowSettings(const SettingValues& shown,
                           const SettingValues& all) {
   if (silent()) return;
@@ -118,6 +125,7 @@ void Report::ShowSettings(const SettingValues& shown,
                         ToText(value)));
   }
   ShowEvent("settings", ToJson(all));
+  NoteBoard(board_.AddSettings(all));
 }
 
 void Report::ShowEnvironment(const SettingValues& environment) {
@@ -129,6 +137,12 @@ void Report::ShowStart(const Start& start) {
   Json fields = {{"job", start.job}, {"step", start.step}};
   if (!start.checkpoint.empty()) fields["checkpoint"] = start.checkpoint;
   ShowEvent("start", fields);
+  std::optional<int64_t> drops_from;
+  if (start.trains) {
+    const bool is_new = start.step == 0 && start.checkpoint.empty();
+    drops_from = is_new ? 0 : start.step + 1;
+  }
+  board_.StartAfter(start.step, drops_from);
 }
 
 void Report::StartProgress(const std::string& what, int64_t total) {
@@ -149,6 +163,7 @@ void Report::ShowStep(const StepReport& step, int64_t steps_in_all) {
   ShowEvent("step", ReportFields(step));
   if (prometheus_ != nullptr) prometheus_->Note(step);
   TellPrometheus(&PrometheusFile::WriteIfDue);
+  NoteBoard(board_.AddStep(step));
 }
 
 void Report::ShowSkippedStep(const SkippedStepReport& skipped) {
@@ -156,6 +171,7 @@ void Report::ShowSkippedStep(const SkippedStepReport& skipped) {
   Say(ReportLine(skipped));
   ShowEvent("skipped_step", ReportFields(skipped));
   if (prometheus_ != nullptr) prometheus_->Note(skipped);
+  NoteBoard(board_.AddSkippedStep(skipped));
 }
 
 void Report::ShowEvaluation(const EvaluationReport& evaluation) {
@@ -164,12 +180,15 @@ void Report::ShowEvaluation(const EvaluationReport& evaluation) {
   ShowEvent("eval", ReportFields(evaluation));
   if (prometheus_ != nullptr) prometheus_->Note(evaluation);
   TellPrometheus(&PrometheusFile::WriteIfDue);
+  NoteBoard(board_.AddEvaluation(evaluation));
+  NoteBoard(board_.Flush());
 }
 
 void Report::ShowSample(const SampleReport& sample) {
   if (silent()) return;
   for (const std::string& line : ReportLines(sample)) Say(line);
   ShowEvent("sample", ReportFields(sample));
+  ShowText("sample", sample.text, sample.step);
 }
 
 void Report::ShowSummary(const SummaryReport& summary) {
@@ -178,6 +197,7 @@ void Report::ShowSummary(const SummaryReport& summary) {
   for (const std::string& line : ReportLines(summary)) Say(line);
   ShowEvent("summary", ReportFields(summary));
   TellPrometheus(&PrometheusFile::Write);
+  NoteBoard(board_.Flush());
 }
 
 absl::Status Report::WritePage(const absl::Status& ended) {
@@ -189,6 +209,19 @@ absl::Status Report::WritePage(const absl::Status& ended) {
     Say(absl::StrCat("warning: ", written.message()));
   }
   return ended.ok() ? written : ended;
+}
+
+void Report::ShowText(absl::string_view tag, absl::string_view markdown,
+                      int64_t step) {
+  if (silent()) return;
+  Summary values;
+  NoteBoard(values.AddText(tag, ReplaceInvalidUtf8(markdown)));
+  NoteBoard(board_.Add(values, step));
+}
+
+void Report::ShowValues(const Summary& values, int64_t step) {
+  if (silent()) return;
+  NoteBoard(board_.Add(values, step));
 }
 
 }  // namespace tandem

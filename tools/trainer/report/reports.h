@@ -22,6 +22,13 @@ inline double Shown(double value) {
   return std::isnan(value) ? std::abs(value) : value;
 }
 
+// What is known of one rank, since the last report.
+struct RankReport {
+  int rank = 0;  // as it was launched
+  Score score;   // of no predictions where other ranks have the loss
+  double step_ms = 0;
+};
+
 struct StepReport {
   int64_t epoch = 0;  // from 1
   int64_t step = 0;   // of the job, from 1
@@ -44,6 +51,7 @@ struct StepReport {
   double left_s = 0;        // what the steps that are left will take, by that
   double rss_mib = 0;       // memory that this process holds
   double loss_scale = 0;    // from the next step on; 0: it is not scaled
+  std::vector<RankReport> ranks;  // all, for TensorBoard; else none
 };
 
 std::string ReportLine(const StepReport& step, int64_t steps_in_all);

@@ -273,6 +273,25 @@ absl::Status CheckStepsToTrace(const TrainOptions& options, int64_t done,
           : "; it has none before it"));
 }
 
+absl::Status CheckTensorBoard(const TrainOptions& options) {
+  const bool has_histograms = options.histograms_every > 0;
+  const auto histograms = [&](const std::string& why) {
+    return absl::StrCat("--histograms_every=", options.histograms_every, why);
+  };
+  return CheckRules({
+      {has_histograms && options.tensorboard_dir.empty(),
+       histograms(" writes for TensorBoard: give --tensorboard_dir=FOLDER as "
+                  "well")},
+      {has_histograms && options.eval_only,
+       histograms(" shows steps of training, of which --eval_only has none: "
+                  "leave one out")},
+      {has_histograms && ParameterServerCount(options) > 0,
+       histograms(absl::StrCat(" shows what rank 0 has of the model, which is "
+                               "nothing with --strategy=",
+                               options.strategy, ": leave one out"))},
+  });
+}
+
 absl::Status CheckFiles(const TrainOptions& options) {
   const std::string& weights = options.init_from;
   const std::string& folder = options.save_dir;

@@ -45,6 +45,9 @@ absl::Status CheckEvaluation(const TrainOptions& options);
 // --trace_file and --trace_steps.
 absl::Status CheckTracing(const TrainOptions& options);
 
+// --tensorboard_dir and --histograms_every.
+absl::Status CheckTensorBoard(const TrainOptions& options);
+
 // Whether what was given suits --replace_replicas: replicas that have, each,
 // all of the job's state after every step.
 absl::Status CheckReplacedReplicas(const TrainOptions& options);

@@ -67,6 +67,7 @@ absl::Status Validate(const TrainOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckPrecision(options));
   TANDEM_RETURN_IF_ERROR(CheckParts(options));
   TANDEM_RETURN_IF_ERROR(CheckTracing(options));
+  TANDEM_RETURN_IF_ERROR(CheckTensorBoard(options));
   TANDEM_RETURN_IF_ERROR(CheckReplacedReplicas(options));
   return CheckFiles(options);
 }

@@ -50,6 +50,7 @@ std::vector<Misfit> Misfits() {
       {"--metrics_file", [](auto& o) { o.metrics_file = "/metrics"; }},
       {"--report", [](auto& o) { o.report = "/page"; }},
       {"--prometheus_file", [](auto& o) { o.prometheus_file = "/m.prom"; }},
+      {"--tensorboard_dir", [](auto& o) { o.tensorboard_dir = "/board"; }},
       {"--trace_file", [](auto& o) { o.trace_file = "/trace"; }},
       {"--kernels=measured", [](auto& o) { o.kernels = "measured"; }},
       {"--balance=profile", [](auto& o) { o.pipeline.balance = "profile"; }},
