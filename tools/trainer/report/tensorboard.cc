@@ -72,6 +72,9 @@ Scalars EvaluationScalars(const EvaluationReport& evaluation) {
   scalars.Add("val/loss", loss);
   scalars.Add("val/accuracy", evaluation.score.accuracy());
   if (evaluation.is_text) scalars.Add("val/perplexity", std::exp(loss));
+  if (evaluation.bits_per_byte != 0) {
+    scalars.Add("val/bits_per_byte", evaluation.bits_per_byte);
+  }
   for (const auto& [name, sum] : evaluation.sums) {
     scalars.Add(absl::StrCat("val/", name), sum);
   }

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "tools/trainer/report/report.h"
-#include "tools/trainer/run_report.h"
+#include "tools/trainer/step_meter.h"
 
 namespace tandem::reports_test {
 namespace {
