@@ -40,8 +40,8 @@ struct LoraOptions {
   // Names of linear weights that a regular expression (ECMAScript's) matches in
   // part at least. Unless told, what PEFT adapts of GPT-2 and of Llama.
   std::string on = "c_attn|q_proj|v_proj";
-  // Of what A takes, in training; the draws are a function of the sample
-  // (models/layers/dropout.h).
+  // Dropout of what A takes, in training; the draws are a function of the
+  // sample (models/layers/dropout.h).
   double dropout = 0;
 
   double scaling() const { return alpha / static_cast<double>(rank); }

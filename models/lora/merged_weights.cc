@@ -208,7 +208,7 @@ LoraRecord MakeLoraRecord(const LoraOptions& options,
     all.push_back(each.module);
     if (each.layout == WeightLayout::kInOut) transposed.push_back(each.module);
   }
-  record.fan_in_fan_out = EndsOf(transposed, all);
+  record.fan_in_fan_out = NameEnds(transposed, all);
   return record;
 }
 
@@ -218,8 +218,8 @@ bool HasEnd(absl::string_view module, const std::vector<std::string>& ends) {
   });
 }
 
-std::vector<std::string> EndsOf(const std::vector<std::string>& chosen,
-                                const std::vector<std::string>& all) {
+std::vector<std::string> NameEnds(const std::vector<std::string>& chosen,
+                                  const std::vector<std::string>& all) {
   std::set<std::string> ends;
   const std::set<std::string> is_chosen(chosen.begin(), chosen.end());
   const auto says_others = [&](const std::string& end) {

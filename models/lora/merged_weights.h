@@ -26,12 +26,12 @@ struct LoraRecord {
   std::string on;    // LoraOptions::on
   std::string base;  // where the frozen weights came from; empty: nobody says
   // Modules whose weights are stored as [inputs, outputs], by the ends of their
-  // names (EndsOf).
+  // names (NameEnds).
   std::vector<std::string> fan_in_fan_out;
 };
 
-// As a checkpoint keeps it (TrainingProgress::options): "lora_rank",
-// "lora_alpha" and so on. Nothing, where `options` have no rank.
+// Options by which a checkpoint keeps it (TrainingProgress::options):
+// "lora_rank", "lora_alpha" and so on. Nothing, where `options` have no rank.
 // InvalidArgument for values that are none.
 std::map<std::string, std::string> LoraRecordOptions(const LoraRecord& record);
 absl::StatusOr<std::optional<LoraRecord>> ReadLoraRecord(
@@ -44,8 +44,8 @@ LoraRecord MakeLoraRecord(const LoraOptions& options,
 // The shortest ends of names, from a dot on ("c_attn", "attn.c_proj"), that of
 // `all` say `chosen` and no others; of a name that has no such end all of it.
 // PEFT's target_modules.
-std::vector<std::string> EndsOf(const std::vector<std::string>& chosen,
-                                const std::vector<std::string>& all);
+std::vector<std::string> NameEnds(const std::vector<std::string>& chosen,
+                                  const std::vector<std::string>& all);
 // Whether a module's name is one of `ends`, or has it behind a dot.
 bool HasEnd(absl::string_view module, const std::vector<std::string>& ends);
 

@@ -59,7 +59,7 @@ std::string ConfigText(const LoraRecord& record, const ModelModules& modules,
   const auto whole = static_cast<int64_t>(record.alpha);
   if (static_cast<double>(whole) == record.alpha) config["lora_alpha"] = whole;
   config["lora_dropout"] = record.dropout;
-  config["target_modules"] = EndsOf(modules.adapted, modules.all);
+  config["target_modules"] = NameEnds(modules.adapted, modules.all);
   config["fan_in_fan_out"] = !record.fan_in_fan_out.empty();
   config["bias"] = "none";
   config["inference_mode"] = true;

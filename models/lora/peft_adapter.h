@@ -20,12 +20,13 @@ struct PeftAdapter {
   StoredTensors tensors;  // of adapter_model.safetensors
 };
 
-// Of `weights`, those of a model with adapters: its lora_A and lora_B by PEFT's
-// names ("base_model.model.transformer.h.0.attn.c_attn.lora_A.weight").
-// `base`: the frozen model's name or folder (base_model_name_or_path); empty:
-// null. `is_language_model`: the task is CAUSAL_LM, else none. InvalidArgument
-// as MergedWeights, and Unimplemented, naming it, for an adapter of a weight
-// that is not its module's "weight": PEFT wraps a MultiheadAttention's two
+// PEFT's files of `weights`, those of a model with adapters: its lora_A and
+// lora_B by PEFT's names
+// ("base_model.model.transformer.h.0.attn.c_attn.lora_A.weight"). `base`: the
+// frozen model's name or folder (base_model_name_or_path); empty: null.
+// `is_language_model`: the task is CAUSAL_LM, else none. InvalidArgument as
+// MergedWeights, and Unimplemented, naming it, for an adapter of a weight that
+// is not its module's "weight": PEFT wraps a MultiheadAttention's two
 // projections together.
 absl::StatusOr<PeftAdapter> MakePeftAdapter(const StoredTensors& weights,
                                             const LoraRecord& record,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares what //tools:export wrote of a job with --lora_rank with transformers and PEFT.
 
-Needs torch 2.15.0, transformers 5.24.0 and peft 0.19.1:
+Needs torch 2.15.0, transformers 5.24.0 and peft 0.21.2:
 
     train --init_from=BASE ... --lora_rank=R --save_dir=SAVED
     export --checkpoint=SAVED --output=MERGED

@@ -116,7 +116,7 @@ TEST(MergedWeightsTest, WhatIsNoAdapterIsRefusedByName) {
 }
 
 // What a pattern chose comes back from the ends of names.
-TEST(EndsOfTest, AreTheShortestThatSayNoOthers) {
+TEST(NameEndsTest, AreTheShortestThatSayNoOthers) {
   const std::vector<std::string> all = {"h.0.attn.c_attn",
                                         "h.0.attn.c_proj",
                                         "h.0.mlp.c_proj",
@@ -124,13 +124,13 @@ TEST(EndsOfTest, AreTheShortestThatSayNoOthers) {
                                         "h.1.attn.c_proj",
                                         "h.1.mlp.c_proj",
                                         "head"};
-  EXPECT_THAT(EndsOf({"h.0.attn.c_attn", "h.1.attn.c_attn", "head"}, all),
+  EXPECT_THAT(NameEnds({"h.0.attn.c_attn", "h.1.attn.c_attn", "head"}, all),
               ElementsAre("c_attn", "head"));
-  EXPECT_THAT(EndsOf({"h.0.attn.c_proj", "h.1.attn.c_proj"}, all),
+  EXPECT_THAT(NameEnds({"h.0.attn.c_proj", "h.1.attn.c_proj"}, all),
               ElementsAre("attn.c_proj"));
-  EXPECT_THAT(EndsOf({"h.1.attn.c_proj"}, all), ElementsAre("1.attn.c_proj"));
-  EXPECT_THAT(EndsOf({"head"}, {"head", "a.head"}), ElementsAre("head"));
-  EXPECT_THAT(EndsOf({}, all), IsEmpty());
+  EXPECT_THAT(NameEnds({"h.1.attn.c_proj"}, all), ElementsAre("1.attn.c_proj"));
+  EXPECT_THAT(NameEnds({"head"}, {"head", "a.head"}), ElementsAre("head"));
+  EXPECT_THAT(NameEnds({}, all), IsEmpty());
   EXPECT_TRUE(HasEnd("h.0.attn.c_proj", {"attn.c_proj"}));
   EXPECT_FALSE(HasEnd("h.0.cross_attn.c_proj", {"attn.c_proj"}));
 }
