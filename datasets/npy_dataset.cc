@@ -17,7 +17,7 @@
 namespace tandem {
 namespace {
 
-// Of one set.
+// The arrays of one set.
 struct Arrays {
   NpyFile x;
   NpyFile y;

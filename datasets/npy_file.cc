@@ -216,7 +216,7 @@ absl::StatusOr<Place> FindDictionary(const RegularFile& file) {
 template <typename From, typename Element>
 absl::Status ReadAs(const RegularFile& file, uint64_t offset, int64_t count,
                     Element* to) {
-  // Of which most are read at once, and a whole file in parts.
+  // Rows are mostly fewer; a whole file comes in parts.
   constexpr int64_t kAtOnce = 1 << 16;
   std::vector<From> values(static_cast<size_t>(std::min(count, kAtOnce)));
   for (int64_t done = 0; done < count; done += kAtOnce) {

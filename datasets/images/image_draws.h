@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-// Of which sample in which epoch of a job with this seed.
+// A sample in an epoch of a job with this seed.
 struct SampleInEpoch {
   uint64_t seed = 0;
   int64_t epoch = 0;

@@ -16,11 +16,11 @@ namespace tandem {
 struct ImageOptions {
   int64_t size = 0;    // height and width of inputs
   int64_t resize = 0;  // length of the shorter side before a crop
-  // Of training images, in torchvision's words: random_resized_crop
+  // Changes of training images, in torchvision's words: random_resized_crop
   // (RandomResizedCrop(size)) or random_crop (RandomCrop(size, padding=4)), and
   // flip (RandomHorizontalFlip()).
   std::vector<std::string> augment;
-  // Of red, green and blue, on a scale from 0 to 1.
+  // Statistics of red, green and blue, on a scale from 0 to 1.
   std::vector<double> mean;
   std::vector<double> std;
 };

@@ -23,7 +23,7 @@ class ImageSource {
   // What tells these images from others: Dataset::digest.
   virtual std::string digest() const = 0;
 
-  // Of `index`, in [0, size): what errors call it, such as its path.
+  // For `index`, in [0, size): what errors call it, such as its path.
   virtual std::string ImageName(int64_t index) const = 0;
   // Its class, in [0, classes).
   virtual int64_t ClassNumber(int64_t index) const = 0;

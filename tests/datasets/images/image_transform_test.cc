@@ -239,7 +239,7 @@ TEST(ImageTransformTest, RefusesAnImageThatResizingMakesTooLarge) {
   std::vector<float> input(3 * 224 * 224);
   EXPECT_THAT(transform.Apply(line, {}, input.data()),
               InvalidArgument("2000000 x 1", "256"));
-  // Of which a part is resized alone.
+  // Here a part is resized alone.
   ExpectOk(Transform(Plain(8, 8, {"random_resized_crop"}))
                .Apply(line, {}, input.data()));
 }
