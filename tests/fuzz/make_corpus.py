@@ -216,6 +216,28 @@ def make_configs():
                          "original_max_position_embeddings": 8192}}))
 
 
+def metrics(*events):
+    return "".join(json.dumps(event) + "\n" for event in events)
+
+
+def make_metrics():
+    settings = {"event": "settings", "time": 1.5, "model": "cnn", "dataset": "mnist", "batch_size": 8,
+                "batch_per_replica": 8, "optimizer": "sgd", "learning_rate": 0.05, "device": "sim",
+                "strategy": "pipeline", "mesh": "data 1 x pipe 2", "schedule": "1f1b", "microbatches": 4}
+    step = {"event": "step", "time": 2, "step": 5, "loss": 1.5, "accuracy": 0.5, "learning_rate": 0.05,
+            "gradient_norm": None, "samples_per_s": 10, "step_ms": 2, "sums": {"tokens": 7}}
+    evaluation = {"event": "eval", "time": 3, "epoch": 1, "loss": 1.25, "accuracy": 0.75, "perplexity": 3.5}
+    summary = {"event": "summary", "time": 4, "test_loss": 1.25, "weights_sha256": "00",
+               "device_memory": {"sim:0": "12 MiB: parameters 8 MiB, other 4 MiB; 20 MiB reserved"},
+               "pipeline_times": "device\n0"}
+    start = {"event": "start", "step": 0}
+    write("metrics", "run", metrics(settings, {"event": "environment", "cores": 2}, start, step,
+                                    {"event": "skipped_step", "step": 6, "skipped_steps": 1}, evaluation, summary))
+    write("metrics", "resumed", metrics(start, step, {**step, "step": 10}, {**start, "step": 5}, {**step, "step": 6}))
+    write("metrics", "markup", metrics({**settings, "model": "<script>&\"'\0\uffff", "<b>": 1}))
+    write("metrics", "torn", metrics(settings, step)[:-9])
+
+
 def make_texts():
     write("schedule", "1f1b", "# 1F1B\nF0 F1 B0 F2 B1 B2\nF0 B0 F1 B1 F2 B2\n")
     write("schedule", "two_parts", "0F0,0I0,0W0\n1F0 1B0\n")
@@ -246,4 +268,5 @@ if __name__ == "__main__":
     make_flight_dumps()
     make_pytorch_files()
     make_configs()
+    make_metrics()
     make_texts()
