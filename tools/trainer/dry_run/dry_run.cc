@@ -157,7 +157,9 @@ void AddMemory(const MemoryEstimate& memory, const JobPlan& plan,
        absl::StrSplit(TextTable(rows), '\n', absl::SkipEmpty())) {
     lines->push_back(absl::StrCat("  ", row));
   }
-  if (!memory.knows_activations) {
+  if (plan.job.options.eval_only) {
+    lines->push_back("  an evaluation's activations are not counted");
+  } else if (!memory.knows_activations) {
     lines->push_back(
         "  activations are not known by arithmetic; --device=sim "
         "--fake_weights finds them out");

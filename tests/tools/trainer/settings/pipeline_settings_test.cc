@@ -202,7 +202,7 @@ TEST(PipelineSettings, BadOnesAreRefusedByName) {
   ExpectRefused(BadTogether());
   ExpectRefused(BadLayouts());
   EXPECT_EQ(BadAlone().size(), 10u);
-  EXPECT_EQ(BadTogether().size(), 17u);
+  EXPECT_EQ(BadTogether().size(), 16u);
   EXPECT_EQ(BadLayouts().size(), 11u);
 }
 
