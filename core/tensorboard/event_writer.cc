@@ -103,8 +103,8 @@ absl::Status EventWriter::Start() {
   std::string version;
   EventBuilder(version).add_string(EventField::kFileVersion, "brain.Event:2");
   TANDEM_RETURN_IF_ERROR(AddEvent(0, version));
-  // Who follows the folder sees a file that is one. On a full disk it waits,
-  // too.
+  // Readers that follow the folder see a file that is one. On a full disk it
+  // waits, too.
   const absl::Status flushed = Flush();
   {
     const absl::MutexLock lock(&mutex_);

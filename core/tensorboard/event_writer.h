@@ -107,7 +107,7 @@ class EventWriter {
   absl::Mutex mutex_;
   std::string waiting_ ABSL_GUARDED_BY(mutex_);  // records
   uint64_t size_ ABSL_GUARDED_BY(mutex_) = 0;    // of the file's whole records
-  // Of a flush by the thread, until somebody is told.
+  // The error of a flush by the thread, until somebody is told.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread flusher_;

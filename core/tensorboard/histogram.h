@@ -25,12 +25,13 @@ struct Histogram {
   int64_t nonfinite = 0;  // NaN and infinite values, which nothing above has
 };
 
-// Of all values of a dense tensor of real numbers (floating-point, integers,
-// booleans), on any device, which is waited for. Sums are of float64, in one
-// order for any number of threads. Where no value is finite there are no
-// buckets. InvalidArgument for a tensor that is undefined or has no elements,
-// for complex or quantized numbers, for one that is sparse or has no values
-// (meta); errors of LibTorch: the device's memory, say.
+// The histogram of all values of a dense tensor of real numbers
+// (floating-point, integers, booleans), on any device, which is waited for.
+// Sums are of float64, in one order for any number of threads. Where no value
+// is finite there are no buckets. InvalidArgument for a tensor that is
+// undefined or has no elements, for complex or quantized numbers, for one that
+// is sparse or has no values (meta); errors of LibTorch: the device's memory,
+// say.
 absl::StatusOr<Histogram> ValueHistogram(const at::Tensor& values);
 
 }  // namespace tandem

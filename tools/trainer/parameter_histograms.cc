@@ -30,7 +30,7 @@ void AddHistograms(const std::string& section, const NamedTensors& tensors,
   }
 }
 
-// Those of this rank's part of the first replica.
+// The histograms of this rank's part of the first replica.
 absl::StatusOr<Summary> OwnHistograms(Job& job) {
   Summary own;
   if (job.mesh.IndexAlong(kDataAxis, job.launch.rank) > 0) return own;

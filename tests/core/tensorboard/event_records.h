@@ -46,7 +46,7 @@ std::vector<std::string> EventFilesIn(const std::string& folder);
 // All of theirs.
 std::vector<ReadEvent> EventsIn(const std::string& folder);
 
-// Those of one tag, by step.
+// The scalars of one tag, by step.
 std::map<int64_t, float> ScalarsIn(const std::vector<ReadEvent>& events,
                                    const std::string& tag);
 

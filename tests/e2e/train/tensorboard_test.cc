@@ -89,8 +89,8 @@ TEST(TensorBoardTest, CurvesAreThoseOfTheMetricsFile) {
 }
 
 TEST(TensorBoardTest, ATextHasItsPerplexityAndTokens) {
-  const Board board = RunWithBoard(
-      "text", Tiny("gpt_tiny", "--log_every=1 --dtype=bf16 --z_loss=0.01"));
+  const Board board =
+      RunWithBoard("text", Tiny("gpt_tiny_tied", "--dtype=bf16 --z_loss=0.01"));
   ExpectCurve(board, "step", "perplexity", "train/perplexity");
   ExpectCurve(board, "step", "tokens_per_s", "train/tokens_per_sec");
   ExpectCurve(board, "eval", "perplexity", "val/perplexity", kTinySteps);

@@ -56,10 +56,12 @@ TEST(TornMetricsTest, AFullDiskCostsTheCurvesAndNotTheTraining) {
       Report::Speaking(*std::move(metrics), RunPage(), *std::move(board));
   testing::internal::CaptureStdout();
   {
-    const FileLimit limit(10);
+    // What is said finds room, and the settings do not.
+    const FileLimit limit(4096);
+    report.ShowSettings({}, {{"model", std::string(5000, 'x')}});
     ExpectOk(report.Begin(/*goes_on=*/false));
     for (int i = 0; i < 2; ++i) report.ShowEvaluation(EvaluationReport());
-    EXPECT_EQ(EventsIn(folder).size(), 0u);
+    EXPECT_EQ(EventsIn(folder).size(), 1u);
   }
   const std::string said = testing::internal::GetCapturedStdout();
   const size_t first = said.find("warning: ");
@@ -71,7 +73,7 @@ TEST(TornMetricsTest, AFullDiskCostsTheCurvesAndNotTheTraining) {
                                      "goes on, and points are missing")));
   EXPECT_EQ(said.find("warning: ", first + 1), std::string::npos) << said;
   report.ShowSummary(SummaryReport());
-  EXPECT_EQ(EventsIn(folder).size(), 3u);
+  EXPECT_EQ(EventsIn(folder).size(), 4u);
 }
 
 }  // namespace
