@@ -237,7 +237,7 @@ absl::Status DryRun(const TrainOptions& options, const Launch& first) {
   TANDEM_ASSIGN_OR_RETURN(const JobPlan plan, PlanJob(options, first));
   if (!options.eval_only) {
     TANDEM_RETURN_IF_ERROR(
-        CheckStepToTrace(options, plan.start.step, plan.training.steps));
+        CheckStepsToTrace(options, plan.start.step, plan.training.steps));
   }
   const MemoryEstimate memory = EstimateMemory(plan);
   TANDEM_RETURN_IF_ERROR(CheckDeviceMemory(memory, options));
