@@ -40,7 +40,7 @@ ChromeTrace TraceOf(const Flags& flags, std::string* printed = nullptr) {
   return TraceIn(path);
 }
 
-// Those that lie in the slice, of its own track and rank if `own`.
+// Names of slices of a track that lie in this one, on its rank.
 std::vector<std::string> NamesWithin(const ChromeTrace& trace,
                                      const ChromeSlice& outer,
                                      const std::string& track) {
