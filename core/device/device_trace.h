@@ -14,6 +14,11 @@
 
 namespace tandem {
 
+// Adds a slice of a device's to the trace of the process, when that is on, from
+// one moment to the other; they need not have come.
+void AddDeviceSlice(absl::string_view track, absl::string_view name,
+                    const DeviceMoment& start, const DeviceMoment& end);
+
 // Adds a slice to the trace of the process, when that is on: from when the
 // calling thread's stream of the device comes to what it is given from here on,
 // to when it has done what it was given until the end of the block. The texts

@@ -16,7 +16,7 @@
 
 namespace tandem {
 
-// Whose events they are.
+// The process whose events they are.
 struct TraceProcess {
   int rank = 0;
   std::string host = "";  // its name; empty: not told

@@ -32,7 +32,7 @@ class LongTask {
   LongTask(const LongTask&) = delete;
   LongTask& operator=(const LongTask&) = delete;
 
-  // Of one rank alone.
+  // For tasks of several ranks: one speaks.
   static Options SpeaksIf(bool speaks) { return {speaks}; }
 
  private:

@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-// Of all ranks, whose events rank 0 has in its memory when it joins them.
+// The events of all ranks lie in the memory of rank 0 when it joins them.
 constexpr int64_t kMostEvents = 2000000;
 constexpr int64_t kLeastEvents = 1000;
 

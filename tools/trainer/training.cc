@@ -217,7 +217,10 @@ absl::Status Training::EndStep(const RunReport::Step& step) {
   first_step_.reset();
   if (replacement_ != nullptr) replacement_->EndStep();
   position_ = {step.done, set_.state()};
-  TANDEM_RETURN_IF_ERROR(report_.EndStep(step));
+  {
+    const TraceScope slice(kHostTrack, "report");
+    TANDEM_RETURN_IF_ERROR(report_.EndStep(step));
+  }
   trace_.EndStep(step.done);
   if (trace_.EndsWith(step.done)) TANDEM_RETURN_IF_ERROR(EndTrace());
   if (HasHistograms(job_, step.done)) {

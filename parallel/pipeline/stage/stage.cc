@@ -18,6 +18,7 @@
 #include "core/base/torch_status.h"
 #include "core/device/device_trace.h"
 #include "core/device/memory_category.h"
+#include "core/instrument/trace.h"
 #include "core/model/layer_flow.h"
 #include "core/model/layer_links.h"
 #include "core/model/layer_list.h"
@@ -219,6 +220,10 @@ absl::StatusOr<StageOutput> PipelineStage::Compute(Kept& kept,
       (options_.splits_backward || options_.weight_gradient_batch > 1)) {
     kept.sink = std::make_shared<WeightGradientSink>();
   }
+  // A backward in two parts is not one layer behind the other.
+  if (has_graph && !options_.splits_backward && Trace::OfProcess().is_on()) {
+    kept.slices = std::make_shared<BackwardSlices>(options_.track, device());
+  }
   LossTerms terms;
   const ComputeContext::Scope leaving([&](ComputeContext& context) {
     if (has_graph) context.sink = kept.sink;
@@ -233,7 +238,8 @@ absl::StatusOr<StageOutput> PipelineStage::Compute(Kept& kept,
     const absl::Status done = CatchTorch([&] {
       LayerFlow flow = IncomingFlow(kept.inputs, options_.incoming);
       for (const Part& part : parts_) {
-        flow = RunLayers(part, kept.pass.samples, std::move(flow));
+        flow = RunLayers(part, kept.pass.samples, std::move(flow),
+                         kept.slices.get());
       }
       output.message = OutgoingMessage(flow, options_.outgoing);
     });
@@ -261,7 +267,7 @@ absl::StatusOr<StageOutput> PipelineStage::Compute(Kept& kept,
 
 LayerFlow PipelineStage::RunLayers(const Part& part,
                                    const std::optional<Samples>& samples,
-                                   LayerFlow flow) {
+                                   LayerFlow flow, BackwardSlices* slices) {
   if (part.is_checkpointed) {
     return RunCheckpointed(part, samples, std::move(flow));
   }
@@ -274,6 +280,7 @@ LayerFlow PipelineStage::RunLayers(const Part& part,
     const RunningLayer running(&layer, running_.get());
     const DeviceTraceScope slice(options_.track, layer.name, device());
     flow.values = RunLayer(layer, flow.values, flow.skips);
+    if (slices != nullptr) slices->Watch(layer.name, flow.values);
     if (options_.crosses_borders) CrossBorder(layer, flow);
     for (const std::string& skip : last_pops_[i]) flow.skips.erase(skip);
   }
@@ -291,7 +298,8 @@ LayerFlow PipelineStage::RunCheckpointed(const Part& group,
   return CheckpointLayers(
       options, absl::MakeConstSpan(layers_).subspan(first, count),
       [this, layers = Part{group.range}, samples](LayerFlow inside) {
-        return RunLayers(layers, samples, std::move(inside));
+        return RunLayers(layers, samples, std::move(inside),
+                         /*slices=*/nullptr);
       },
       std::move(flow));
 }

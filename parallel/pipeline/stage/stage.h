@@ -29,6 +29,7 @@
 #include "core/model/weight_gradient_sink.h"
 #include "parallel/balance/cut.h"
 #include "parallel/channel/channel.h"
+#include "parallel/pipeline/stage/backward_slices.h"
 #include "parallel/split_backward/graph_split.h"
 
 namespace tandem {
@@ -120,7 +121,8 @@ struct KeptMicrobatch {
   std::optional<std::vector<BackwardRoot>> roots;
   std::optional<LossTargets> targets;  // nothing: there is no loss
   std::shared_ptr<WeightGradientSink> sink;
-  KeptStatistics statistics;  // of a first pass without a graph
+  KeptStatistics statistics;               // of a first pass without a graph
+  std::shared_ptr<BackwardSlices> slices;  // null: nobody looks on
 };
 
 // What the first part of backward leaves to the second.
@@ -213,8 +215,9 @@ class PipelineStage {
   };
 
   absl::StatusOr<StageOutput> Compute(Kept& kept, StageKeeps keeps);
+  // `slices` may be null.
   LayerFlow RunLayers(const Part& part, const std::optional<Samples>& samples,
-                      LayerFlow flow);
+                      LayerFlow flow, BackwardSlices* slices);
   LayerFlow RunCheckpointed(const Part& group,
                             const std::optional<Samples>& samples,
                             LayerFlow flow);

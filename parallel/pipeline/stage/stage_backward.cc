@@ -123,6 +123,7 @@ absl::StatusOr<StageMessage> PipelineStage::BackwardInput(
               roots, root_gradients, /*keep_graph=*/false,
               /*create_graph=*/false, /*accumulate_grad=*/true);
         }
+        if (kept.slices != nullptr) kept.slices->End();
         StageMessage further;
         for (const at::Tensor& each : kept.inputs) {
           further.push_back(each.grad());

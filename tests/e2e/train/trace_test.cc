@@ -40,7 +40,7 @@ ChromeTrace TraceOf(const Flags& flags, std::string* printed = nullptr) {
   return TraceIn(path);
 }
 
-// Those that lie in the slice, of its own track and rank if `own`.
+// Names of slices of a track that lie in this one, on its rank.
 std::vector<std::string> NamesWithin(const ChromeTrace& trace,
                                      const ChromeSlice& outer,
                                      const std::string& track) {
@@ -63,13 +63,15 @@ TEST(TraceTest, ADevicesStepsAreShownInPhasesAndLayers) {
   ASSERT_THAT(trace.processes, SizeIs(1));
   EXPECT_THAT(trace.processes.at(0), StartsWith("rank 0 ("));
   EXPECT_THAT(trace.SliceNames(0, "steps"), ElementsAre("step 2", "step 3"));
-  EXPECT_THAT(trace.SliceNames(0, "host"),
-              ElementsAre("load batch", "forward/backward", "update",
-                          "load batch", "forward/backward", "update"));
+  EXPECT_THAT(
+      trace.SliceNames(0, "host"),
+      ElementsAre("load batch", "forward/backward", "update", "report",
+                  "load batch", "forward/backward", "update", "report"));
   for (const ChromeSlice& step : trace.slices) {
     if (step.track != "steps") continue;
-    EXPECT_THAT(NamesWithin(trace, step, "host"),
-                ElementsAre("load batch", "forward/backward", "update"));
+    EXPECT_THAT(
+        NamesWithin(trace, step, "host"),
+        ElementsAre("load batch", "forward/backward", "update", "report"));
     EXPECT_THAT(NamesWithin(trace, step, "device 0"),
                 IsSupersetOf({"forward 0 of stage 0", "loss",
                               "backward 0 of stage 0", "update"}));
@@ -80,7 +82,16 @@ TEST(TraceTest, ADevicesStepsAreShownInPhasesAndLayers) {
   for (const ChromeSlice& each : forwards) {
     // Its layers, and the loss.
     EXPECT_THAT(NamesWithin(trace, each, "device 0"),
-                AllOf(SizeIs(Ge(3u)), Contains("loss")));
+                IsSupersetOf({"fc1", "relu1", "fc8", "loss"}));
+  }
+  const auto backwards = trace.SlicesNamed("backward 0 of stage 0");
+  ASSERT_THAT(backwards, SizeIs(2));
+  for (const ChromeSlice& each : backwards) {
+    const auto layers = NamesWithin(trace, each, "device 0");
+    // Nobody asks for the gradient of what is only put in another shape.
+    EXPECT_THAT(layers, SizeIs(15));
+    EXPECT_EQ(layers.front(), "fc8 (backward)");
+    EXPECT_EQ(layers.back(), "fc1 (backward)");
   }
   EXPECT_THAT(trace.flows, SizeIs(0));
 }

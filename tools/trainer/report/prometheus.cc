@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-// As Go's strconv.ParseFloat takes it.
+// The text that Go's strconv.ParseFloat takes.
 std::string Number(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";

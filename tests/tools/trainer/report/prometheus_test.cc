@@ -277,7 +277,7 @@ TEST(PrometheusFileTest, NamesThePathThatCannotBeWritten) {
   }
 }
 
-// As --metrics_file: a line, and training goes on.
+// A line says so, and training goes on: it is the same with --metrics_file.
 TEST(PrometheusFileTest, OneThatCannotBeWrittenAnyMoreIsToldOfOnce) {
   const std::string folder = NewFolder("gone");
   auto file = PrometheusFile::Open(folder + "/job.prom", {"cnn", 1});

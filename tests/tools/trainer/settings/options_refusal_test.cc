@@ -260,6 +260,10 @@ std::vector<Refusal> Useless() {
       {"--trace_file=/t.json --trace_steps=5 --max_steps=4",
        "--trace_file=/t.json would never be written: step 5 (--trace_steps) "
        "does not come, as the job ends after 4; it has 1 to 4 before it"},
+      {"--prometheus_file=/m.txt",
+       "--prometheus_file=/m.txt: must end in .prom, as node_exporter's"},
+      {"--prometheus_file=/m.prom --metrics_file=/./m.prom",
+       "--prometheus_file=/m.prom is --metrics_file as well"},
       {"--trace_file=/t.json --trace_steps=5 --eval_only --resume=/checkpoint",
        "--trace_file=/t.json shows steps of training"},
   };
