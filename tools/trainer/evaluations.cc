@@ -183,6 +183,7 @@ absl::StatusOr<Evaluations> Evaluations::Start(Job& job, RunReport& report,
   }
   Evaluations evaluations(job, report);
   evaluations.history_ = EvaluationHistory(RequestedBest(job.options));
+  evaluations.done_ = start.stand.evaluated;
   std::string folder;
   if (job.takes_over()) {
     folder = job.options.save_dir;
@@ -232,7 +233,10 @@ absl::Status Evaluations::WriteHistory() const {
 }
 
 absl::Status Evaluations::Run(const EvaluationPoint& point) {
-  if (!job_->data.has_test()) return absl::OkStatus();
+  if (!job_->data.has_test()) {
+    done_ = point.step;
+    return absl::OkStatus();
+  }
   TANDEM_ASSIGN_OR_RETURN(EvaluationReport evaluation,
                           Evaluate(*job_, *report_, point));
   AddBitsPerByte(*job_, *report_, &bytes_, &evaluation);
@@ -244,7 +248,9 @@ absl::Status Evaluations::Run(const EvaluationPoint& point) {
     report_->Say(absl::StrCat("warning: ", written.message(),
                               ": a job that goes on will not know of it"));
   }
-  return report_->ShowEvaluation(evaluation);
+  TANDEM_RETURN_IF_ERROR(report_->ShowEvaluation(evaluation));
+  done_ = point.step;
+  return absl::OkStatus();
 }
 
 bool Evaluations::keeps_last() const {

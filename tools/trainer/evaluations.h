@@ -43,6 +43,10 @@ class Evaluations {
   // Cancelled where a signal asked to stop. Collective.
   absl::Status Run(const EvaluationPoint& point);
 
+  // Steps that were done at the last one, by this job or the rank that it takes
+  // over from, and where there is no test set, too; 0: there was none.
+  int64_t done() const { return done_; }
+
   // Whether the last one was the best so far, and --keep_best wants it kept.
   bool keeps_last() const;
   // Whether --early_stopping_patience ends the job.
@@ -66,6 +70,7 @@ class Evaluations {
   Job* job_;
   RunReport* report_;
   EvaluationHistory history_;
+  int64_t done_ = 0;
   // Bytes of the text that is evaluated, on rank 0; 0: not known.
   std::optional<int64_t> bytes_;
   std::unique_ptr<TextSampler> sampler_;  // null: no samples are asked for

@@ -20,9 +20,12 @@ namespace {
 // comes behind.
 constexpr const char* kOrder[] = {"Model",
                                   "Data",
+                                  "Images",
                                   "Steps and batches",
+                                  "Evaluation",
                                   "Optimizer",
                                   "Learning rate",
+                                  "LoRA",
                                   "Precision",
                                   "Layout",
                                   "Pipeline",

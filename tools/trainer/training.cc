@@ -101,8 +101,7 @@ Training::Training(Job& job, RunReport& report, Replacement* replacement,
       saver_(job, start.resumed ? position_.step : -1),
       stop_(job.world.get(), "after the update of step ",
             AsksToLetIn(job, replacement)),
-      trace_(job.options, *job.world),
-      evaluated_(start.stand.evaluated) {}
+      trace_(job.options, *job.world) {}
 
 absl::Status Training::EvaluateIfNothingIsLeft() {
   if (!done() || job_.takes_over()) return absl::OkStatus();
@@ -123,7 +122,6 @@ absl::Status Training::Evaluate(int64_t epoch, bool within_epoch) {
     unsaved_ = Save();
   }
   TANDEM_RETURN_IF_ERROR(ran);
-  evaluated_ = position_.step;
   if (!evaluations_.keeps_last()) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(Save());
   return LinkBestCheckpoint();
@@ -149,7 +147,7 @@ absl::Status Training::LinkBestCheckpoint() {
 }
 
 absl::Status Training::EvaluateIfDue(int64_t epoch) {
-  if (left_ == 0 || !evaluation_is_due() ||
+  if (set_.steps_left() == 0 || !evaluation_is_due() ||
       !IsDue(job_.options.eval_every, position_.step)) {
     return absl::OkStatus();
   }
@@ -170,11 +168,11 @@ absl::Status Training::ShowSampleIfDue() {
 }
 
 absl::StatusOr<int64_t> Training::StartEpoch(int64_t epoch) {
-  left_ = set_.StartEpoch(epoch, position_.step);
-  report_.StartEpoch(epoch, left_);
+  const int64_t steps = set_.StartEpoch(epoch, position_.step);
+  report_.StartEpoch(epoch, steps);
   // A checkpoint is written before the evaluation of its step.
   TANDEM_RETURN_IF_ERROR(EvaluateIfDue(epoch));
-  return left_;
+  return steps;
 }
 
 absl::StatusOr<Batch> Training::NextBatch() {
@@ -194,7 +192,6 @@ absl::StatusOr<RunReport::Step> Training::BeginStep(int64_t epoch) {
   step.samples = set_.StepSampleCount(position_.sampler, epoch);
   step.samples_so_far = set_.SamplesSoFar();
   step.learning_rate = set_.LearningRate(position_.step);
-  --left_;
   report_.BeginStep(position_.step);
   if (job_.kernels != nullptr && !has_stepped_) {
     first_step_.emplace("the first step, in which kernels are timed,",
@@ -355,7 +352,8 @@ absl::Status Training::Finish(const absl::Status& trained) {
   }
   const absl::Status ended = Summarise(trained);
   if (ended.ok() || replacement_ == nullptr) return ended;
-  const absl::Status kept = replacement_->Keep(job_, {position_, evaluated_});
+  const absl::Status kept =
+      replacement_->Keep(job_, {position_, evaluations_.done()});
   return kept.ok() ? ended : kept;
 }
 

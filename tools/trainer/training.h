@@ -90,7 +90,9 @@ class Training {
   // Did a generation, or the job that saved a checkpoint, end before it scored
   // what its steps came to? Of a checkpoint nobody can tell: it is written
   // before.
-  bool evaluation_is_due() const { return position_.step > evaluated_; }
+  bool evaluation_is_due() const {
+    return position_.step > evaluations_.done();
+  }
   bool is_saved_after(int64_t epoch) const;
 
   absl::Status Evaluate(int64_t epoch, bool within_epoch);
@@ -110,14 +112,11 @@ class Training {
   TrainingSet set_;
   Evaluations evaluations_;
   TrainPosition position_;
-  int64_t left_ = 0;  // steps of the epoch
   Saver saver_;
   StopAgreement stop_;
   StepTrace trace_;
   bool has_stepped_ = false;
   std::optional<LongTask> first_step_;  // under way
-  // Steps that were done at the last evaluation.
-  int64_t evaluated_;
   // Why there is no checkpoint of where a signal stopped it.
   absl::Status unsaved_;
 };

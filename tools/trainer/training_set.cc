@@ -140,7 +140,8 @@ int64_t TrainingSet::StartEpoch(int64_t epoch, int64_t done) {
   taken_ = 0;
   steps_ = joins_ ? (samples_ - start_.position + batch_size_ - 1) / batch_size_
                   : loader_->num_batches();
-  return std::min(steps_, steps_in_all_ - done);
+  left_ = std::min(steps_, steps_in_all_ - done);
+  return left_;
 }
 
 // This replica's loader may be at its end before others', or have had nothing
@@ -155,6 +156,7 @@ SamplerState TrainingSet::state() const {
 absl::StatusOr<Batch> TrainingSet::Next() {
   TANDEM_ASSIGN_OR_RETURN(std::optional<Batch> batch, loader_->Next());
   ++taken_;
+  --left_;
   if (batch.has_value()) return *std::move(batch);
   if (joins_) return Batch();  // others have one
   return absl::InternalError("more steps than the epoch has batches");

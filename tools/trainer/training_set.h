@@ -53,6 +53,8 @@ class TrainingSet {
   SamplerState state() const;
 
   int64_t steps_in_all() const { return steps_in_all_; }
+  // Steps of the epoch that are to be taken yet.
+  int64_t steps_left() const { return left_; }
   // The rate of the step behind `done` others.
   double LearningRate(int64_t done) const {
     return LearningRateAt(learning_rate_, done);
@@ -77,6 +79,7 @@ class TrainingSet {
   SamplerState start_;
   int64_t steps_ = 0;
   int64_t taken_ = 0;
+  int64_t left_ = 0;  // of StartEpoch's
   int64_t samples_ = 0;
   int64_t samples_per_epoch_ = 0;
   int64_t batch_size_ = 0;  // of all replicas
