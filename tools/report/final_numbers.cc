@@ -67,8 +67,7 @@ std::optional<double> AboveZero(std::optional<double> number) {
 }
 
 FinalNumber Rate(double value, const char* unit, const char* note) {
-  const NumberAndPrefix shown = ShownInParts(value);
-  return {"throughput", shown.number, shown.prefix + unit, note};
+  return {"throughput", ShownNumber(value), unit, note};
 }
 
 // Nothing where there is none.

@@ -153,17 +153,15 @@ std::string RunLead(const RunLog& run) {
 std::string NumberTiles(const RunLog& run) {
   std::string tiles;
   for (const FinalNumber& number : FinalNumbers(run)) {
-    absl::StrAppend(
-        &tiles, "<div><dt>", EscapedMarkup(number.label), "</dt><dd>",
-        EscapedMarkup(number.value),
-        number.unit.empty()
-            ? ""
-            : absl::StrCat(" <small>", EscapedMarkup(number.unit), "</small>"),
-        "</dd>",
-        number.note.empty() ? ""
-                            : absl::StrCat("<dd class=\"more\">",
-                                           EscapedMarkup(number.note), "</dd>"),
-        "</div>\n");
+    const bool has_both = !number.unit.empty() && !number.note.empty();
+    const std::string more =
+        absl::StrCat(number.unit, has_both ? ", " : "", number.note);
+    absl::StrAppend(&tiles, "<div><dt>", EscapedMarkup(number.label),
+                    "</dt><dd>", EscapedMarkup(number.value), "</dd>",
+                    more.empty() ? ""
+                                 : absl::StrCat("<dd class=\"more\">",
+                                                EscapedMarkup(more), "</dd>"),
+                    "</div>\n");
   }
   return tiles.empty()
              ? ""

@@ -29,15 +29,14 @@ p{margin:.4rem 0}.lead{color:var(--soft);margin:0 0 1rem;overflow-wrap:anywhere}
 .warning{border-left:3px solid var(--c1);padding-left:.6rem}
 code,pre{font:.875em/1.4 ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;overflow-wrap:anywhere}
 pre{overflow-x:auto;background:var(--panel);padding:.6rem;border-radius:.4rem;overflow-wrap:normal}
-.numbers{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.6rem,1fr));gap:.5rem;margin:0}
+.numbers{display:grid;grid-template-columns:repeat(auto-fit,minmax(7.7rem,1fr));gap:.5rem;margin:0}
 .numbers div{background:var(--panel);border-radius:.4rem;padding:.5rem .7rem}
 .numbers dt{color:var(--soft);font-size:.8125rem}
-.numbers dd{margin:0;font-size:1.2rem;font-weight:600;white-space:nowrap}
-.numbers small{font-size:.8125rem;font-weight:500}
-.numbers dd.more{color:var(--soft);font-size:.75rem;font-weight:400;white-space:normal}
+.numbers dd{margin:0;font-size:1.15rem;font-weight:600}
+.numbers dd.more{color:var(--soft);font-size:.75rem;font-weight:400}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;font-size:.9375rem}
-th,td{text-align:left;padding:.25rem .8rem .25rem 0;vertical-align:top;border-bottom:1px solid var(--rule);overflow-wrap:anywhere}
+th,td{text-align:left;padding:.15rem .8rem .15rem 0;vertical-align:top;border-bottom:1px solid var(--rule);overflow-wrap:anywhere}
 th{font-weight:500;color:var(--soft)}
 .runs th,.runs td{padding-right:1.4rem}.runs td{white-space:nowrap;font-variant-numeric:tabular-nums}
 .runs tbody th{white-space:nowrap}.runs thead th{color:var(--ink);min-width:5rem;max-width:14rem}
@@ -84,7 +83,7 @@ border:1px solid var(--rule);white-space:pre;pointer-events:none}
 details{margin:.6rem 0}summary{cursor:pointer;color:var(--soft)}
 footer{margin-top:2.5rem;color:var(--soft);font-size:.8125rem;overflow-wrap:anywhere}
 @media (max-width:40rem){body{padding:.8rem .8rem 2rem}h1{font-size:1.25rem}
-.numbers{grid-template-columns:repeat(auto-fit,minmax(6.4rem,1fr))}.numbers dd{white-space:normal}.numbers div{padding:.35rem .5rem}.numbers dd{font-size:1.05rem}
+.numbers{grid-template-columns:repeat(auto-fit,minmax(6.4rem,1fr))}.numbers div{padding:.35rem .5rem}.numbers dd{font-size:1.05rem}
 .steps .odd{display:none}.frame{margin-right:.8rem}.main .frame{grid-template-rows:13rem 1.5rem}}
 @media print{:root{--panel:#fff;--ground:#fff;--ink:#000}*{print-color-adjust:exact;-webkit-print-color-adjust:exact}
 body{max-width:none;padding:0;font-size:11pt}figure,tr,.numbers div{break-inside:avoid}h2{break-after:avoid}

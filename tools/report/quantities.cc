@@ -51,18 +51,12 @@ std::string InTwoUnits(int64_t count, int64_t of_large, const char* large,
 
 }  // namespace
 
-NumberAndPrefix ShownInParts(double value) {
-  if (!std::isfinite(value)) return {"not finite", ""};
-  if (std::abs(value) < kFewDigits) return {FourDigits(value), ""};
-  const Scaled scaled = ScaledByThousands(value);
-  if (std::abs(scaled.value) >= kFewDigits) return {FourDigits(value), ""};
-  return {FourDigits(scaled.value), scaled.prefix};
-}
-
 std::string ShownNumber(double value) {
-  const NumberAndPrefix parts = ShownInParts(value);
-  return absl::StrCat(parts.number, parts.prefix.empty() ? "" : " ",
-                      parts.prefix);
+  if (!std::isfinite(value)) return "not finite";
+  if (std::abs(value) < kFewDigits) return FourDigits(value);
+  const Scaled scaled = ScaledByThousands(value);
+  if (std::abs(scaled.value) >= kFewDigits) return FourDigits(value);
+  return absl::StrCat(FourDigits(scaled.value), " ", scaled.prefix);
 }
 
 std::string ShownPercent(double part) {

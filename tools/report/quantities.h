@@ -12,13 +12,6 @@ namespace tandem {
 // "0.3469", "8554", "12.3 k", "1e-5"; "not finite".
 std::string ShownNumber(double value);
 
-// The same in two: "12.3" and "k"; the second is empty where there is none.
-struct NumberAndPrefix {
-  std::string number;
-  std::string prefix;
-};
-NumberAndPrefix ShownInParts(double value);
-
 // "88.14 %" of 0.8814.
 std::string ShownPercent(double part);
 

@@ -127,7 +127,7 @@ int64_t ThinnedSeries::gaps() const {
 std::vector<SeriesPoint> SmoothedMeans(const ThinnedSeries& series) {
   const std::vector<SeriesBucket>& buckets = series.buckets();
   if (buckets.size() < kFewestSmoothed) return {};
-  const double kept = 1 - 100.0 / static_cast<double>(buckets.size() + 100);
+  const double kept = 1 - 200.0 / static_cast<double>(buckets.size() + 200);
   std::vector<SeriesPoint> points(buckets.size());
   std::vector<double> weights(buckets.size());
   MovingSum before(kept);

@@ -73,7 +73,7 @@ class ThinnedSeries {
 };
 
 // The curve's means, smoothed: each becomes the mean of all, with weights that
-// fall exponentially to both sides, over about a fiftieth of the buckets.
+// fall exponentially to both sides, over about a hundredth of the buckets.
 // (TensorBoard's average has the left side alone, and lags behind.) Points at
 // the buckets' ends, NaN for those that are gaps. Empty for fewer than
 // kFewestSmoothed buckets, which show what they are by themselves.

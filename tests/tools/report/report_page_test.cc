@@ -99,7 +99,7 @@ TEST(ReportPageTest, OfOneRunHasItsNumbersCurvesAndLayout) {
                             "0.05; batch 64; ended 1970-01-01 00:03"),
                   HasSubstr("<dt>test loss</dt><dd>0.5</dd>"),
                   HasSubstr("<dt>test accuracy</dt><dd>75 %</dd>"),
-                  HasSubstr("<dd>1234 <small>samples/s</small></dd>"),
+                  HasSubstr("<dd>1234</dd><dd class=\"more\">samples/s, mean"),
                   HasSubstr("<dd>51.8 ms</dd>"), HasSubstr("<dd>321 MiB</dd>"),
                   HasSubstr("<dd>2 min 0 s</dd>")));
   for (const char* title :
@@ -246,7 +246,8 @@ TEST(ReportPageTest, OfManyStepsIsLessThanAMegabyte) {
 std::vector<std::string> Shown(const RunLog& run) {
   std::vector<std::string> shown;
   for (const FinalNumber& number : FinalNumbers(run)) {
-    shown.push_back(absl::StrCat(number.label, "=", number.value, number.unit,
+    shown.push_back(absl::StrCat(number.label, "=", number.value,
+                                 number.unit.empty() ? "" : " ", number.unit,
                                  number.note.empty() ? "" : " ", number.note));
   }
   return shown;
@@ -263,7 +264,7 @@ TEST(FinalNumbersTest, OfARunWithoutASummaryAreThoseOfItsSteps) {
           R"({"event":"skipped_step","step":99,"skipped_steps":3})"))),
       ElementsAre("test loss=0.75 best 0.5 at step 25",
                   "training loss=0.02 last line", "steps=100 3 skipped",
-                  "throughput=1000samples/s median", "step=64 ms median",
+                  "throughput=1000 samples/s median", "step=64 ms median",
                   "peak memory=200 MiB rank 0, host", "time=1 min 42 s"));
 }
 
@@ -275,7 +276,7 @@ TEST(FinalNumbersTest, OfTextHaveItsPerplexityAndTokens) {
           R"({"event":"eval","step":4,"loss":0,"perplexity":1,"accuracy":0.5})")),
       ElementsAre("test loss=0", "test perplexity=1", "test accuracy=50 %",
                   "training loss=0 last line", "steps=4",
-                  "throughput=51.2ktokens/s median", "MFU=25 % median"));
+                  "throughput=51.2 k tokens/s median", "MFU=25 % median"));
 }
 
 TEST(DifferingSettingsTest, AreThoseOfAnyRun) {
