@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/status_macros.h"
+#include "core/testing/statuses.h"
 #include "parallel/step/step_score.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
