@@ -77,6 +77,7 @@ const std::map<std::string, Use>& Uses() {
   const Values pixels = {{"dataset", "image_folder"}};
   const Values reproducible = {{"reproducible", "true"},
                                {"microbatch_size", "8"}};
+  const Values samples = {{"sample_every", "5"}, {"prompt", "a"}};
   const Values sim = {{"device", "sim"}};
   const Values text = {{"dataset", "tokens"}};
   const Names meshes = AllBut({"data_parallel", "parameter_server"});
@@ -124,12 +125,15 @@ const std::map<std::string, Use>& Uses() {
       {"dry_run", {"true"}},
       {"dropout", {"0.1"}},
       {"dtype", {"bf16"}},
+      {"early_stopping_patience", {"2", {}, in_step}},
       {"ema_decay", {"0.9", {}, in_step}},
       {"end_of_text",
        {"5", {{"dataset", "tokens"}, {"document_masks", "true"}}}},
       {"epochs", {"2"}},
       {"error_if_nonfinite", {"true", clipped}},
       {"eval_batch_size", {"8"}},
+      {"eval_batches", {"4"}},
+      {"eval_every", {"5", {}, in_step}},
       {"eval_only", {"true", {{"resume", "/c"}}}},
       {"fake_weights", {"true", sim, meshes}},
       {"ffn_width", {"64"}},
@@ -152,6 +156,7 @@ const std::map<std::string, Use>& Uses() {
       {"init_sync", {"false", {}, kReplicas}},
       {"intra_op_threads", {"2"}},
       {"join_divide_by", {"initial", join, kReplicas}},
+      {"keep_best", {"loss", {}, in_step}},
       {"keep_every", {"4", {{"keep_last", "2"}}}},
       {"keep_last", {"2"}},
       {"kernel_cache", {"/k"}},
@@ -170,6 +175,7 @@ const std::map<std::string, Use>& Uses() {
       {"lr_schedule", {"cosine"}},
       {"lr_step_size", {"5", {{"lr_schedule", "step"}}}},
       {"lr_warmup_steps", {"2"}},
+      {"max_new_tokens", {"5", samples, in_step}},
       {"max_staleness", {"1", {}, kServers}},
       {"max_steps", {"5"}},
       {"metrics_file", {"/m"}},
@@ -189,6 +195,7 @@ const std::map<std::string, Use>& Uses() {
        {"b", {{"delay_all_reduce_named_params", "a"}}, kReplicas}},
       {"parameters_to_ignore", {"a", {}, kReplicas}},
       {"peak_tflops", {"1"}},
+      {"prompt", {"b", {{"sample_every", "5"}}, in_step}},
       {"prometheus_file", {"/m.prom"}},
       {"reduce_dtype", {"bf16", {}, kReplicas}},
       {"replace_replicas", {"1", {}, {"ddp"}}},
@@ -196,6 +203,7 @@ const std::map<std::string, Use>& Uses() {
       {"reproducible", {"true", {{"microbatch_size", "8"}}, meshes}},
       {"resume", {"/c"}},
       {"save_dir", {"/s"}},
+      {"sample_every", {"5", {{"prompt", "a"}}, in_step}},
       {"save_every", {"5"}},
       {"save_every_epochs", {"2"}},
       {"schedule", {"gpipe", {}, kPipelines}},
@@ -218,6 +226,7 @@ const std::map<std::string, Use>& Uses() {
       {"synthetic_samples", {"100", images}},
       {"synthetic_shape", {"1,8,8", images}},
       {"token_bytes", {"4", text}},
+      {"temperature", {"0", samples, in_step}},
       {"tensorboard_dir", {"/t"}},
       {"trace_file", {"/t", {}, in_step}},
       {"trace_steps", {"2", {{"trace_file", "/t"}}, in_step}},

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/types/span.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/folder/step_folders.h"
@@ -16,6 +17,7 @@
 #include "core/instrument/trace.h"
 #include "core/model/batch.h"
 #include "core/program/interrupt.h"
+#include "datasets/dataset.h"
 #include "datasets/distributed_sampler.h"
 #include "datasets/loader.h"
 #include "datasets/tokenizers/open_tokenizer.h"
@@ -44,6 +46,28 @@ int64_t EvaluatedSamples(const Job& job) {
   return batches * job.options.batch_size;
 }
 
+// The first samples of a data set (torch.utils.data.Subset).
+class FirstOf : public Dataset {
+ public:
+  FirstOf(std::shared_ptr<const Dataset> whole, int64_t size)
+      : whole_(std::move(whole)), size_(size) {}
+
+  int64_t size() const override { return size_; }
+  std::vector<int64_t> input_shape() const override {
+    return whole_->input_shape();
+  }
+  bool tokens() const override { return whole_->tokens(); }
+  int64_t classes() const override { return whole_->classes(); }
+  absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices,
+                            const BatchParts& parts) const override {
+    return whole_->Get(indices, parts);
+  }
+
+ private:
+  const std::shared_ptr<const Dataset> whole_;
+  const int64_t size_;
+};
+
 absl::StatusOr<std::unique_ptr<Loader>> TestLoader(const Job& job) {
   DistributedSamplerOptions sampling;
   sampling.num_replicas = job.mesh.data();
@@ -57,7 +81,9 @@ absl::StatusOr<std::unique_ptr<Loader>> TestLoader(const Job& job) {
   loading.batch_size = BatchSize(job);
   loading.parts = {job.strategy->takes_inputs(), job.strategy->takes_targets()};
   loading.workers = job.options.workers;
-  return Loader::Create(job.data.test, std::move(sampler), loading);
+  return Loader::Create(
+      std::make_shared<FirstOf>(job.data.test, EvaluatedSamples(job)),
+      std::move(sampler), loading);
 }
 
 // The number of batches of the replica that has the most.

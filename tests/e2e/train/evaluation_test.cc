@@ -30,6 +30,13 @@ std::vector<std::string> Layouts() {
   return {std::begin(kLayouts), std::end(kLayouts)};
 }
 
+// The steps after which evaluations and samples came.
+std::vector<int> StepsAfter(const Events& events) {
+  std::vector<int> steps;
+  for (const auto& each : events) steps.push_back(each["step"]);
+  return steps;
+}
+
 // All of an epoch of six steps is evaluated in two samples less than a batch.
 Flags Reproducible(const std::string& more) {
   return Small("--reproducible --microbatch_size=2 " + more);
@@ -52,7 +59,7 @@ TEST(EvaluateEveryTest, IsTheSameInEveryLayoutAndChangesNoTraining) {
   const Flags job = Reproducible("--eval_every=2 --epochs=2 --max_steps=11");
   const JobRun& run = RunOnce(job);
   const Events tested = EventsOf(run.events, "eval");
-  EXPECT_THAT(StepsOf(tested), ElementsAre(2, 4, 6, 8, 10, 11));
+  EXPECT_THAT(StepsAfter(tested), ElementsAre(2, 4, 6, 8, 10, 11));
   EXPECT_EQ(tested[1]["samples"], 4 * 16);
   EXPECT_EQ(tested[4]["epoch"], 2);
   EXPECT_THAT(run.program.out, HasSubstr("step 4  test: loss "));
@@ -67,7 +74,7 @@ TEST(EvaluateEveryTest, BatchesAreTheSameSamplesInEveryLayout) {
   const Flags job = Reproducible(
       "--batch_size=4 --eval_every=5 --eval_batches=2 --max_steps=7");
   const Events tested = EventsOf(RunOnce(job).events, "eval");
-  EXPECT_THAT(StepsOf(tested), ElementsAre(5, 7));
+  EXPECT_THAT(StepsAfter(tested), ElementsAre(5, 7));
   EXPECT_EQ(tested[0]["count"], 8);  // of 12
   ExpectSame({"EvaluateBatches",
               job,
@@ -169,7 +176,7 @@ TEST(EarlyStoppingTest, AtAnEpochsEndItSavesToo) {
       Small("--learning_rate=0 --early_stopping_patience=1 --epochs=9 "
             "--save_every_epochs=0 --save_dir=" +
             folder));
-  EXPECT_THAT(StepsOf(EventsOf(events, "eval")), ElementsAre(6, 12));
+  EXPECT_THAT(StepsAfter(EventsOf(events, "eval")), ElementsAre(6, 12));
   EXPECT_TRUE(fs::exists(SavedStep(folder, 12)));
 }
 
@@ -216,7 +223,7 @@ TEST(EarlyStoppingTest, AnEvaluationThatWasBrokenOffIsDoneAgain) {
       RunProgram(kTrain, job, FaultOf("point=evaluate:0,step=4,action=kill"));
   EXPECT_NE(failed.exit_code, 0);
   const Events on = RunJobForEvents(job);
-  EXPECT_THAT(StepsOf(EventsOf(on, "eval")), ElementsAre(4, 6, 8, 10, 12));
+  EXPECT_THAT(StepsAfter(EventsOf(on, "eval")), ElementsAre(4, 6, 8, 10, 12));
   EXPECT_EQ(on.back()["best"]["step"], straight.back()["best"]["step"]);
   EXPECT_EQ(on.back()["best"]["loss"], straight.back()["best"]["loss"]);
   EXPECT_EQ(Fingerprint(on), Fingerprint(straight));
@@ -272,7 +279,7 @@ TEST(TextTest, SamplesAreTheSameInEveryLayoutAndAsGenerateMakesThem) {
   ProgramResult said;
   const Events events = RunJobForEvents(job, &said);
   const std::string sample = SampleOf(events);
-  EXPECT_EQ(StepsOf(EventsOf(events, "sample")), (std::vector<int>{5, 10}));
+  EXPECT_EQ(StepsAfter(EventsOf(events, "sample")), (std::vector<int>{5, 10}));
   EXPECT_EQ(sample.substr(0, 6), "in the");
   EXPECT_THAT(said.out, HasSubstr("step 10  sample:\n" + sample + "\n"));
   const ProgramResult made =

@@ -54,7 +54,7 @@ TEST(PageTest, OfAJobHasItsLossAndItsFingerprint) {
                                            Shown(LastLoss(events)), "</dd>")),
                     HasSubstr("<dt>steps</dt><dd>6</dd>"),
                     HasSubstr(Fingerprint(events)), HasSubstr("1f1b: step "),
-                    HasSubstr("Where the pipeline&#39;s time went"),
+                    HasSubstr("Where the pipeline's time went"),
                     HasSubstr(environment["libtorch"].get<std::string>())));
   EXPECT_THAT(page, Not(HasSubstr("There is no summary")));
 }

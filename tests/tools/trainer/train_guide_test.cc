@@ -132,7 +132,7 @@ TEST(TrainGuideTest, ShellsCompleteValues) {
   const std::string script = *CompletionScript(Guide(), "train", "bash");
   EXPECT_THAT(script, HasSubstr("--optimizer) values='sgd adam adamw"));
   EXPECT_THAT(script, HasSubstr(" gpt2-medium "));
-  EXPECT_THAT(script, HasSubstr("--dataset) values='fashion_mnist mnist "));
+  EXPECT_THAT(script, HasSubstr("--dataset) values='cifar10 cifar100 "));
   EXPECT_THAT(script, HasSubstr("--strategy) values='auto single ddp "));
   EXPECT_THAT(script, HasSubstr("--schedule) values='gpipe 1f1b "));
   EXPECT_THAT(script, HasSubstr("--save_dir) files=1"));

@@ -98,8 +98,8 @@ TEST(StrategyForTest, AContradictionNamesBothSides) {
 TEST(StrategyForTest, AnUnknownNameListsTheKnown) {
   EXPECT_THAT(
       Refusal(1, 1, 1, "zero"),
-      InvalidArgument("single, ddp, data_parallel, model_parallel, pipeline, "
-                      "hybrid, parameter_server (or auto)"));
+      InvalidArgument("known are: auto, single, ddp, data_parallel, "
+                      "model_parallel, pipeline, hybrid, parameter_server"));
   EXPECT_FALSE(StrategyFor(Mesh(), 0, "").ok());
 }
 
