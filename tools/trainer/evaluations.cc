@@ -184,7 +184,7 @@ std::string FirstOfEvaluation(const TrainOptions& options) {
   if (options.eval_every > 0) {
     return absl::StrCat("--eval_every=", options.eval_every);
   }
-  if (!options.keep_best.empty()) {
+  if (options.keep_best != "off") {
     return absl::StrCat("--keep_best=", options.keep_best);
   }
   return options.early_stopping_patience > 0
@@ -227,7 +227,7 @@ absl::StatusOr<Evaluations> Evaluations::Start(Job& job, RunReport& report,
 }
 
 bool Evaluations::needs_history() const {
-  return !job_->options.keep_best.empty() ||
+  return job_->options.keep_best != "off" ||
          job_->options.early_stopping_patience > 0;
 }
 
@@ -280,7 +280,7 @@ absl::Status Evaluations::Run(const EvaluationPoint& point) {
 }
 
 bool Evaluations::keeps_last() const {
-  return !job_->options.keep_best.empty() && history_.last_is_best();
+  return job_->options.keep_best != "off" && history_.last_is_best();
 }
 
 bool Evaluations::stops() const {
@@ -302,7 +302,7 @@ std::optional<BestReport> Evaluations::best() const {
   const Evaluation* const best = history_.best();
   if (!needs_history() || best == nullptr) return std::nullopt;
   BestReport report = {best->step, best->loss, best->accuracy, ""};
-  if (!job_->options.keep_best.empty()) {
+  if (job_->options.keep_best != "off") {
     report.checkpoint = absl::StrCat(job_->options.save_dir, "/", kBestLink);
   }
   return report;

@@ -334,11 +334,13 @@ INSTANTIATE_TEST_SUITE_P(
     testing::ValuesIn(std::vector<RefusalRow>{
         {"BestWithoutAFolder", "--keep_best=loss",
          "--keep_best=loss was given, but --save_dir is empty"},
-        {"BestByAnotherValue", "--keep_best=bleu", "known: loss, accuracy"},
-        {"SamplesOfImages", "--sample_every=1",
+        {"BestByAnotherValue", "--keep_best=bleu",
+         "known: off, loss, accuracy"},
+        {"SamplesOfImages", "--sample_every=1 --prompt=a",
          "--model=mlp_small is no GPT or Llama"},
         {"SamplesWithoutATokenizer",
-         "--sample_every=1 --model=gpt_tiny --dataset=synthetic_tokens "
+         "--sample_every=1 --prompt=a --model=gpt_tiny "
+         "--dataset=synthetic_tokens "
          "--synthetic_shape=8",
          "needs a tokenizer"},
         {"APromptForNothing", "--prompt=a", "is for --sample_every=STEPS"},

@@ -84,7 +84,7 @@ Rows JobRows() {
        "--trace_file=/tmp/t.json would never be written|step 50 "
        "(--trace_steps) does not come|1 to 6"},
       {"ATracesOldSpelling", "--trace_file=/tmp/t.json --trace_step=2",
-       "unknown flag --trace_step; did you mean --trace_steps?"},
+       "unknown flag --trace_step: write --trace_steps=STEP"},
       {"ATraceThatEndsBeforeItBegins",
        "--trace_file=/tmp/t.json --trace_steps=4-2",
        "--trace_steps=4-2: takes a step|10-12"},

@@ -51,7 +51,7 @@ std::string FirstForCheckpoints(const TrainOptions& options) {
     return absl::StrCat("--keep_last=", options.keep_last);
   }
   if (options.async_save) return "--async_save";
-  if (!options.keep_best.empty()) {
+  if (options.keep_best != "off") {
     return absl::StrCat("--keep_best=", options.keep_best);
   }
   return options.resume == "auto" ? "--resume=auto" : "";
