@@ -219,7 +219,7 @@ TEST(MyTrainTest, HelpAndErrorsKnowTheNames) {
   EXPECT_THAT(model.err, HasSubstr("mlp_wide, my_net, resnet18"));
   const ProgramResult data = RunMyTrain({"--dataset=octants"});
   EXPECT_EQ(data.exit_code, 2);
-  EXPECT_THAT(data.err, HasSubstr("mnist, quadrants, synthetic"));
+  EXPECT_THAT(data.err, HasSubstr("mnist, npy, quadrants, synthetic"));
 }
 
 TEST(MyTrainTest, WhatTheFlagsSayIsCheckedForThem) {
