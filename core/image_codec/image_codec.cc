@@ -1,6 +1,6 @@
 #include "core/image_codec/image_codec.h"
 
-#include <ATen/Functions.h>
+#include <ATen/core/Tensor.h>
 
 #include <limits>
 

@@ -1,6 +1,8 @@
 #include "datasets/images/image_transform.h"
 
-#include <ATen/Functions.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_upsample_bilinear2d_aa.h>
+#include <ATen/ops/constant_pad_nd.h>
 
 #include <algorithm>
 #include <cmath>

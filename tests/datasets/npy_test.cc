@@ -1,6 +1,8 @@
 // Arrays that numpy has saved, and data sets of them.
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/tensor.h>
 
 #include <filesystem>
 #include <fstream>

@@ -2,7 +2,7 @@
 
 #include "datasets/images/cifar.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include <filesystem>
 #include <fstream>

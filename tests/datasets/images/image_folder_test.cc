@@ -2,7 +2,9 @@
 
 #include "datasets/images/image_folder.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 
 #include <filesystem>
 #include <fstream>

@@ -1,6 +1,8 @@
 #include "tools/trainer/evaluation/text_bytes.h"
 
-#include <torch/types.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 
 #include <cmath>
 #include <memory>
@@ -29,9 +31,9 @@ class Targets : public Dataset {
     Batch batch;
     std::vector<at::Tensor> rows;
     for (const int64_t index : indices) {
-      rows.push_back(torch::tensor(rows_[static_cast<size_t>(index)]));
+      rows.push_back(at::tensor(rows_[static_cast<size_t>(index)]));
     }
-    batch.targets = torch::stack(rows);
+    batch.targets = at::stack(rows);
     batch.size = batch.targets.size(0);
     return batch;
   }
