@@ -1,5 +1,6 @@
 #include "models/lora/merged_weights.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/matmul.h>

@@ -1,6 +1,7 @@
 #include "core/tensorboard/histogram.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bucketize.h>

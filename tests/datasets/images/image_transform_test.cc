@@ -2,6 +2,7 @@
 
 #include "datasets/images/image_transform.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/constant_pad_nd.h>

@@ -1,6 +1,7 @@
 // Writes event files of a job that was broken off and went on, into the folder
 // that is given: read_events.py has TensorBoard read them.
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/tensor.h>
