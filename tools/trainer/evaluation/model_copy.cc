@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,19 +37,19 @@ class WeightCopy : public TensorSink {
   absl::Status Begin(std::vector<TensorInfo> infos) override {
     infos_ = std::move(infos);
     std::map<std::string, at::Tensor> targets(buffers_.begin(), buffers_.end());
+    for (const auto& each : parameters_) targets.insert(each);
+    std::set<std::string> coming;
+    for (const TensorInfo& info : infos_) coming.insert(info.name);
     for (const auto& [name, parameter] : parameters_) {
-      targets[name] = parameter;
-      targets[CheckpointNameOfState(absl::StrCat(name, ".", kAverageState))] =
-          parameter;
+      const std::string average =
+          CheckpointNameOfState(absl::StrCat(name, ".", kAverageState));
+      if (coming.count(average) == 0) continue;
+      targets.erase(name);
+      targets[average] = parameter;
     }
     for (const TensorInfo& info : infos_) {
-      const auto average = targets.find(
-          CheckpointNameOfState(absl::StrCat(info.name, ".", kAverageState)));
-      const bool is_replaced =
-          average != targets.end() && Comes(average->first);
       const auto found = targets.find(info.name);
-      targets_.push_back(found == targets.end() || is_replaced ? at::Tensor()
-                                                               : found->second);
+      targets_.push_back(found == targets.end() ? at::Tensor() : found->second);
     }
     return absl::OkStatus();
   }
@@ -65,13 +66,6 @@ class WeightCopy : public TensorSink {
   }
 
  private:
-  bool Comes(const std::string& name) const {
-    for (const TensorInfo& info : infos_) {
-      if (info.name == name) return true;
-    }
-    return false;
-  }
-
   const NamedTensors parameters_;
   const NamedTensors buffers_;
   std::vector<TensorInfo> infos_;
