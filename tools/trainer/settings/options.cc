@@ -10,49 +10,13 @@
 
 namespace tandem {
 
-namespace {
-
-absl::Status CheckRanges(const ImageSettings& settings) {
-#define SETTING(kind, name, value, range, help) \
-  TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, settings.name));
-#include "tools/trainer/settings/image_settings.def"
-  return absl::OkStatus();
-}
-
-absl::Status CheckRanges(const DeviceSettings& settings) {
-#define SETTING(kind, name, value, range, help) \
-  TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, settings.name));
-#include "tools/trainer/settings/device_settings.def"
-  return absl::OkStatus();
-}
-
-absl::Status CheckRanges(const DdpSettings& settings) {
-#define SETTING(kind, name, value, range, help) \
-  TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, settings.name));
-#include "tools/trainer/settings/ddp_settings.def"
-  return absl::OkStatus();
-}
-
-SettingValues Describe(const DeviceSettings& settings) {
-  return {
-#define SETTING(kind, name, value, range, help) \
-  {#name, setting::kind::ToValue(settings.name)},
-#include "tools/trainer/settings/device_settings.def"
-  };
-}
-
-}  // namespace
-
 absl::Status Validate(const TrainOptions& options) {
 #define SETTING(kind, name, value, range, help) \
-  TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, options.name));
-#include "tools/trainer/settings/train_settings.def"
-  TANDEM_RETURN_IF_ERROR(CheckRanges(options.images));
-  TANDEM_RETURN_IF_ERROR(CheckRanges(options.devices));
+  TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, SETTINGS.name));
+#include "tools/trainer/settings/all_settings.def"
   TANDEM_RETURN_IF_ERROR(CheckDevices(options.devices));
   TANDEM_RETURN_IF_ERROR(
       Validate(options.pipeline, MakePipelineContext(options)));
-  TANDEM_RETURN_IF_ERROR(CheckRanges(options.ddp));
   TANDEM_RETURN_IF_ERROR(CheckDdp(options.ddp));
   // How many replicas there are is known later, but for a pipeline.
   TANDEM_RETURN_IF_ERROR(
@@ -168,20 +132,14 @@ SettingValues Describe(const DdpSettings& settings) {
   };
 }
 
-SettingValues Describe(const TrainOptions& options) {
-  TrainOptions shown = options;
-  shown.learning_rate = ResolvedLearningRate(options);
-  SettingValues described = {
+SettingValues Describe(const TrainOptions& given) {
+  TrainOptions options = given;
+  options.learning_rate = ResolvedLearningRate(given);
+  return {
 #define SETTING(kind, name, value, range, help) \
-  {#name, setting::kind::ToValue(shown.name)},
-#include "tools/trainer/settings/train_settings.def"
+  {#name, setting::kind::ToValue(SETTINGS.name)},
+#include "tools/trainer/settings/all_settings.def"
   };
-  for (const SettingValues& more :
-       {Describe(options.images), Describe(options.devices),
-        Describe(options.pipeline), Describe(options.ddp)}) {
-    described.insert(described.end(), more.begin(), more.end());
-  }
-  return described;
 }
 
 }  // namespace tandem

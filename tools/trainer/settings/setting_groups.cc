@@ -29,39 +29,15 @@ GuidedFlag Row(const char* name, bool is_usual, const Range& range) {
 // A group for each line of GROUP.
 std::vector<FlagGroup> Sections() {
   std::vector<FlagGroup> sections;
+#define GROUP(name) sections.push_back({name, {}});
 #define ADD_ROW(kind, name, is_usual, range) \
   sections.back().flags.push_back(           \
       Row<setting::kind>(#name, is_usual, setting::range));
-#define GROUP(name) sections.push_back({name, {}});
 #define SETTING(kind, name, value, range, help) \
   ADD_ROW(kind, name, false, range)
 #define USUAL_SETTING(kind, name, value, range, help) \
   ADD_ROW(kind, name, true, range)
-#include "tools/trainer/settings/train_settings.def"
-#define GROUP(name) sections.push_back({name, {}});
-#define SETTING(kind, name, value, range, help) \
-  ADD_ROW(kind, name, false, range)
-#define USUAL_SETTING(kind, name, value, range, help) \
-  ADD_ROW(kind, name, true, range)
-#include "tools/trainer/settings/image_settings.def"
-#define GROUP(name) sections.push_back({name, {}});
-#define SETTING(kind, name, value, range, help) \
-  ADD_ROW(kind, name, false, range)
-#define USUAL_SETTING(kind, name, value, range, help) \
-  ADD_ROW(kind, name, true, range)
-#include "tools/trainer/settings/device_settings.def"
-#define GROUP(name) sections.push_back({name, {}});
-#define SETTING(kind, name, value, range, help) \
-  ADD_ROW(kind, name, false, range)
-#define USUAL_SETTING(kind, name, value, range, help) \
-  ADD_ROW(kind, name, true, range)
-#include "tools/trainer/settings/pipeline_settings.def"
-#define GROUP(name) sections.push_back({name, {}});
-#define SETTING(kind, name, value, range, help) \
-  ADD_ROW(kind, name, false, range)
-#define USUAL_SETTING(kind, name, value, range, help) \
-  ADD_ROW(kind, name, true, range)
-#include "tools/trainer/settings/ddp_settings.def"
+#include "tools/trainer/settings/all_settings.def"
 #undef ADD_ROW
   return sections;
 }
