@@ -24,7 +24,7 @@ struct StatePerParameter {
   // have different optimizers; null: all have one.
   std::function<int(const std::string& name)> states_of = nullptr;
 
-  // Of the parameter of that name.
+  // What is kept for the parameter of that name.
   StatePerParameter For(const std::string& name) const {
     StatePerParameter of_one = *this;
     if (states_of) of_one.optimizer_states = states_of(name);

@@ -20,8 +20,9 @@ void Add(const std::vector<at::Tensor>& parameters, Tensors& tensors) {
   }
 }
 
-// Of embeddings and of the head. A tied weight is one tensor in all its layers.
-Tensors OfEnds(const LayerList& layers) {
+// Parameters of embeddings and of the head. A tied weight is one tensor in all
+// its layers.
+Tensors EndsOfModel(const LayerList& layers) {
   Tensors ends;
   std::vector<at::Tensor> head;
   for (const Layer& layer : layers) {
@@ -42,7 +43,7 @@ Tensors OfEnds(const LayerList& layers) {
 }  // namespace
 
 std::set<std::string> HiddenMatrices(const LayerList& layers) {
-  const Tensors ends = OfEnds(layers);
+  const Tensors ends = EndsOfModel(layers);
   std::set<std::string> names;
   for (const auto& [name, parameter] : NamedParameters(layers)) {
     if (parameter.dim() == 2 && parameter.requires_grad() &&

@@ -74,7 +74,8 @@ bool SharesOptimizer(const MeshStrategyOptions& options, bool share_memory) {
          ExcludesSharding(options).empty();
 }
 
-// Of a parameter by its name; null: all have the same.
+// How many numbers are kept for a parameter, by its name; null: as many for
+// all.
 std::function<int(const std::string&)> StatesByName(
     const UpdateOptions& options) {
   if (!options.optimizer_group) return nullptr;
