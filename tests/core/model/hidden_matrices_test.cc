@@ -24,7 +24,11 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-LayerSpec Tokens() { return TokenEmbeddingLayer("wte", 7, 4, PytorchDefault); }
+LayerSpec Tokens() {
+  return TokenEmbeddingLayer(
+      "wte", 7, 4,
+      [](const InitialParameter& parameter) { parameter.values.zero_(); });
+}
 
 TEST(HiddenMatricesTest, AreNoEmbeddingsAndNotTheHead) {
   const LayerSpecs specs = {Tokens(), LinearLayer("fc1", 4, 5),
