@@ -80,6 +80,7 @@ const std::map<std::string, Use>& Uses() {
   const Values samples = {{"sample_every", "5"}, {"prompt", "a"}};
   const Values sim = {{"device", "sim"}};
   const Values text = {{"dataset", "tokens"}};
+  const Values wsd = {{"lr_schedule", "wsd"}, {"lr_wsd_decay_steps", "5"}};
   const Names meshes = AllBut({"data_parallel", "parameter_server"});
   const Names in_step = AllBut({"parameter_server"});
   static const auto* const uses = new std::map<std::string, Use>{
@@ -175,6 +176,8 @@ const std::map<std::string, Use>& Uses() {
       {"lr_schedule", {"cosine"}},
       {"lr_step_size", {"5", {{"lr_schedule", "step"}}}},
       {"lr_warmup_steps", {"2"}},
+      {"lr_wsd_decay_steps", {"5", {{"lr_schedule", "wsd"}}}},
+      {"lr_wsd_decay_style", {"sqrt", wsd}},
       {"max_new_tokens", {"5", samples, in_step}},
       {"max_staleness", {"1", {}, kServers}},
       {"max_steps", {"5"}},

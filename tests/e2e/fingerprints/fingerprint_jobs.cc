@@ -238,7 +238,11 @@ void AddUpdates(Jobs* jobs) {
         "--optimizer=adamw --lr_schedule=cosine --lr_warmup_steps=2 "
         "--min_learning_rate=0.0001"},
        {"decay_by_steps", "mlp_small",
-        "--lr_schedule=step --lr_step_size=2 --lr_gamma=0.5"}},
+        "--lr_schedule=step --lr_step_size=2 --lr_gamma=0.5"},
+       {"linear", "mlp_small",
+        "--lr_schedule=linear --lr_warmup_steps=1 --min_learning_rate=0.01"},
+       {"wsd", "mlp_small",
+        "--lr_schedule=wsd --lr_wsd_decay_steps=2 --lr_wsd_decay_style=sqrt"}},
       jobs);
 }
 

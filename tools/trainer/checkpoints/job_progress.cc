@@ -52,6 +52,8 @@ const std::set<std::string>& ChangeableFlags() {
                                 "lr_schedule",
                                 "lr_step_size",
                                 "lr_warmup_steps",
+                                "lr_wsd_decay_steps",
+                                "lr_wsd_decay_style",
                                 "min_learning_rate",
                                 "nesterov",
                                 "no_weight_decay_on",
@@ -97,17 +99,18 @@ std::string ChangedFlags(const std::vector<Change>& changes) {
   return ShortList(texts, /*most=*/24);
 }
 
-// A line about a cosine that ends at another step; "": none does.
-std::string DescribeCosine(const Options& then, const Job& job) {
+// A line about a schedule that falls to another step; "": none does.
+std::string DescribeEnd(const Options& then, const Job& job) {
+  const std::string& schedule = job.options.lr_schedule;
   const auto before = then.find(kPlannedSteps);
-  const auto schedule = then.find("lr_schedule");
+  const auto schedule_then = then.find("lr_schedule");
   const std::string now = absl::StrCat(job.planned_steps);
-  if (job.options.lr_schedule != "cosine" || schedule == then.end() ||
-      schedule->second != "cosine" || before == then.end() ||
+  if (!FallsToTheEnd(schedule) || schedule_then == then.end() ||
+      schedule_then->second != schedule || before == then.end() ||
       before->second == now) {
     return "";
   }
-  return absl::StrCat("note: --lr_schedule=cosine ends at step ", now,
+  return absl::StrCat("note: --lr_schedule=", schedule, " ends at step ", now,
                       " now, and was to end at step ", before->second,
                       ": the learning rate goes on by the new one");
 }
@@ -356,8 +359,8 @@ std::vector<std::string> DescribeChanges(const TrainingProgress& progress,
     lines.push_back(absl::StrCat("note: other settings than those of the ",
                                  "checkpoint: ", ChangedFlags(changes)));
   }
-  const std::string cosine = DescribeCosine(progress.options, job);
-  if (!cosine.empty()) lines.push_back(cosine);
+  const std::string end = DescribeEnd(progress.options, job);
+  if (!end.empty()) lines.push_back(end);
   return lines;
 }
 

@@ -117,6 +117,11 @@ double ResolvedLearningRate(const TrainOptions& options) {
                                                                    : 0.001);
 }
 
+bool FallsToTheEnd(const std::string& lr_schedule) {
+  return lr_schedule == "cosine" || lr_schedule == "linear" ||
+         lr_schedule == "wsd";
+}
+
 bool MeasuresKernels(const TrainOptions& options) {
   return options.kernels == "measured" ||
          (options.kernels == "auto" && !options.pipeline.reproducible);

@@ -93,6 +93,10 @@ int ParameterServerCount(const TrainOptions& options);
 // given the optimizer's usual one (sgd 0.05, adam and adamw 0.001).
 double ResolvedLearningRate(const TrainOptions& options);
 
+// Whether --lr_schedule falls until the last step, and so goes by how many
+// there are in all.
+bool FallsToTheEnd(const std::string& lr_schedule);
+
 // --comm_hook. Requires what Validate accepts.
 CommHook RequestedHook(const DdpSettings& settings);
 

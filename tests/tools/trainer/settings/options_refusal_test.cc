@@ -223,8 +223,19 @@ std::vector<Refusal> OptimizerMisfits() {
        "--adam_beta1=1.5: must be from 0 to 1"},
       {"--optimizer=adam --adam_eps=-1", "--adam_eps=-1: must be at least 0"},
       {"--min_learning_rate=1e-4",
-       "--min_learning_rate=0.0001 is where --lr_schedule=cosine ends, but "
-       "--lr_schedule=constant"},
+       "--min_learning_rate=0.0001 is where --lr_schedule=cosine, linear and "
+       "wsd end, but --lr_schedule=constant"},
+      {"--lr_schedule=linear --min_learning_rate=0.5",
+       "is greater than the peak, --learning_rate=0.05"},
+      {"--lr_schedule=wsd", "needs --lr_wsd_decay_steps=STEPS"},
+      {"--lr_schedule=linear --lr_wsd_decay_steps=5",
+       "--lr_wsd_decay_steps=5 is of --lr_schedule=wsd, but "
+       "--lr_schedule=linear"},
+      {"--lr_wsd_decay_style=sqrt",
+       "--lr_wsd_decay_style=sqrt is of --lr_schedule=wsd, but"},
+      {"--lr_schedule=wsd --lr_wsd_decay_steps=5 "
+       "--lr_wsd_decay_style=exponential",
+       "exponential: unknown; known: linear, sqrt, cosine"},
       {"--lr_schedule=cosine --min_learning_rate=0.5",
        "is greater than the peak, --learning_rate=0.05"},
       {"--lr_schedule=cosine --learning_rate=0 --min_learning_rate=1e-4",
