@@ -163,6 +163,7 @@ const std::map<std::string, Use>& Uses() {
       {"kernel_cache", {"/k"}},
       {"kernels", {"fixed"}},
       {"kv_heads", {"2"}},
+      {"label_smoothing", {"0.1"}},
       {"layers", {"2"}},
       {"learning_rate", {"0"}},
       {"log_dir", {"/l"}},

@@ -249,6 +249,7 @@ void AddUpdates(Jobs* jobs) {
 void AddLosses(Jobs* jobs) {
   Add("loss", kTwoRanks,
       {{"z_loss", "mlp_small", "--z_loss=0.01"},
+       {"label_smoothing", "mlp_small", "--label_smoothing=0.1"},
        {"chunks", "llama_tiny",
         "--dataset=synthetic_tokens --synthetic_shape=16 --loss_chunk=100"},
        {"vocab_parallel_pipeline", "gpt_tiny_tied",

@@ -31,6 +31,10 @@ Rows TechniqueRows() {
        "--nesterov --weight_decay=0.01 --lr_schedule=cosine "
        "--lr_warmup_steps=5"},
       {"AdamW", "--optimizer=adamw --weight_decay=0.1 --amsgrad"},
+      // Stable up to step 6, of 18.
+      {"WarmupStableDecay",
+       "--lr_schedule=wsd --lr_wsd_decay_steps=13 --lr_wsd_decay_style=sqrt "
+       "--lr_warmup_steps=3 --label_smoothing=0.1"},
       {"Adam", "--optimizer=adam --clip_grad_norm=0.5"},
       {"Averages", "--optimizer=adam --ema_decay=0.75"},
       {"BatchNormBuffers",
@@ -179,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(LastSamples, ResumeTest,
                          RowName<ResumeRow>);
 
 TEST(ResumeTableTest, NoCellIsMissing) {
-  EXPECT_EQ(CellsIn(TechniqueRows()), 10 * 2);
+  EXPECT_EQ(CellsIn(TechniqueRows()), 11 * 2);
   EXPECT_EQ(CellsIn(MeshRows()), 5 * 5);
   EXPECT_EQ(CellsIn(PlaceRows()), 6 * 4);
   EXPECT_EQ(CellsIn(LastSampleRows()), 3 * 6 + 16);

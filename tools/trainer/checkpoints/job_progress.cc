@@ -46,6 +46,7 @@ const std::set<std::string>& ChangeableFlags() {
                                 "image_mean",
                                 "image_resize",
                                 "image_std",
+                                "label_smoothing",
                                 "learning_rate",
                                 "lora_dropout",
                                 "lr_gamma",

@@ -172,19 +172,22 @@ absl::Status CheckModel(const TrainOptions& options) {
   const SelectiveCheckpointing selective =
       RequestedSelectiveCheckpointing(options);
   const absl::Status groups = CheckpointedGroups({}, selective).status();
+  const std::string of_logits =
+      FirstSetting(Differing(Describe(options), Describe(TrainOptions())),
+                   {"label_smoothing", "z_loss"});
   return CheckRules({
-      {in_chunks && options.z_loss > 0,
+      {in_chunks && !of_logits.empty(),
        absl::StrCat("--loss_chunk=", options.loss_chunk,
-                    " computes no logits for --z_loss to look at: leave one "
-                    "out")},
+                    " computes no logits for ", of_logits,
+                    " to look at: leave one out")},
       {in_chunks && replicates,
        absl::StrCat("--loss_chunk=", options.loss_chunk,
                     " hands the head's weight to the loss, but "
                     "--strategy=data_parallel gathers samples from its devices "
                     "alone: use --strategy=ddp with a rank a device")},
-      {in_parts && options.z_loss > 0,
-       parts(" computes no logits of the whole vocabulary for --z_loss to look "
-             "at")},
+      {in_parts && !of_logits.empty(),
+       parts(absl::StrCat(" computes no logits of the whole vocabulary for ",
+                          of_logits, " to look at"))},
       {in_parts && replicates, parts(" needs a pipeline, or one device, not "
                                      "--strategy=data_parallel")},
       {in_parts && ParameterServerCount(options) > 0,

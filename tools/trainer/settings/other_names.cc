@@ -62,6 +62,7 @@ std::vector<OtherFlagName> OtherNames() {
       {"gamma", "write --lr_gamma=FACTOR, for --lr_schedule=step"},
       {"gpus", "write --device=cuda and --nproc_per_node=NUMBER"},
       {"gradient_checkpointing", "write --checkpoint_every=1"},
+      {"label_smoothing_factor", "write --label_smoothing=SHARE"},
       {"log_interval", "write --log_every=STEPS"},
       {"logging_steps", "write --log_every=STEPS"},
       {"lr", "write --learning_rate=RATE"},
