@@ -50,7 +50,7 @@ absl::StatusOr<int64_t> StepsPerEpoch(const Job& job,
                             : (samples + batch - 1) / batch;
   if (steps > 0) return steps;
   return absl::InvalidArgumentError(absl::StrCat(
-      "--batch_size=", batch, ": the training set has only ", samples,
+      BatchSizeAsGiven(job.options), ": the training set has only ", samples,
       " samples, not one full batch (--nodrop_last would take them)"));
 }
 

@@ -150,6 +150,8 @@ void AddReplicas(Jobs* jobs) {
   Add("replicas", kTwoRanks,
       {{"gradient_accumulation", "mlp_small",
         "--gradient_accumulation_steps=4"},
+       {"tokens_per_step", "gpt_tiny_tied",
+        "--batch_size= --tokens_per_step=128 --microbatch_size=3"},
        {"bucket_cap_mb_list", "mlp_small", "--bucket_cap_mb=0.001,0.01"},
        {"init_sync_off", "mlp_small", "--noinit_sync"},
        {"batch_norm", "resnet18", "--max_steps=2"},

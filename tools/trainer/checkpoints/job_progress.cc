@@ -146,7 +146,9 @@ absl::Status CheckSameData(const std::string& path,
                         absl::SimpleAtoi(before->second, &samples);
   // What makes no whole batch may have been left out.
   const int64_t left = samples - progress.sampler_position;
-  if (is_known && left < job.options.batch_size) return absl::OkStatus();
+  if (is_known && left < ResolvedBatchSize(job.options)) {
+    return absl::OkStatus();
+  }
   std::vector<std::string> differences;
   for (const Change& each : Changes(progress.options, job.data.identity)) {
     differences.push_back(absl::StrCat(each.name, " ", Shown(each.then),
@@ -191,7 +193,7 @@ std::string ConfigDifferences(const std::string& there,
 Options OptionsToKeep(const TrainOptions& options) {
   return {{"dataset", options.dataset},
           {"optimizer", options.optimizer},
-          {"batch_size", absl::StrCat(options.batch_size)}};
+          {"batch_size", absl::StrCat(ResolvedBatchSize(options))}};
 }
 
 // The loss scale with all digits; "": the loss is not scaled.

@@ -44,6 +44,7 @@ std::vector<OtherFlagName> OtherNames() {
       {"n_head", "write --heads=NUMBER"},
       {"n_layer", "write --layers=NUMBER"},
       {"out_dir", "write --save_dir=FOLDER"},
+      {"total_batch_size", "write --tokens_per_step=TOKENS"},
       {"vocab_size", "write --vocabulary=NUMBER"},
       {"warmup_iters", "write --lr_warmup_steps=STEPS"},
       // PyTorch's, of its examples and of Hugging Face's Trainer.

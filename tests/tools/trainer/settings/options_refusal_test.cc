@@ -102,6 +102,18 @@ std::vector<Refusal> Misfits() {
       {"--label_smoothing=1.5", "--label_smoothing=1.5: must be from 0 to 1"},
       {"--vocab_parallel=0", "--vocab_parallel"},
       {"--vocabulary=9", "--vocabulary=9 is for --dataset=tokens"},
+      {"--tokens_per_step=1024",
+       "--tokens_per_step=1024 is for --dataset=tokens and synthetic_tokens, "
+       "but --dataset=fashion_mnist"},
+      {"--dataset=tokens --tokens_per_step=1000",
+       "does not divide by the 128 tokens of a sample: take 896 or 1024"},
+      {"--dataset=tokens --context=64 --tokens_per_step=60",
+       "64 tokens of a sample: take 64"},
+      {"--dataset=tokens --tokens_per_step=1024 --batch_size=9",
+       "--tokens_per_step=1024 is 8 samples of 128 tokens, but --batch_size=9 "
+       "was given: give one"},
+      {"--gradient_accumulation_steps=2 --microbatch_size=4",
+       "--gradient_accumulation_steps=2 and --microbatch_size=4 both say"},
       {"--token_bytes=4", "--token_bytes=4 is for --dataset=tokens"},
       {"--dataset=tokens --token_bytes=3", "--token_bytes=3: expected 2 or 4"},
       {"--context=9", "--context=9 is for --dataset=tokens"},
@@ -296,8 +308,8 @@ TEST(OptionsRefusalTest, WhatWouldDoNothingIsNamed) {
 }
 
 TEST(OptionsRefusalTest, NoRowIsMissing) {
-  EXPECT_EQ(Misfits().size(), 101u);
-  EXPECT_EQ(OptimizerMisfits().size(), 18u);
+  EXPECT_EQ(Misfits().size(), 109u);
+  EXPECT_EQ(OptimizerMisfits().size(), 23u);
   EXPECT_EQ(Useless().size(), 15u);
 }
 
