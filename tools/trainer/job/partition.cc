@@ -263,8 +263,9 @@ absl::StatusOr<JobPartition> MakePartition(
   const LongTask preparing("cutting the model",
                            LongTask::SpeaksIf(world.rank() == 0));
   TANDEM_ASSIGN_OR_RETURN(
-      PartitionTask task, MakeTask(options, layers, data,
-                                   world.size() - ParameterServerCount(options)));
+      PartitionTask task,
+      MakeTask(options, layers, data,
+               world.size() - ParameterServerCount(options)));
   task.optimizers = optimizers;
   if (IsInOnePiece(options)) return JobPartition{task.schedule, {}, ""};
   return PartitionJob(options, task, devices, *data.train, world);
