@@ -184,7 +184,7 @@ INSTANTIATE_TEST_SUITE_P(LastSamples, ResumeTest,
                          RowName<ResumeRow>);
 
 TEST(ResumeTableTest, NoCellIsMissing) {
-  EXPECT_EQ(CellsIn(TechniqueRows()), 11 * 2);
+  EXPECT_EQ(CellsIn(TechniqueRows()), 12 * 2);
   EXPECT_EQ(CellsIn(MeshRows()), 5 * 5);
   EXPECT_EQ(CellsIn(PlaceRows()), 6 * 4);
   EXPECT_EQ(CellsIn(LastSampleRows()), 3 * 6 + 16);
