@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "core/base/axis_ticks.h"
-#include "core/base/markup.h"
+#include "core/drawing/axis_ticks.h"
+#include "core/drawing/markup.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/schedule/simulation.h"
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "core/base/markup.h"
+#include "core/drawing/markup.h"
 #include "tools/report/plot_path.h"
 #include "tools/report/quantities.h"
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/base/byte_size.h"
-#include "core/base/markup.h"
+#include "core/drawing/markup.h"
 #include "tools/report/final_numbers.h"
 #include "tools/report/job_layout.h"
 #include "tools/report/line_plot.h"

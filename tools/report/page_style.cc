@@ -2,8 +2,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/markup.h"
 #include "core/digest/sha256.h"
+#include "core/drawing/markup.h"
 
 namespace tandem {
 namespace {

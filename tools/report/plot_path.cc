@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/axis_ticks.h"
+#include "core/drawing/axis_ticks.h"
 
 namespace tandem {
 namespace {

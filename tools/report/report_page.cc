@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/markup.h"
+#include "core/drawing/markup.h"
 #include "tools/report/job_layout.h"
 #include "tools/report/line_plot.h"
 #include "tools/report/page_parts.h"

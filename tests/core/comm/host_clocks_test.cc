@@ -13,7 +13,7 @@
 #include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 
-namespace tandem {
+namespace tandem::host_clocks_test {
 namespace {
 
 using std::chrono::hours;
@@ -91,4 +91,4 @@ TEST(HostClocksTest, ThisHostsClockIsTheSteadyOne) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::host_clocks_test

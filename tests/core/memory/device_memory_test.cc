@@ -21,7 +21,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
+// A type of which this process has no other devices; PrivateUse1 is that of
+// simulated ones.
+constexpr c10::DeviceType kType = c10::DeviceType::XPU;
 
 // A caching allocator of devices 0 and 1, which knows what a test tells it.
 class FakeAllocator : public c10::DeviceAllocator {

@@ -12,7 +12,7 @@
 #include "core/instrument/trace.h"
 #include "core/sim/testing.h"
 
-namespace tandem {
+namespace tandem::memory_trace_test {
 namespace {
 
 using testing::ElementsAre;
@@ -58,4 +58,4 @@ TEST(MemoryTraceTest, OfADeviceItIsByCategory) {
 }
 
 }  // namespace
-}  // namespace tandem
+}  // namespace tandem::memory_trace_test

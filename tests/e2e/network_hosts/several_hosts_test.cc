@@ -10,8 +10,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/e2e/faults/fault_ranks.h"
 #include "tests/e2e/network_hosts/host_jobs.h"
-#include "tests/e2e/train/fault_ranks.h"
 
 namespace tandem {
 namespace {

@@ -1,7 +1,7 @@
 // Markup: text as HTML and XML have it (SVG is XML), whoever wrote it.
 
-#ifndef TANDEM_CORE_BASE_MARKUP_H_
-#define TANDEM_CORE_BASE_MARKUP_H_
+#ifndef TANDEM_CORE_DRAWING_MARKUP_H_
+#define TANDEM_CORE_DRAWING_MARKUP_H_
 
 #include <string>
 
@@ -17,4 +17,4 @@ std::string EscapedMarkup(absl::string_view text);
 
 }  // namespace tandem
 
-#endif  // TANDEM_CORE_BASE_MARKUP_H_
+#endif  // TANDEM_CORE_DRAWING_MARKUP_H_

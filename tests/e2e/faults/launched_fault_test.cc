@@ -14,7 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/core/testing/process_testing.h"
-#include "tests/e2e/train/fault_ranks.h"
+#include "tests/e2e/faults/fault_ranks.h"
 
 namespace tandem::launched_fault_test {
 namespace {

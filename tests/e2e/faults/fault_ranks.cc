@@ -1,4 +1,4 @@
-#include "tests/e2e/train/fault_ranks.h"
+#include "tests/e2e/faults/fault_ranks.h"
 
 #include <signal.h>
 

@@ -1,6 +1,6 @@
 // Round values for axes.
 
-#include "core/base/axis_ticks.h"
+#include "core/drawing/axis_ticks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/train/fault_ranks.h"
+#include "tests/e2e/faults/fault_ranks.h"
 
 namespace tandem::pipeline_fault_test {
 namespace {

@@ -1,7 +1,7 @@
 // Axis ticks: round values for the axes of drawings.
 
-#ifndef TANDEM_CORE_BASE_AXIS_TICKS_H_
-#define TANDEM_CORE_BASE_AXIS_TICKS_H_
+#ifndef TANDEM_CORE_DRAWING_AXIS_TICKS_H_
+#define TANDEM_CORE_DRAWING_AXIS_TICKS_H_
 
 #include <vector>
 
@@ -24,4 +24,4 @@ std::vector<double> LogarithmicTicks(double least, double most, int count);
 
 }  // namespace tandem
 
-#endif  // TANDEM_CORE_BASE_AXIS_TICKS_H_
+#endif  // TANDEM_CORE_DRAWING_AXIS_TICKS_H_

@@ -1,8 +1,8 @@
 // Ranks of a training job of which one is to fail, and whom they then name. For
 // tests.
 
-#ifndef TANDEM_TESTS_E2E_TRAIN_FAULT_RANKS_H_
-#define TANDEM_TESTS_E2E_TRAIN_FAULT_RANKS_H_
+#ifndef TANDEM_TESTS_E2E_FAULTS_FAULT_RANKS_H_
+#define TANDEM_TESTS_E2E_FAULTS_FAULT_RANKS_H_
 
 #include <chrono>
 #include <memory>
@@ -84,4 +84,4 @@ class FaultRanks {
 
 }  // namespace tandem
 
-#endif  // TANDEM_TESTS_E2E_TRAIN_FAULT_RANKS_H_
+#endif  // TANDEM_TESTS_E2E_FAULTS_FAULT_RANKS_H_

@@ -1,4 +1,4 @@
-#include "core/base/markup.h"
+#include "core/drawing/markup.h"
 
 #include "absl/strings/str_replace.h"
 #include "core/base/printable.h"

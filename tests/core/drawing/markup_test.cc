@@ -1,6 +1,6 @@
 // Text in markup.
 
-#include "core/base/markup.h"
+#include "core/drawing/markup.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/train/fault_ranks.h"
+#include "tests/e2e/faults/fault_ranks.h"
 #include "tests/e2e/train/job_table.h"
 #include "tests/e2e/train/runs.h"
 

@@ -16,7 +16,7 @@
 #include "absl/strings/strip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/e2e/train/fault_ranks.h"
+#include "tests/e2e/faults/fault_ranks.h"
 
 namespace tandem::fault_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/base/axis_ticks.h"
+#include "core/drawing/axis_ticks.h"
 
 #include <algorithm>
 #include <cmath>
