@@ -25,6 +25,12 @@ struct BatchParts {
   bool targets = true;
 };
 
+// Mean and standard deviation of pixels, on a scale from 0 to 1.
+struct PixelStatistics {
+  float mean = 0;
+  float std = 1;
+};
+
 // A map-style data set (torch.utils.data.Dataset). Thread-safe: a loader calls
 // `Get` from several threads.
 class Dataset {
@@ -42,6 +48,14 @@ class Dataset {
 
   // Number of classes; for tokens, the size of the vocabulary.
   virtual int64_t classes() const = 0;
+
+  // What a class is called, such as "Ankle boot", by its number in [0,
+  // classes()); empty: nothing but the number is known.
+  virtual std::string ClassName(int64_t number) const { return ""; }
+
+  // How inputs were made of images: (pixel - mean) / std of pixels from 0 to 1,
+  // one for all channels or one for each. Empty: inputs are no such images.
+  virtual std::vector<PixelStatistics> pixels() const { return {}; }
 
   // What tells these samples from others of their number and shape, such as a
   // checksum of the files; empty: nothing does. The same on all ranks, and each

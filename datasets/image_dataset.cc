@@ -27,6 +27,16 @@ class ImageDataset : public Dataset {
     return {kChannels, transform_.size(), transform_.size()};
   }
   int64_t classes() const override { return source_->classes(); }
+  std::string ClassName(int64_t number) const override {
+    return source_->ClassName(number);
+  }
+  std::vector<PixelStatistics> pixels() const override {
+    std::vector<PixelStatistics> pixels;
+    for (size_t i = 0; i < transform_.mean().size(); ++i) {
+      pixels.push_back({transform_.mean()[i], transform_.std()[i]});
+    }
+    return pixels;
+  }
   std::string digest() const override { return source_->digest(); }
 
   absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices,

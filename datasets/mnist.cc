@@ -22,8 +22,12 @@ constexpr int64_t kClasses = 10;
 
 class Mnist : public Dataset {
  public:
-  Mnist(IdxArray images, IdxArray labels, const PixelStatistics& pixels)
-      : images_(std::move(images)), labels_(std::move(labels)) {
+  Mnist(IdxArray images, IdxArray labels, const PixelStatistics& pixels,
+        absl::Span<const absl::string_view> classes)
+      : images_(std::move(images)),
+        labels_(std::move(labels)),
+        pixels_(pixels),
+        class_names_(classes.begin(), classes.end()) {
     for (int byte = 0; byte < 256; ++byte) {
       values_[byte] =
           (static_cast<float>(byte) / 255.0f - pixels.mean) / pixels.std;
@@ -35,6 +39,11 @@ class Mnist : public Dataset {
     return {1, kSide, kSide};
   }
   int64_t classes() const override { return kClasses; }
+  std::string ClassName(int64_t number) const override {
+    const auto index = static_cast<size_t>(number);
+    return std::string(index < class_names_.size() ? class_names_[index] : "");
+  }
+  std::vector<PixelStatistics> pixels() const override { return {pixels_}; }
   std::string digest() const override {
     uint32_t checksum = 0;
     for (const IdxArray* each : {&images_, &labels_}) {
@@ -73,8 +82,10 @@ class Mnist : public Dataset {
     return targets;
   }
 
-  const IdxArray images_;          // [n, 28, 28]
-  const IdxArray labels_;          // [n]
+  const IdxArray images_;  // [n, 28, 28]
+  const IdxArray labels_;  // [n]
+  const PixelStatistics pixels_;
+  const std::vector<absl::string_view> class_names_;
   std::array<float, 256> values_;  // what becomes of each byte
 };
 
@@ -116,7 +127,8 @@ absl::Status CheckMatch(const IdxArray& images, const std::string& images_path,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenMnist(
-    const std::string& folder, Split split, const PixelStatistics& pixels) {
+    const std::string& folder, Split split, const PixelStatistics& pixels,
+    absl::Span<const absl::string_view> classes) {
   const char* prefix = split == Split::kTrain ? "train" : "t10k";
   TANDEM_ASSIGN_OR_RETURN(
       const std::string images_path,
@@ -127,7 +139,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenMnist(
   TANDEM_ASSIGN_OR_RETURN(IdxArray images, ReadIdx(images_path, 3));
   TANDEM_ASSIGN_OR_RETURN(IdxArray labels, ReadIdx(labels_path, 1));
   TANDEM_RETURN_IF_ERROR(CheckMatch(images, images_path, labels, labels_path));
-  return std::make_unique<Mnist>(std::move(images), std::move(labels), pixels);
+  return std::make_unique<Mnist>(std::move(images), std::move(labels), pixels,
+                                 classes);
 }
 
 absl::StatusOr<std::string> BundledFashionMnist() {

@@ -57,6 +57,11 @@ class NpyDataset : public Dataset {
   }
   bool tokens() const override { return IsTokens(arrays_.x); }
   int64_t classes() const override { return classes_; }
+  // Inputs of bytes are the bytes.
+  std::vector<PixelStatistics> pixels() const override {
+    if (arrays_.x.dtype() != c10::ScalarType::Byte) return {};
+    return {{/*mean=*/0, /*std=*/1 / 255.0f}};
+  }
   std::string digest() const override { return digest_; }
 
   absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices,

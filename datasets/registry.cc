@@ -31,7 +31,8 @@ DatasetOrError MakeFashionMnist(const DatasetOptions& options) {
   if (folder.empty()) {
     TANDEM_ASSIGN_OR_RETURN(folder, BundledFashionMnist());
   }
-  return OpenMnist(folder, options.split, kFashionMnistPixels);
+  return OpenMnist(folder, options.split, kFashionMnistPixels,
+                   kFashionMnistClasses);
 }
 
 DatasetOrError MakeMnist(const DatasetOptions& options) {

@@ -18,6 +18,12 @@ class WithTargets : public Dataset {
   }
   bool tokens() const override { return data_->tokens(); }
   int64_t classes() const override { return data_->classes(); }
+  std::string ClassName(int64_t number) const override {
+    return data_->ClassName(number);
+  }
+  std::vector<PixelStatistics> pixels() const override {
+    return data_->pixels();
+  }
   std::string digest() const override { return data_->digest(); }
 
   absl::StatusOr<Batch> Get(absl::Span<const int64_t> indices,

@@ -1,4 +1,5 @@
-// Markup: text as HTML and XML have it (SVG is XML), whoever wrote it.
+// Markup: text as HTML, XML (SVG is XML) and Markdown have it, whoever wrote
+// it.
 
 #ifndef TANDEM_CORE_DRAWING_MARKUP_H_
 #define TANDEM_CORE_DRAWING_MARKUP_H_
@@ -14,6 +15,10 @@ namespace tandem {
 // (control characters, bytes that are no UTF-8) as core/base/printable.h writes
 // it, and U+FFFE and U+FFFF as U+FFFD.
 std::string EscapedMarkup(absl::string_view text);
+
+// `text` so that it is one cell of a table in Markdown, in UTF-8: its lines end
+// in <br>, and bytes that are no UTF-8 are U+FFFD.
+std::string MarkdownCell(absl::string_view text);
 
 }  // namespace tandem
 

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "core/base/status_macros.h"
 #include "core/digest/crc32.h"
 #include "core/files/regular_file.h"
@@ -25,9 +27,11 @@ int64_t RecordBytes(const CifarFormat& format) {
 
 class Cifar : public ImageSource {
  public:
-  Cifar(const CifarFormat& format, std::string records)
+  Cifar(const CifarFormat& format, std::string records,
+        std::vector<std::string> class_names)
       : format_(format),
         records_(std::move(records)),
+        class_names_(std::move(class_names)),
         digest_(absl::StrCat(absl::Hex(
             Crc32(0, records_.data(), records_.size()), absl::kZeroPad8))) {}
 
@@ -35,6 +39,10 @@ class Cifar : public ImageSource {
     return static_cast<int64_t>(records_.size()) / RecordBytes(format_);
   }
   int64_t classes() const override { return format_.classes; }
+  std::string ClassName(int64_t number) const override {
+    const auto index = static_cast<size_t>(number);
+    return index < class_names_.size() ? class_names_[index] : "";
+  }
   std::string digest() const override { return digest_; }
 
   std::string ImageName(int64_t index) const override {
@@ -59,6 +67,7 @@ class Cifar : public ImageSource {
 
   const CifarFormat& format_;
   const std::string records_;
+  const std::vector<std::string> class_names_;
   const std::string digest_;
 };
 
@@ -98,6 +107,18 @@ absl::StatusOr<std::string> ReadRecords(const CifarFormat& format,
   return records;
 }
 
+// None where there is no such file: names are no part of what is learnt.
+std::vector<std::string> ReadClassNames(const std::string& path) {
+  constexpr uint64_t kMostNameBytes = 1 << 16;
+  const absl::StatusOr<std::string> text = ReadShortFile(path, kMostNameBytes);
+  if (!text.ok()) return {};
+  std::vector<std::string> names;
+  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
+    names.emplace_back(absl::StripAsciiWhitespace(line));
+  }
+  return names;
+}
+
 }  // namespace
 
 const CifarFormat& Cifar10() {
@@ -106,14 +127,15 @@ const CifarFormat& Cifar10() {
       {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
        "data_batch_4.bin", "data_batch_5.bin"},
       "test_batch.bin",
+      "batches.meta.txt",
       1,
       10};
   return *format;
 }
 
 const CifarFormat& Cifar100() {
-  static const auto* const format =
-      new CifarFormat{"CIFAR-100", {"train.bin"}, "test.bin", 2, 100};
+  static const auto* const format = new CifarFormat{
+      "CIFAR-100", {"train.bin"}, "test.bin", "fine_label_names.txt", 2, 100};
   return *format;
 }
 
@@ -128,7 +150,9 @@ absl::StatusOr<std::unique_ptr<ImageSource>> OpenCifar(
         ReadRecords(format, absl::StrCat(data_dir, "/", file)));
     all += records;
   }
-  return std::make_unique<Cifar>(format, std::move(all));
+  return std::make_unique<Cifar>(
+      format, std::move(all),
+      ReadClassNames(absl::StrCat(data_dir, "/", format.names_file)));
 }
 
 }  // namespace tandem

@@ -22,6 +22,7 @@ struct CifarFormat {
   const char* name;
   std::vector<const char*> train_files;
   const char* test_file;
+  const char* names_file;  // names of the classes, one a line
   int64_t class_bytes;
   int64_t classes;
 };
@@ -33,7 +34,8 @@ const CifarFormat& Cifar10();
 const CifarFormat& Cifar100();
 
 // The images of the split's files in `data_dir`, in their order
-// (torchvision.datasets.CIFAR10), which are read whole.
+// (torchvision.datasets.CIFAR10), which are read whole. Classes have names if
+// their file is there.
 //
 // NotFound, with what is expected, for a file that is not there; DataLoss, with
 // the file, for one that is not whole records or has none, and for a class that

@@ -48,15 +48,20 @@ class FileList {
 class ImageFolder : public ImageSource {
  public:
   // `files`: relative to `folder`.
-  ImageFolder(std::string folder, int64_t classes, FileList files,
-              uint32_t digest)
+  ImageFolder(std::string folder, std::vector<std::string> classes,
+              FileList files, uint32_t digest)
       : folder_(std::move(folder)),
-        classes_(classes),
+        classes_(std::move(classes)),
         files_(std::move(files)),
         digest_(absl::StrCat(absl::Hex(digest, absl::kZeroPad8))) {}
 
   int64_t size() const override { return files_.size(); }
-  int64_t classes() const override { return classes_; }
+  int64_t classes() const override {
+    return static_cast<int64_t>(classes_.size());
+  }
+  std::string ClassName(int64_t number) const override {
+    return classes_[static_cast<size_t>(number)];
+  }
   std::string digest() const override { return digest_; }
   std::string ImageName(int64_t index) const override {
     return absl::StrCat(folder_, "/", files_.path(index));
@@ -70,7 +75,7 @@ class ImageFolder : public ImageSource {
 
  private:
   const std::string folder_;
-  const int64_t classes_;
+  const std::vector<std::string> classes_;  // their names
   const FileList files_;
   const std::string digest_;
 };
@@ -138,9 +143,9 @@ class Listing {
                      "remove the folder"));
   }
 
-  std::unique_ptr<ImageSource> Finish(int64_t classes) {
-    return std::make_unique<ImageFolder>(folder_, classes, std::move(files_),
-                                         digest_);
+  std::unique_ptr<ImageSource> Finish(std::vector<std::string> classes) {
+    return std::make_unique<ImageFolder>(folder_, std::move(classes),
+                                         std::move(files_), digest_);
   }
 
  private:
@@ -256,15 +261,13 @@ absl::StatusOr<std::unique_ptr<ImageSource>> OpenImageFolder(
         CheckHasClassesOf(tested, splits.test, trained, splits.train));
   }
   Listing listing(train ? splits.train : splits.test);
-  const std::vector<std::string>& classes = trained.folders;
-  const auto count = static_cast<int64_t>(classes.size());
   if (train || !is_nothing_tested) {
-    for (int64_t number = 0; number < count; ++number) {
-      TANDEM_RETURN_IF_ERROR(
-          listing.AddClass(classes[static_cast<size_t>(number)], number));
+    int64_t number = 0;
+    for (const std::string& each : trained.folders) {
+      TANDEM_RETURN_IF_ERROR(listing.AddClass(each, number++));
     }
   }
-  return listing.Finish(count);
+  return listing.Finish(trained.folders);
 }
 
 }  // namespace tandem

@@ -19,6 +19,8 @@ class ImageSource {
 
   virtual int64_t size() const = 0;
   virtual int64_t classes() const = 0;
+  // Dataset::ClassName.
+  virtual std::string ClassName(int64_t number) const { return ""; }
 
   // What tells these images from others: Dataset::digest.
   virtual std::string digest() const = 0;

@@ -85,11 +85,12 @@ absl::StatusOr<ImageTransform> ImageTransform::Create(
   const std::vector<double>& std =
       options.std.empty() ? usual.std : options.std;
   for (size_t channel = 0; channel < transform.values_.size(); ++channel) {
+    transform.mean_[channel] = static_cast<float>(mean[channel]);
+    transform.std_[channel] = static_cast<float>(std[channel]);
     for (int byte = 0; byte < 256; ++byte) {
       transform.values_[channel][static_cast<size_t>(byte)] =
-          (static_cast<float>(byte) / 255.0f -
-           static_cast<float>(mean[channel])) /
-          static_cast<float>(std[channel]);
+          (static_cast<float>(byte) / 255.0f - transform.mean_[channel]) /
+          transform.std_[channel];
     }
   }
   return transform;

@@ -42,6 +42,9 @@ class ImageTransform {
                                                bool augment);
 
   int64_t size() const { return size_; }
+  // What red, green and blue are normalized by, on a scale from 0 to 1.
+  const std::array<float, 3>& mean() const { return mean_; }
+  const std::array<float, 3>& std() const { return std_; }
 
   // Writes float32 [3, size, size] to `input` of an image, uint8 [3, height,
   // width], which is no smaller than 1 x 1. InvalidArgument for one that is so
@@ -64,6 +67,8 @@ class ImageTransform {
   bool random_resized_crop_ = false;
   bool random_crop_ = false;
   bool flip_ = false;
+  std::array<float, 3> mean_ = {};
+  std::array<float, 3> std_ = {};
   // What becomes of each byte of a channel.
   std::array<std::array<float, 256>, 3> values_ = {};
 };

@@ -6,6 +6,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 
 #include <filesystem>
@@ -17,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/image_codec/image_codec.h"
 #include "core/testing/statuses.h"
+#include "datasets/input_pixels.h"
 #include "datasets/loader.h"
 #include "datasets/registry.h"
 #include "gmock/gmock.h"
@@ -85,6 +87,12 @@ TEST(ImageDatasetTest, HasTheShapeAndClassesOfTheFolder) {
   EXPECT_EQ(data->Get({23}).status().code(), absl::StatusCode::kOutOfRange);
   const auto targets = data->Get({5}, {/*inputs=*/false, /*targets=*/true});
   EXPECT_FALSE(targets->inputs.defined());
+}
+
+TEST(ImageDatasetTest, ClassesAreCalledAsTheirFolders) {
+  const auto data = OpenFolder();
+  EXPECT_EQ(data->ClassName(0), "even");
+  EXPECT_EQ(data->ClassName(1), "odd");
 }
 
 TEST(ImageDatasetTest, EachEpochChangesTrainingImagesAnew) {
@@ -204,6 +212,9 @@ TEST(ImageDatasetTest, OpensCifar10WithItsOwnNormalization) {
   EXPECT_EQ(batch->targets[0].item<int64_t>(), 4);
   EXPECT_EQ(batch->inputs[0][1][31][7].item<float>(),
             (1.0f - 0.4822f) / 0.2435f);
+  const auto image = InputPixels(batch->inputs[0], (*data)->pixels());
+  ASSERT_TRUE(image.ok()) << image.status();
+  EXPECT_TRUE(at::equal(*image, at::full({3, 32, 32}, 255, at::kByte)));
 }
 
 }  // namespace

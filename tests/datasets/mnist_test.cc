@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/testing/statuses.h"
+#include "datasets/input_pixels.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/datasets/files.h"
@@ -71,6 +72,27 @@ TEST(MnistTest, GivesNormalisedImagesAndLabelsInTheOrderAskedFor) {
     const float second = static_cast<float>(pixel % 256);
     EXPECT_EQ(inputs[784 + pixel], (second / 255.0f - 0.25f) / 0.5f);
   }
+}
+
+TEST(MnistTest, SaysHowPixelsBecameInputsAndWhatClassesAreCalled) {
+  const std::string folder = MakeFolder("described");
+  WriteTestFile(folder + "t10k-images-idx3-ubyte",
+                IdxBytes({1, 28, 28}, Images(1)));
+  WriteTestFile(folder + "t10k-labels-idx1-ubyte", IdxBytes({1}, {9}));
+  const auto dataset = OpenMnist(InTempDir(folder), Split::kTest,
+                                 kFashionMnistPixels, kFashionMnistClasses);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->ClassName(9), "Ankle boot");
+  const auto image =
+      InputPixels((*dataset)->Get({0})->inputs[0], (*dataset)->pixels());
+  ASSERT_TRUE(image.ok()) << image.status();
+  const uint8_t* bytes = image->const_data_ptr<uint8_t>();
+  for (int pixel = 0; pixel < 784; ++pixel) {
+    EXPECT_EQ(bytes[pixel], pixel % 256);
+  }
+  // Digits are called as they are numbered.
+  EXPECT_EQ((*OpenMnist(InTempDir(folder), Split::kTest, kPlain))->ClassName(9),
+            "");
 }
 
 TEST(MnistTest, ADigestTellsOtherFilesApart) {

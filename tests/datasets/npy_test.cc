@@ -14,6 +14,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "core/testing/statuses.h"
+#include "datasets/input_pixels.h"
 #include "datasets/npy_dataset.h"
 #include "datasets/npy_file.h"
 #include "datasets/registry.h"
@@ -248,6 +249,19 @@ TEST_F(NpyDatasetTest, BytesKeepTheirValues) {
   ASSERT_TRUE(train.ok()) << train.status();
   EXPECT_FALSE((*train)->tokens());
   EXPECT_EQ((*(*train)->Get({2})).inputs[0][1].item<float>(), 255);
+}
+
+TEST_F(NpyDatasetTest, BytesArePixels) {
+  EXPECT_TRUE((*Open())->pixels().empty());  // of other numbers nobody knows
+  Write("train_x", Npy("|u1", "3, 1, 2", "\1\2\3\4\5\xff"));
+  Write("test_x", Npy("|u1", "1, 1, 2", "\7\x80"));
+  const auto train = Open();
+  ASSERT_TRUE(train.ok()) << train.status();
+  const auto image =
+      InputPixels((*train)->Get({2})->inputs[0], (*train)->pixels());
+  ASSERT_TRUE(image.ok()) << image.status();
+  EXPECT_TRUE(
+      at::equal(*image, at::tensor({5, 255}, at::kByte).view({1, 1, 2})));
 }
 
 TEST_F(NpyDatasetTest, RefusesArraysThatDoNotFitEachOther) {

@@ -182,6 +182,7 @@ const std::map<std::string, Use>& Uses() {
       {"microbatch_size", {"8", {}, kPipelines}},
       {"microbatches", {"4", {}, kPipelines}},
       {"min_learning_rate", {"0.001", {{"lr_schedule", "cosine"}}}},
+      {"misclassified_images", {"4", {{"tensorboard_dir", "/t"}}, in_step}},
       {"model", {"mlp_small"}},
       {"momentum", {"0.5"}},
       {"nesterov", {"true"}},

@@ -122,6 +122,8 @@ constexpr size_t kShownDigits = 12;
 constexpr char kDeviceMemory[] = "device_memory/";
 constexpr size_t kMostDevices = 64;
 
+constexpr size_t kMostListedRanks = 64;
+
 }  // namespace
 
 std::string RunTitle(const RunLog& run) {
@@ -229,6 +231,41 @@ std::string RunNotes(const std::vector<RunLog>& runs) {
     }
   }
   return notes;
+}
+
+std::string RanksSection(const RunLog& run) {
+  std::vector<std::pair<std::string, double>> ranks;
+  double most = 0;
+  for (const auto& [name, value] : run.summary) {
+    const double ms = FieldNumber(value).value_or(0);
+    if (!absl::StartsWith(name, kSlowestRanks) || !(ms > 0 && ms < 1e12)) {
+      continue;
+    }
+    if (ranks.size() == kMostListedRanks) break;
+    ranks.emplace_back(name.substr(sizeof(kSlowestRanks) - 1), ms);
+    most = std::max(most, ms);
+  }
+  if (ranks.size() < 2) return "";
+  const double median = NumberField(run.summary, kRankMedian).value_or(0);
+  std::string rows;
+  for (const auto& [rank, ms] : ranks) {
+    const double over = ms / median - 1;
+    absl::StrAppendFormat(
+        &rows,
+        "<tr><th>rank %s</th><td><div class=\"bar c0\"><span style=\"width:"
+        "%.2f%%\"></span></div></td><td>%s</td><td>%s</td></tr>\n",
+        EscapedMarkup(rank), 100 * ms / most, ShownSeconds(ms / 1e3),
+        median > 0 ? absl::StrCat(over > 0 ? "+" : "", ShownPercent(over))
+                   : "");
+  }
+  return absl::StrCat(
+      "<h2>Slowest ranks</h2>\n<p class=\"note\">Each rank's mean step, and "
+      "how "
+      "far it lies from the median of all ranks. Ranks that wait for each "
+      "other "
+      "in a step take as long as the slowest of them.</p>\n"
+      "<table class=\"ranks\">",
+      rows, "</table>\n");
 }
 
 std::string MemorySection(const RunLog& run) {

@@ -11,6 +11,11 @@
 
 namespace tandem {
 
+// Fields of the summary that RanksSection shows: by rank, its mean step in
+// milliseconds, and the median of all ranks.
+inline constexpr char kSlowestRanks[] = "slowest_ranks/";
+inline constexpr char kRankMedian[] = "rank_step_ms_median";
+
 // Each is well-formed XML, with what logs hold escaped; empty where there is
 // nothing to say.
 
@@ -27,6 +32,10 @@ std::string NumberTable(const std::vector<RunLog>& runs);
 // What a reader must know to trust the curves: steps that were taken back,
 // lines that were no events, no summary.
 std::string RunNotes(const std::vector<RunLog>& runs);
+
+// The slowest ranks of several, by their mean steps, where the summary has
+// them.
+std::string RanksSection(const RunLog& run);
 
 // What each device held at most, by what it was for, where the summary has it.
 std::string MemorySection(const RunLog& run);

@@ -80,6 +80,7 @@ border:1px solid var(--rule);white-space:pre;pointer-events:none}
 .schedule figcaption{color:var(--soft);font-size:.875rem}
 .bar{display:flex;height:1.1rem;border-radius:.3rem;overflow:hidden;background:var(--wait);max-width:40rem}
 .bar span{background:currentColor}
+.ranks{width:100%;max-width:44rem}.ranks th,.ranks td{white-space:nowrap}.ranks .bar{min-width:6rem}
 details{margin:.6rem 0}summary{cursor:pointer;color:var(--soft)}
 footer{margin-top:2.5rem;color:var(--soft);font-size:.8125rem;overflow-wrap:anywhere}
 @media (max-width:40rem){body{padding:.8rem .8rem 2rem}h1{font-size:1.25rem}

@@ -170,7 +170,9 @@ std::string SettingsSection(const RunLog& run) {
 EventFields SummaryFields(const RunLog& run) {
   EventFields fields;
   for (const auto& [name, value] : WithoutPosition(run.summary)) {
-    if (name == "pipeline_times" || absl::StartsWith(name, "device_memory/") ||
+    if (name == "pipeline_times" || name == kRankMedian ||
+        absl::StartsWith(name, "device_memory/") ||
+        absl::StartsWith(name, kSlowestRanks) ||
         std::holds_alternative<std::monostate>(value)) {
       continue;
     }
@@ -184,7 +186,7 @@ std::string OneRun(const RunLog& run) {
   return absl::StrCat(
       NumberTiles(run), RunNotes({run}), LossSection({run}),
       FurtherPlots({run}), LayoutSection(run), PipelineSection(run),
-      MemorySection(run), SettingsSection(run),
+      RanksSection(run), MemorySection(run), SettingsSection(run),
       environment.empty() ? "" : "<h2>Environment</h2>\n",
       FieldTable(environment), run.summary.empty() ? "" : "<h2>Summary</h2>\n",
       Details("All that the job said at its end",

@@ -17,6 +17,7 @@
 #include "core/instrument/trace.h"
 #include "core/model/batch.h"
 #include "core/program/interrupt.h"
+#include "core/tensorboard/summary.h"
 #include "datasets/dataset.h"
 #include "datasets/distributed_sampler.h"
 #include "datasets/loader.h"
@@ -175,6 +176,22 @@ void AddBitsPerByte(const Job& job, RunReport& report,
       BitsPerByte(evaluation->score.loss(), evaluation->score.count, **bytes);
 }
 
+// Null: nobody asked for them. Collective.
+absl::StatusOr<std::unique_ptr<MisclassifiedImages>> MakeMisclassifiedImages(
+    Job& job) {
+  if (job.options.misclassified_images == 0) return nullptr;
+  return MisclassifiedImages::Create(job, EvaluatedSamples(job));
+}
+
+// `images` may be null. Collective.
+absl::Status ShowMisclassified(MisclassifiedImages* images, RunReport& report,
+                               int64_t step) {
+  if (images == nullptr) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const Summary found, images->Find());
+  report.report().ShowValues(found, step);
+  return absl::OkStatus();
+}
+
 BestBy RequestedBest(const TrainOptions& options) {
   return options.keep_best == "accuracy" ? BestBy::kAccuracy : BestBy::kLoss;
 }
@@ -223,6 +240,8 @@ absl::StatusOr<Evaluations> Evaluations::Start(Job& job, RunReport& report,
   if (job.options.sample_every > 0) {
     TANDEM_ASSIGN_OR_RETURN(evaluations.sampler_, TextSampler::Create(job));
   }
+  TANDEM_ASSIGN_OR_RETURN(evaluations.misclassified_,
+                          MakeMisclassifiedImages(job));
   return evaluations;
 }
 
@@ -274,6 +293,8 @@ absl::Status Evaluations::Run(const EvaluationPoint& point) {
     report_->Say(absl::StrCat("warning: ", written.message(),
                               ": a job that goes on will not know of it"));
   }
+  TANDEM_RETURN_IF_ERROR(
+      ShowMisclassified(misclassified_.get(), *report_, point.step));
   TANDEM_RETURN_IF_ERROR(report_->ShowEvaluation(evaluation));
   done_ = point.step;
   return absl::OkStatus();
@@ -317,10 +338,15 @@ absl::Status Evaluations::ShowSample(int64_t step) {
 absl::Status EvaluateOnce(Job& job, RunReport& report,
                           const EvaluationPoint& point) {
   if (!job.data.has_test()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::unique_ptr<MisclassifiedImages> misclassified,
+      MakeMisclassifiedImages(job));
   TANDEM_ASSIGN_OR_RETURN(EvaluationReport evaluation,
                           Evaluate(job, report, point));
   std::optional<int64_t> bytes;
   AddBitsPerByte(job, report, &bytes, &evaluation);
+  TANDEM_RETURN_IF_ERROR(
+      ShowMisclassified(misclassified.get(), report, point.step));
   return report.ShowEvaluation(evaluation);
 }
 

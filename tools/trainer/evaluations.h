@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tools/trainer/evaluation/history.h"
+#include "tools/trainer/evaluation/misclassified.h"
 #include "tools/trainer/evaluation/text_sampler.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/report/reports.h"
@@ -73,7 +74,9 @@ class Evaluations {
   int64_t done_ = 0;
   // Bytes of the text that is evaluated, on rank 0; 0: not known.
   std::optional<int64_t> bytes_;
-  std::unique_ptr<TextSampler> sampler_;  // null: no samples are asked for
+  // Null: nobody asked for them.
+  std::unique_ptr<TextSampler> sampler_;
+  std::unique_ptr<MisclassifiedImages> misclassified_;
 };
 
 // --eval_only: the evaluation of what a job starts from. Collective.

@@ -186,20 +186,20 @@ int64_t RunReport::TokenCount(int64_t samples) const {
   return data.tokens() ? samples * data.input_shape().front() : 0;
 }
 
-// For TensorBoard: all ranks know whether it is asked for, as their settings
-// are the same. Workers of servers take steps of their own. Collective.
-absl::StatusOr<std::vector<RankReport>> RunReport::GatherRanks() const {
+// Each rank's, or none where there is one. Workers of servers take steps of
+// their own. Collective.
+absl::StatusOr<std::vector<RankReport>> RunReport::GatherRanks(
+    const RankReport& mine) const {
   std::vector<RankReport> ranks;
-  if (job_->options.tensorboard_dir.empty() || job_->world->size() == 1 ||
-      ParameterServerCount(job_->options) > 0) {
+  if (job_->world->size() == 1 || ParameterServerCount(job_->options) > 0) {
     return ranks;
   }
-  const at::Tensor mine = at::empty({kScoreNumbers + 1}, at::kDouble);
-  ToNumbers(own_score_, mine.mutable_data_ptr<double>());
-  mine.mutable_data_ptr<double>()[kScoreNumbers] = meter_.step_ms();
+  const at::Tensor sent = at::empty({kScoreNumbers + 1}, at::kDouble);
+  ToNumbers(mine.score, sent.mutable_data_ptr<double>());
+  sent.mutable_data_ptr<double>()[kScoreNumbers] = mine.step_ms;
   TANDEM_ASSIGN_OR_RETURN(
-      const std::vector<at::Tensor> all, job_->world->AllGather(mine, [] {
-        return std::string("each rank's loss and time, for TensorBoard");
+      const std::vector<at::Tensor> all, job_->world->AllGather(sent, [] {
+        return std::string("each rank's loss and time, to report them");
       }));
   for (size_t i = 0; i < all.size(); ++i) {
     const auto* const numbers = all[i].const_data_ptr<double>();
@@ -267,7 +267,13 @@ absl::Status RunReport::Note(const Pending& ended, const StepScore& result) {
       absl::StrFormat("loss %.4f", Shown(meter_.score().loss())));
   if (!IsShown(step)) return absl::OkStatus();
   StepReport line = MakeStepReport(step, result);
-  TANDEM_ASSIGN_OR_RETURN(line.ranks, GatherRanks());
+  // All ranks know whether it is asked for, as their settings are the same.
+  if (!job_->options.tensorboard_dir.empty()) {
+    RankReport mine;
+    mine.score = own_score_;
+    mine.step_ms = meter_.step_ms();
+    TANDEM_ASSIGN_OR_RETURN(line.ranks, GatherRanks(mine));
+  }
   summary_.last_steps = line.score;
   report_->ShowStep(line, step.in_all);
   return absl::OkStatus();
@@ -303,6 +309,10 @@ absl::Status RunReport::Summarise(const std::string& checkpoint,
   summary_.flight_entries = FlightRecorder::OfProcess().noted();
   summary_.samples_per_s = meter_.total_samples_per_s();
   summary_.step_ms_median = meter_.median_step_ms();
+  RankReport mine;
+  mine.step_ms = meter_.mean_step_ms();
+  TANDEM_ASSIGN_OR_RETURN(std::vector<RankReport> ranks, GatherRanks(mine));
+  summary_.ranks = SlowestRanks(std::move(ranks));
   summary_.peak_rss_mib = PeakRssMib();
   if (job_->options.ddp.ddp_logging) {
     summary_.measurements = strategy.Measurements();

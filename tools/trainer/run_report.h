@@ -103,7 +103,8 @@ class RunReport {
   void NoteSkipped(const SkippedStepReport& skipped);
   absl::Status Note(const Pending& ended, const StepScore& score);
   StepReport MakeStepReport(const Step& step, const StepScore& score) const;
-  absl::StatusOr<std::vector<RankReport>> GatherRanks() const;
+  absl::StatusOr<std::vector<RankReport>> GatherRanks(
+      const RankReport& mine) const;
 
   const Job* job_;
   Report* report_;

@@ -61,6 +61,10 @@ double StepMeter::total_samples_per_s() const {
   return Ratio(total_samples_, total_s_);
 }
 
+double StepMeter::mean_step_ms() const {
+  return Ratio(total_s_ * 1e3, static_cast<double>(step_ms_.size()));
+}
+
 double StepMeter::median_step_ms() const {
   if (step_ms_.empty()) return 0;
   std::vector<float> sorted = step_ms_;

@@ -41,6 +41,7 @@ class StepMeter {
 
   // What came in all. 0 before the first step.
   double total_samples_per_s() const;
+  double mean_step_ms() const;
   double median_step_ms() const;
 
  private:

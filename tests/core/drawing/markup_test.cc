@@ -1,4 +1,4 @@
-// Text in markup.
+// Text in markup and Markdown.
 
 #include "core/drawing/markup.h"
 
@@ -26,6 +26,12 @@ TEST(EscapedMarkupTest, HasNothingThatMarkupMayNotHave) {
   EXPECT_EQ(EscapedMarkup("\xff<"), "\\xff&lt;");
   EXPECT_EQ(EscapedMarkup("\xef\xbf\xbe\xef\xbf\xbf"),
             "\xef\xbf\xbd\xef\xbf\xbd");
+}
+
+TEST(MarkdownCellTest, IsOneCellWhateverTheTextHas) {
+  EXPECT_EQ(MarkdownCell("--save_dir=runs/a"), "--save_dir=runs/a");
+  EXPECT_EQ(MarkdownCell("a|b\nc"), "a\\|b<br>c");
+  EXPECT_EQ(MarkdownCell("caf\xc3\xa9\xff"), "caf\xc3\xa9\xef\xbf\xbd");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "core/instrument/clock_offset.h"
 #include "core/instrument/trace.h"
+#include "tests/core/instrument/trace_events.h"
 #include "tests/core/testing/chrome_trace.h"
 
 namespace tandem {
@@ -25,20 +26,6 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Json = nlohmann::json;
 using std::chrono::microseconds;
-
-TraceEvent::Clock::time_point At(int time) {
-  return TraceEvent::Clock::time_point(microseconds(time));
-}
-
-TraceEvent Event(const std::string& track, const std::string& name, int start,
-                 int end) {
-  TraceEvent event;
-  event.track = track;
-  event.name = name;
-  event.start = At(start);
-  event.end = At(end);
-  return event;
-}
 
 TraceEvent Sending(TraceEvent event, const std::string& message) {
   event.sends = {message};

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <string>
+#include <utility>
 #include <vector>
 
+#include "tests/core/instrument/trace_events.h"
 #include "tests/core/testing/on_threads.h"
 
 namespace tandem {
@@ -15,20 +15,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-TraceEvent::Clock::time_point At(int microseconds) {
-  return TraceEvent::Clock::time_point(std::chrono::microseconds(microseconds));
-}
-
-TraceEvent Event(const std::string& track, const std::string& name, int start,
-                 int end) {
-  TraceEvent event;
-  event.track = track;
-  event.name = name;
-  event.start = At(start);
-  event.end = At(end);
-  return event;
-}
 
 TEST(TraceTest, ItCollectsOnlyWhileItIsOn) {
   Trace trace;

@@ -72,6 +72,18 @@ TEST(CifarTest, HasTheRecordsOfAllBatchesInOrder) {
   EXPECT_NE((*test)->digest(), (*train)->digest());
 }
 
+TEST(CifarTest, ClassesHaveTheNamesOfTheirFileIfThereIsOne) {
+  const std::string folder = Cifar10Folder("cifar10_names");
+  const auto name = [&](int64_t number) {
+    return (*OpenCifar(folder, Cifar10(), false))->ClassName(number);
+  };
+  EXPECT_EQ(name(0), "");
+  Write(folder, "batches.meta.txt", "airplane\nautomobile\r\n\n");
+  EXPECT_EQ(name(0), "airplane");
+  EXPECT_EQ(name(1), "automobile");
+  EXPECT_EQ(name(9), "");
+}
+
 TEST(CifarTest, TheDigestIsTheContents) {
   const std::string folder = Cifar10Folder("cifar10_digest");
   const std::string before = (*OpenCifar(folder, Cifar10(), true))->digest();

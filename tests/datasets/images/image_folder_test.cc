@@ -85,6 +85,8 @@ TEST(ImageFolderTest, HasTorchvisionsOrder) {
                   "train/dog/B.JPG", "train/dog/a.jpeg", "train/dog/b.PNG",
                   "train/\xc3\xa4/z.png"));
   EXPECT_EQ((*train)->classes(), 3);
+  EXPECT_EQ((*train)->ClassName(0), "Cat");
+  EXPECT_EQ((*train)->ClassName(2), "\xc3\xa4");
   std::vector<int64_t> classes;
   for (int64_t i = 0; i < 9; ++i) classes.push_back((*train)->ClassNumber(i));
   EXPECT_EQ(classes, (std::vector<int64_t>{0, 0, 0, 0, 0, 1, 1, 1, 2}));

@@ -55,6 +55,8 @@ TEST(PageTest, OfAJobHasItsLossAndItsFingerprint) {
                     HasSubstr("<dt>steps</dt><dd>6</dd>"),
                     HasSubstr(Fingerprint(events)), HasSubstr("1f1b: step "),
                     HasSubstr("Where the pipeline's time went"),
+                    HasSubstr("<h2>Slowest ranks</h2>"),
+                    HasSubstr("<th>rank 0</th>"), HasSubstr("<th>rank 1</th>"),
                     HasSubstr(environment["libtorch"].get<std::string>())));
   EXPECT_THAT(page, Not(HasSubstr("There is no summary")));
 }

@@ -16,6 +16,7 @@
 namespace tandem::tensorboard_test {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -98,11 +99,8 @@ TEST(TensorBoardTest, ATextHasItsPerplexityAndTokens) {
   EXPECT_THAT(ScalarsIn(board.events, "train/samples_per_sec"), IsEmpty());
 }
 
-TEST(TensorBoardTest, HistogramsAreOfAllParametersAndChangeNoBit) {
-  const Flags job = Small();
-  const Board board =
-      RunWithBoard("histograms", Joined(job, {"--histograms_every=4"}));
-  EXPECT_EQ(Fingerprint(board.metrics), Fingerprint(RunOnce(job).events));
+TEST(TensorBoardTest, HistogramsAreOfAllParameters) {
+  const Board board = RunWithBoard("histograms", Small("--histograms_every=4"));
   const StepHistograms histograms = HistogramsIn(board.events);
   ASSERT_THAT(histograms, SizeIs(1));
   const auto& [step, of_step] = *histograms.begin();
@@ -133,6 +131,15 @@ TEST(TensorBoardTest, GradientsAreThoseOfTheStepAsTheyWereClipped) {
   }
 }
 
+std::vector<std::string> Layouts() {
+  return {"--nproc_per_node=2",
+          "--nproc_per_node=2 --shard_optimizer=on",
+          "--devices_per_rank=2 --strategy=pipeline",
+          "--nproc_per_node=2 --pipe=2",
+          "--nproc_per_node=4 --pipe=2",
+          "--device=sim --sim_async"};
+}
+
 TEST(TensorBoardTest, EveryLayoutHasTheHistogramsOfTheWholeModel) {
   const Flags job = Small(
       "--reproducible --microbatch_size=2 "
@@ -140,18 +147,67 @@ TEST(TensorBoardTest, EveryLayoutHasTheHistogramsOfTheWholeModel) {
   const StepHistograms expected =
       HistogramsIn(RunWithBoard("one_device", job).events);
   ASSERT_THAT(expected, SizeIs(2));
-  const std::vector<std::string> layouts = {
-      "--nproc_per_node=2",
-      "--nproc_per_node=2 --shard_optimizer=on",
-      "--devices_per_rank=2 --strategy=pipeline",
-      "--nproc_per_node=2 --pipe=2",
-      "--nproc_per_node=4 --pipe=2",
-      "--device=sim --sim_async"};
-  for (size_t i = 0; i < layouts.size(); ++i) {
-    const Board board = RunWithBoard("layout_" + std::to_string(i),
-                                     Joined(job, Words(layouts[i])));
-    EXPECT_EQ(HistogramsIn(board.events), expected) << layouts[i];
+  for (const std::string& layout : Layouts()) {
+    const Board board = RunWithBoard("layout", Joined(job, Words(layout)));
+    EXPECT_EQ(HistogramsIn(board.events), expected) << layout;
   }
+}
+
+// The misclassified samples of each evaluation: their table, and the images by
+// tag.
+using ImagesByTag = std::map<std::string, std::string>;
+using StepImages = std::map<int64_t, std::pair<std::string, ImagesByTag>>;
+
+StepImages ImagesIn(const std::vector<ReadEvent>& events) {
+  StepImages images;
+  for (const ReadEvent& each : events) {
+    const auto text = each.texts.find("misclassified");
+    if (text == each.texts.end()) continue;
+    images[each.step] = {text->second, each.images};
+  }
+  return images;
+}
+
+TEST(TensorBoardTest, MisclassifiedSamplesAreImagesTheSameInEveryLayout) {
+  const std::string saved = NewFolder("board_images");
+  const Flags job = Small(
+      "--reproducible --microbatch_size=2 --eval_every=3 "
+      "--misclassified_images=100");
+  const Board board =
+      RunWithBoard("images", Joined(job, {"--save_dir=" + saved}));
+  const StepImages expected = ImagesIn(board.events);
+  ASSERT_THAT(expected, SizeIs(2));
+  for (const auto& tested : EventsOf(board.metrics, "eval")) {
+    const auto& [table, images] = expected.at(tested["step"].get<int64_t>());
+    const double wrong =
+        tested["count"].get<double>() * (1 - tested["accuracy"].get<double>());
+    EXPECT_THAT(images, SizeIs(static_cast<size_t>(std::lround(wrong))));
+    EXPECT_THAT(table, HasSubstr("| image | sample | class | predicted |"));
+  }
+  EXPECT_THAT(expected.at(3).second.at("misclassified/1").substr(0, 8),
+              "\x89PNG\r\n\x1a\n");
+  for (const std::string& layout : Layouts()) {
+    const Board other =
+        RunWithBoard("images_layout", Joined(job, Words(layout)));
+    EXPECT_EQ(ImagesIn(other.events), expected) << layout;
+  }
+  // The last step's, by its checkpoint.
+  const Board alone = RunWithBoard(
+      "images_alone",
+      Small("--eval_only --misclassified_images=100 --resume=" + saved));
+  EXPECT_EQ(ImagesIn(alone.events).at(6), expected.at(6));
+}
+
+TEST(TensorBoardTest, MisclassifiedSamplesHaveTheirClassesNames) {
+  const Board board = RunWithBoard(
+      "names", Joined(Words("--model=mlp_small --batch_size=64 --max_steps=1 "
+                            "--eval_batches=1 --intra_op_threads=1 --save_dir= "
+                            "--misclassified_images=2"),
+                      TestBackendFlags()));
+  const std::string name = "[A-Z][A-Za-z/ -]+";
+  const std::string row = " \\| [0-9]+ \\| " + name + " \\| " + name + " \\|\n";
+  EXPECT_THAT(ImagesIn(board.events).at(1).first,
+              ContainsRegex("\\| 1" + row + "\\| 2" + row));
 }
 
 TEST(TensorBoardTest, EachReplicasLossAndTimeAreCurves) {

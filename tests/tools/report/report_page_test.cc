@@ -141,6 +141,27 @@ TEST(ReportPageTest, LeavesOutWhatThereIsNothingFor) {
   }
 }
 
+TEST(ReportPageTest, TheSlowestOfSeveralRanksAreListed) {
+  const auto page = [](const std::string& ranks) {
+    return PageOf({LogOf(absl::StrCat(
+        R"({"event":"summary","rank_step_ms_median":50,"slowest_ranks":{)",
+        ranks, "}}"))});
+  };
+  const std::string several = page(R"("7":62.5,"0":50,"3":49,"x":null)");
+  EXPECT_THAT(
+      several,
+      AllOf(HasSubstr("<h2>Slowest ranks</h2>"),
+            HasSubstr("<tr><th>rank 7</th><td><div class=\"bar c0\">"
+                      "<span style=\"width:100.00%\"></span></div>"
+                      "</td><td>62.5 ms</td><td>+25 %</td></tr>"),
+            HasSubstr("width:80.00%"), HasSubstr("<td>50 ms</td><td>0 %</td>"),
+            HasSubstr("<td>49 ms</td><td>-2 %</td>")));
+  EXPECT_THAT(several, Not(HasSubstr("rank x")));
+  EXPECT_LT(several.find("rank 7"), several.find("rank 0"));
+  EXPECT_LT(several.find("rank 0"), several.find("rank 3"));
+  EXPECT_THAT(page(R"("0":50)"), Not(HasSubstr("Slowest ranks")));
+}
+
 TEST(ReportPageTest, OfAnEvaluationAloneOrNothingIsAPage) {
   const std::string evaluated =
       PageOf({LogOf(R"({"event":"eval","epoch":1,"loss":0.25})"
@@ -200,7 +221,9 @@ TEST(ReportPageTest, HostileLogsAreShownAsTheyAre) {
     }
     absl::StrAppend(&lines, ",\"", evil, "\":1,\"sums\":{\"", evil,
                     "\":1},\"device_memory\":{\"", evil, "\":\"1 B: ", evil,
-                    " 1 B\"},\"loss\":1e300,\"accuracy\":-1e308,",
+                    " 1 B\"},\"rank_step_ms_median\":1e-300,",
+                    "\"slowest_ranks\":{\"1\":2,\"", evil, "\":1},",
+                    "\"loss\":1e300,\"accuracy\":-1e308,",
                     "\"learning_rate\":1e-320,\"gradient_norm\":-0.0,",
                     "\"batch_size\":9007199254740993,\"devices_per_rank\":-5,",
                     "\"samples_per_s\":1e308,\"step_ms\":1e308,",

@@ -62,6 +62,18 @@ struct SafetyFeature {
 
 constexpr char kNoRecorder[] = "--flight_entries=0";
 
+// Steps between two reports, unless --log_every says otherwise.
+constexpr int64_t kReportedEvery = 25;
+
+// All that reports a step in files, for each step: the metrics file, which
+// every job here has, gets it as well.
+std::vector<std::string> ReportingFlags(const std::string& folder) {
+  return {kNoRecorder, "--log_every=1",
+          absl::StrCat("--tensorboard_dir=", folder, "/board"),
+          absl::StrCat("--prometheus_file=", folder, "/job.prom"),
+          absl::StrCat("--report=", folder, "/report.html")};
+}
+
 std::vector<SafetyFeature> SafetyFeatures(const SafetyBench& bench) {
   const std::string every = absl::StrCat(" each ", kEvery, " steps");
   const std::string saves = absl::StrCat("--save_every=", bench.save_every);
@@ -73,6 +85,8 @@ std::vector<SafetyFeature> SafetyFeatures(const SafetyBench& bench) {
        {kNoRecorder, "--check_replicas_every=1"},
        SafetyFeature::Cost::kStep,
        kEvery},
+      {"metrics, TensorBoard, Prometheus, report", ReportingFlags(bench.folder),
+       SafetyFeature::Cost::kStep, kReportedEvery},
       {absl::StrCat("--async_save", every),
        {kNoRecorder, saves, "--async_save"},
        SafetyFeature::Cost::kStall,

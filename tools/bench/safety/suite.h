@@ -1,4 +1,4 @@
-// The suite "safety": what safety costs a training.
+// The suite "safety": what safety, and being observed, costs a training.
 //
 // What an entry of the flight recorder costs.
 
@@ -43,7 +43,8 @@ struct SafetyResult {
 std::vector<double> Shares(const SafetyResult& result);
 
 // What a means costs a step is the difference of two jobs' median steps; a
-// check that is for every hundredth step is made in each, and its cost divided.
+// check that is for every hundredth step is made in each, and its cost divided,
+// and so is a report of every 25th step to a person and all files.
 // The recorder's is the entries of a step times what one costs here, measured
 // by itself, a checkpoint's how long the loop stood still. The first of the
 // results of a model is that of no means at all: how far two jobs differ by

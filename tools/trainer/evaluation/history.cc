@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -43,37 +44,39 @@ bool ReadEvaluation(absl::string_view line, Evaluation* evaluation) {
 
 void EvaluationHistory::Add(const Evaluation& evaluation) {
   DropAfter(evaluation.step - 1);
+  Append(evaluation);
+}
+
+void EvaluationHistory::Append(const Evaluation& evaluation) {
+  if (IsBest(evaluation)) best_ = all_.size();
   all_.push_back(evaluation);
 }
 
 void EvaluationHistory::DropAfter(int64_t step) {
-  while (!all_.empty() && all_.back().step > step) all_.pop_back();
-}
-
-bool EvaluationHistory::IsBetter(const Evaluation& one,
-                                 const Evaluation& other) const {
-  return by_ == BestBy::kLoss ? one.loss < other.loss
-                              : one.accuracy > other.accuracy;
-}
-
-const Evaluation* EvaluationHistory::best() const {
-  const Evaluation* best = nullptr;
-  for (const Evaluation& each : all_) {
-    const double value = by_ == BestBy::kLoss ? each.loss : each.accuracy;
-    if (!std::isfinite(value)) continue;
-    if (best == nullptr || IsBetter(each, *best)) best = &each;
+  if (last_step() <= step) return;
+  best_.reset();
+  for (const Evaluation& each : std::exchange(all_, {})) {
+    if (each.step <= step) Append(each);
   }
-  return best;
+}
+
+// Whether it is better than all that there are.
+bool EvaluationHistory::IsBest(const Evaluation& evaluation) const {
+  const bool by_loss = by_ == BestBy::kLoss;
+  if (!std::isfinite(by_loss ? evaluation.loss : evaluation.accuracy)) {
+    return false;
+  }
+  if (best() == nullptr) return true;
+  return by_loss ? evaluation.loss < best()->loss
+                 : evaluation.accuracy > best()->accuracy;
 }
 
 bool EvaluationHistory::last_is_best() const {
-  return !all_.empty() && best() == &all_.back();
+  return best_ && *best_ + 1 == all_.size();
 }
 
 int64_t EvaluationHistory::count_since_best() const {
-  const Evaluation* const found = best();
-  const auto count = static_cast<int64_t>(all_.size());
-  return found == nullptr ? count : count - 1 - (found - all_.data());
+  return static_cast<int64_t>(best_ ? all_.size() - 1 - *best_ : all_.size());
 }
 
 std::string EvaluationHistory::ToText() const {
@@ -101,7 +104,7 @@ absl::StatusOr<EvaluationHistory> EvaluationHistory::FromText(
                        ": expected {\"step\":N,\"loss\":L,\"accuracy\":A} of a "
                        "later step than the line before"));
     }
-    history.all_.push_back(evaluation);
+    history.Append(evaluation);
   }
   return history;
 }

@@ -4,7 +4,9 @@
 #ifndef TANDEM_TOOLS_TRAINER_EVALUATION_HISTORY_H_
 #define TANDEM_TOOLS_TRAINER_EVALUATION_HISTORY_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,8 +38,9 @@ class EvaluationHistory {
   // Drops evaluations of later steps than `step`, from which a job goes on.
   void DropAfter(int64_t step);
 
-  // The first of the best ones; null: there is none whose value is finite.
-  const Evaluation* best() const;
+  // The first of the best ones; null: there is none whose value is finite. It,
+  // and what follows from it, is known: a job may ask in each step.
+  const Evaluation* best() const { return best_ ? &all_[*best_] : nullptr; }
   // Whether the last one is better than all before it.
   bool last_is_best() const;
   // Evaluations since the best one; all of them, where there is none.
@@ -53,10 +56,12 @@ class EvaluationHistory {
                                                     BestBy by);
 
  private:
-  bool IsBetter(const Evaluation& one, const Evaluation& other) const;
+  void Append(const Evaluation& evaluation);
+  bool IsBest(const Evaluation& evaluation) const;
 
   BestBy by_;
   std::vector<Evaluation> all_;
+  std::optional<size_t> best_;  // where among them
 };
 
 }  // namespace tandem

@@ -12,10 +12,12 @@
 #include "core/base/torch_status.h"
 #include "core/comm/group_agreement.h"
 #include "core/program/long_task.h"
+#include "datasets/input_pixels.h"
 #include "datasets/registry.h"
 #include "datasets/targets_as_inputs.h"
 #include "models/hugging_face/model_config.h"
 #include "models/vocab_parallel.h"
+#include "tools/trainer/settings/setting.h"
 
 namespace tandem {
 namespace {
@@ -39,6 +41,13 @@ int64_t LogitBytesOfSample(const Dataset& tokens) {
 constexpr char kSampleShape[] = "sample_shape";
 constexpr char kClasses[] = "classes";
 constexpr char kDigest[] = "data_digest";
+
+// The flags that say which data set it is.
+std::string DescribeDataset(const TrainOptions& options) {
+  return absl::StrCat(
+      "--dataset=", options.dataset,
+      options.data_dir.empty() ? "" : " --data_dir=" + options.data_dir);
+}
 
 absl::StatusOr<std::shared_ptr<const Dataset>> OpenSplit(
     const TrainOptions& options, const std::optional<Transformer>& transformer,
@@ -70,11 +79,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSplit(
                ? dataset
                : TargetsAsInputs(*std::move(dataset), kVocabTargets);
   }
-  return Annotate(
-      dataset.status(),
-      absl::StrCat(
-          "--dataset=", options.dataset,
-          options.data_dir.empty() ? "" : " --data_dir=" + options.data_dir));
+  return Annotate(dataset.status(), DescribeDataset(options));
 }
 
 std::map<std::string, std::string> DataIdentity(const Dataset& data) {
@@ -102,11 +107,26 @@ NamedValues DescribeData(const JobData& data) {
 }  // namespace
 
 absl::Status CheckTestSet(const TrainOptions& options, const JobData& data) {
-  if (!options.eval_only || data.has_test()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--eval_only: the test set of --dataset=", options.dataset,
-      options.data_dir.empty() ? "" : " --data_dir=" + options.data_dir,
-      " is empty: there is nothing to evaluate"));
+  const std::string where = DescribeDataset(options);
+  const std::string images =
+      absl::StrCat("--misclassified_images=", options.misclassified_images);
+  const bool shows = options.misclassified_images > 0;
+  const Dataset& test = *data.test;
+  return CheckRules({
+      {options.eval_only && !data.has_test(),
+       absl::StrCat("--eval_only: the test set of ", where,
+                    " is empty: there is nothing to evaluate")},
+      {shows && !data.has_test(),
+       absl::StrCat(images, ": the test set of ", where,
+                    " is empty: leave it out")},
+      {shows && (test.tokens() || !IsImageShape(test.input_shape())),
+       absl::StrCat(
+           images,
+           " shows images, [height, width] or [1 or 3, height, width], "
+           "but samples of ",
+           where, " are ", test.tokens() ? "tokens, [" : "[",
+           absl::StrJoin(test.input_shape(), ", "), "]: leave it out")},
+  });
 }
 
 absl::StatusOr<JobData> OpenOwnData(

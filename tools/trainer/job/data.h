@@ -31,7 +31,8 @@ struct JobData {
 
 inline constexpr char kTrainingSamples[] = "training_samples";
 
-// InvalidArgument for --eval_only without a test set.
+// InvalidArgument for --eval_only without a test set, and for
+// --misclassified_images without one of images.
 absl::Status CheckTestSet(const TrainOptions& options, const JobData& data);
 
 // Opens both. Token files that do not say their vocabulary have that of

@@ -1,5 +1,6 @@
 #include "tools/trainer/report/reports.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
@@ -194,6 +195,23 @@ Json ReportFields(const EvaluationReport& evaluation) {
   return fields;
 }
 
+RankTimes SlowestRanks(std::vector<RankReport> ranks) {
+  RankTimes times;
+  std::erase_if(ranks,
+                [](const RankReport& each) { return !(each.step_ms > 0); });
+  if (ranks.empty()) return times;
+  std::stable_sort(ranks.begin(), ranks.end(),
+                   [](const RankReport& one, const RankReport& other) {
+                     return one.step_ms > other.step_ms;
+                   });
+  const size_t last = ranks.size() - 1;
+  times.median_ms =
+      (ranks[last / 2].step_ms + ranks[(last + 1) / 2].step_ms) / 2;
+  ranks.resize(std::min(ranks.size(), kMostSlowestRanks));
+  times.slowest = std::move(ranks);
+  return times;
+}
+
 std::vector<std::string> ReportLines(const SampleReport& sample) {
   return {absl::StrFormat("step %d  sample:", sample.step), sample.text};
 }
@@ -302,6 +320,12 @@ Json ReportFields(const SummaryReport& summary) {
        {"measurements", measurements}});
   if (!summary.pipeline_times.empty()) {
     fields["pipeline_times"] = summary.pipeline_times;
+  }
+  if (!summary.ranks.slowest.empty()) {
+    fields["rank_step_ms_median"] = summary.ranks.median_ms;
+  }
+  for (const RankReport& each : summary.ranks.slowest) {
+    fields["slowest_ranks"][absl::StrCat(each.rank)] = each.step_ms;
   }
   return fields;
 }

@@ -5,6 +5,7 @@
 #define TANDEM_TOOLS_TRAINER_REPORT_REPORTS_H_
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -102,6 +103,18 @@ struct SampleReport {
 std::vector<std::string> ReportLines(const SampleReport& sample);
 nlohmann::ordered_json ReportFields(const SampleReport& sample);
 
+// Mean steps of a job's ranks, of which there are several.
+struct RankTimes {
+  double median_ms = 0;
+  std::vector<RankReport> slowest;  // the slowest first; of one rank none
+};
+
+// How many of them are told, however many ranks there are.
+constexpr size_t kMostSlowestRanks = 16;
+
+// The times of `ranks`, but for those without a step.
+RankTimes SlowestRanks(std::vector<RankReport> ranks);
+
 struct SummaryReport {
   int64_t steps = 0;
   // The samples that the job has trained on, those before a resume included; 0:
@@ -115,6 +128,7 @@ struct SummaryReport {
   std::optional<BestReport> best;  // where one was asked for
   double samples_per_s = 0;
   double step_ms_median = 0;
+  RankTimes ranks;
   double peak_rss_mib = 0;
   double startup_ms = 0;
   // What each simulated device held at most, and what for.

@@ -5,10 +5,9 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
+#include "core/base/markup.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
-#include "core/base/utf8.h"
 #include "core/program/exit_code.h"
 
 namespace tandem {
@@ -81,17 +80,11 @@ Scalars EvaluationScalars(const EvaluationReport& evaluation) {
   return scalars;
 }
 
-// A cell of a table in Markdown.
-std::string Cell(const std::string& text) {
-  return absl::StrReplaceAll(ReplaceInvalidUtf8(text),
-                             {{"|", "\\|"}, {"\n", "<br>"}});
-}
-
 std::string SettingsTable(const SettingValues& settings) {
   std::string table = "| setting | value |\n|---|---|\n";
   for (const auto& [name, value] : settings) {
-    absl::StrAppend(&table, "| ", Cell(name), " | ", Cell(ToText(value)),
-                    " |\n");
+    absl::StrAppend(&table, "| ", MarkdownCell(name), " | ",
+                    MarkdownCell(ToText(value)), " |\n");
   }
   return table;
 }

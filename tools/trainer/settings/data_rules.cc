@@ -100,6 +100,9 @@ absl::Status CheckData(const TrainOptions& options) {
        absl::StrCat("--end_of_text=", options.end_of_text,
                     " tells documents apart for --document_masks: give that, "
                     "too, or leave it out")},
+      {options.misclassified_images > 0 && (is_tokens || made_up_tokens),
+       absl::StrCat("--misclassified_images=", options.misclassified_images,
+                    " shows images, ", was_given)},
   });
 }
 

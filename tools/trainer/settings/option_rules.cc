@@ -278,6 +278,11 @@ absl::Status CheckTensorBoard(const TrainOptions& options) {
   const auto histograms = [&](const std::string& why) {
     return absl::StrCat("--histograms_every=", options.histograms_every, why);
   };
+  const bool has_images = options.misclassified_images > 0;
+  const auto images = [&](const std::string& why) {
+    return absl::StrCat("--misclassified_images=", options.misclassified_images,
+                        why);
+  };
   return CheckRules({
       {has_histograms && options.tensorboard_dir.empty(),
        histograms(" writes for TensorBoard: give --tensorboard_dir=FOLDER as "
@@ -289,6 +294,13 @@ absl::Status CheckTensorBoard(const TrainOptions& options) {
        histograms(absl::StrCat(" shows what rank 0 has of the model, which is "
                                "nothing with --strategy=",
                                options.strategy, ": leave one out"))},
+      {has_images && options.tensorboard_dir.empty(),
+       images(" writes for TensorBoard: give --tensorboard_dir=FOLDER as "
+              "well")},
+      {has_images && ParameterServerCount(options) > 0,
+       images(absl::StrCat(" gathers the model on rank 0, for which workers of "
+                           "--strategy=",
+                           options.strategy, " do not meet: leave one out"))},
   });
 }
 

@@ -45,7 +45,7 @@ absl::Status CheckEvaluation(const TrainOptions& options);
 // --trace_file and --trace_steps.
 absl::Status CheckTracing(const TrainOptions& options);
 
-// --tensorboard_dir and --histograms_every.
+// --tensorboard_dir, --histograms_every and --misclassified_images.
 absl::Status CheckTensorBoard(const TrainOptions& options);
 
 // Whether what was given suits --replace_replicas: replicas that have, each,

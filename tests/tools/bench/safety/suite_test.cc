@@ -39,12 +39,14 @@ TEST(MeasureSafetyTest, EachMeansHasACostInEachRound) {
   const auto results = MeasureSafety(Small({"mlp_small"}));
   const std::string progress = testing::internal::GetCapturedStderr();
   ASSERT_TRUE(results.ok()) << results.status();
-  EXPECT_THAT(progress, StartsWith("1 of 22: mlp_small, nothing\n2 of 22, "));
-  EXPECT_THAT(progress, ContainsRegex("22 of 22, about [0-9]+ s left: "
+  EXPECT_THAT(progress, StartsWith("1 of 26: mlp_small, nothing\n2 of 26, "));
+  EXPECT_THAT(progress, ContainsRegex("26 of 26, about [0-9]+ s left: "
                                       "mlp_small, --check_finite\n$"));
-  ASSERT_THAT(*results, SizeIs(7));
+  ASSERT_THAT(*results, SizeIs(8));
   EXPECT_EQ((*results)[0].means, "nothing, once more");
-  EXPECT_EQ((*results)[6].means, "--check_finite");
+  EXPECT_EQ((*results)[4].means, "metrics, TensorBoard, Prometheus, report");
+  EXPECT_EQ((*results)[4].every, 25);
+  EXPECT_EQ((*results)[7].means, "--check_finite");
   for (const SafetyResult& each : *results) {
     EXPECT_THAT(each.plain_ms, SizeIs(2)) << each.means;
     EXPECT_THAT(each.plain_ms, Each(Gt(0))) << each.means;

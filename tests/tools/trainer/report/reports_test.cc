@@ -34,6 +34,7 @@ TEST(StepMeterTest, IsZeroBeforeTheFirstStep) {
   EXPECT_EQ(meter.samples_per_s(), 0);
   EXPECT_EQ(meter.step_ms(), 0);
   EXPECT_EQ(meter.total_samples_per_s(), 0);
+  EXPECT_EQ(meter.mean_step_ms(), 0);
   EXPECT_EQ(meter.median_step_ms(), 0);
   EXPECT_EQ(meter.score().loss(), 0);
 }
@@ -82,11 +83,13 @@ TEST(StepMeterTest, NamedSumsAddUp) {
   EXPECT_TRUE(meter.sums().empty());
 }
 
-TEST(StepMeterTest, MedianIsOfAllSteps) {
+TEST(StepMeterTest, MeanAndMedianAreOfAllSteps) {
   StepMeter meter;
   for (double seconds : {0.004, 0.001, 0.1}) {
     meter.Add(Score(), 1, StepMeter::Duration(seconds));
+    meter.Reset();
   }
+  EXPECT_DOUBLE_EQ(meter.mean_step_ms(), 35);
   EXPECT_FLOAT_EQ(meter.median_step_ms(), 4);
   meter.Add(Score(), 1, StepMeter::Duration(0.002));
   EXPECT_FLOAT_EQ(meter.median_step_ms(), 3);
@@ -251,6 +254,31 @@ TEST(SampleReportTest, HasTheTextAndItsStep) {
       (std::vector<std::string>{"step 500  sample:", "Once upon\na time"}));
   EXPECT_EQ(ReportFields(sample)["step"], 500);
   EXPECT_EQ(ReportFields(sample)["text"], "Once upon\na time");
+}
+
+TEST(RankTimesTest, AreOfTheSlowestAndTheMedianOfAll) {
+  std::vector<RankReport> ranks;
+  for (int rank = 0; rank < 19; ++rank) {
+    // 1 to 19 ms, but for a rank that came too late for any step (of 17 ms).
+    ranks.push_back({rank, {}, rank == 5 ? 0.0 : 1.0 + rank * 7 % 19});
+  }
+  const RankTimes times = SlowestRanks(ranks);
+  EXPECT_EQ(times.median_ms, 9.5);
+  ASSERT_EQ(times.slowest.size(), kMostSlowestRanks);
+  EXPECT_EQ(times.slowest[0].step_ms, 19);
+  EXPECT_EQ(times.slowest[0].rank, 8);
+  EXPECT_EQ(times.slowest[1].step_ms, 18);
+  EXPECT_EQ(times.slowest[2].step_ms, 16);
+  EXPECT_TRUE(SlowestRanks({}).slowest.empty());
+}
+
+TEST(RankTimesTest, StandInTheSummaryOfSeveralRanks) {
+  SummaryReport summary;
+  EXPECT_EQ(ReportFields(summary).count("slowest_ranks"), 0u);
+  summary.ranks = SlowestRanks({{0, {}, 62}, {1, {}, 66}, {2, {}, 64}});
+  const auto fields = ReportFields(summary);
+  EXPECT_EQ(fields["rank_step_ms_median"], 64);
+  EXPECT_EQ(fields["slowest_ranks"].dump(), R"({"1":66.0,"2":64.0,"0":62.0})");
 }
 
 TEST(SummaryReportTest, SaysTheBestEvaluationAndWhereItIs) {

@@ -266,6 +266,15 @@ std::vector<Refusal> Useless() {
        "--prometheus_file=/m.prom is --metrics_file as well"},
       {"--trace_file=/t.json --trace_steps=5 --eval_only --resume=/checkpoint",
        "--trace_file=/t.json shows steps of training"},
+      {"--misclassified_images=4",
+       "--misclassified_images=4 writes for TensorBoard: give "
+       "--tensorboard_dir=FOLDER"},
+      {"--misclassified_images=4 --tensorboard_dir=/t --dataset=tokens",
+       "--misclassified_images=4 shows images, but --dataset=tokens was"},
+      {"--misclassified_images=4 --tensorboard_dir=/t "
+       "--strategy=parameter_server",
+       "--misclassified_images=4 gathers the model on rank 0, for which "
+       "workers of --strategy=parameter_server do not meet"},
   };
 }
 
@@ -282,7 +291,7 @@ TEST(OptionsRefusalTest, WhatWouldDoNothingIsNamed) {
 TEST(OptionsRefusalTest, NoRowIsMissing) {
   EXPECT_EQ(Misfits().size(), 101u);
   EXPECT_EQ(OptimizerMisfits().size(), 18u);
-  EXPECT_EQ(Useless().size(), 15u);
+  EXPECT_EQ(Useless().size(), 18u);
 }
 
 }  // namespace
