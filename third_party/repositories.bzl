@@ -32,6 +32,7 @@ load("//third_party/rules_java:workspace.bzl", "rules_java")
 load("//third_party/sentencepiece:workspace.bzl", "sentencepiece")
 load("//third_party/tensorboard:workspace.bzl", "tensorboard")
 load("//third_party/zlib:workspace.bzl", "zlib")
+load("//third_party/zsh:workspace.bzl", "zsh", "zsh_common")
 load("//third_party/zstd:workspace.bzl", "zstd")
 
 _REPOSITORIES = {
@@ -67,6 +68,8 @@ _REPOSITORIES = {
     "sentencepiece": sentencepiece,
     "tensorboard": tensorboard,
     "zlib": zlib,
+    "zsh": zsh,
+    "zsh_common": zsh_common,
     "zstd": zstd,
 }
 

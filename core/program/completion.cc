@@ -154,10 +154,12 @@ std::string ZshScript(const std::vector<Completed>& flags,
             : absl::StrCat("(", absl::StrJoin(each.values, " "), ")");
     add(absl::StrCat("--", each.name, "=", text, ":value:", action));
   }
-  // A file of $fpath is called at once; what is evaluated is made known.
-  return absl::StrCat(script, "\n}\nif [ \"$funcstack[1]\" = ", function,
-                      " ]; then\n  ", function, " \"$@\"\nelse\n  compdef ",
-                      function, " ", Quoted(program), "\nfi\n");
+  // A file of $fpath, whatever its name is, is called at once; what is
+  // evaluated is made known.
+  return absl::StrCat(
+      script, "\n}\nif [[ $zsh_eval_context[-1] == loadautofunc ]]; then\n  ",
+      function, " \"$@\"\nelse\n  compdef ", function, " ", Quoted(program),
+      "\nfi\n");
 }
 
 }  // namespace

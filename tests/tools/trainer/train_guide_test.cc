@@ -20,6 +20,8 @@
 #include "core/program/completion.h"
 #include "core/program/flag_guide.h"
 #include "core/program/listed_flags.h"
+#include "tests/core/program/shell_completion.h"
+#include "tests/core/testing/test_files.h"
 #include "tools/trainer/settings/other_names.h"
 
 namespace tandem::train_guide_test {
@@ -129,14 +131,33 @@ TEST(TrainGuideTest, TheDocumentsListEveryFlag) {
 }
 
 TEST(TrainGuideTest, ShellsCompleteValues) {
-  const std::string script = *CompletionScript(Guide(), "train", "bash");
-  EXPECT_THAT(script, HasSubstr("--optimizer) values='sgd adam adamw"));
-  EXPECT_THAT(script, HasSubstr(" gpt2-medium "));
-  EXPECT_THAT(script, HasSubstr("--dataset) values='cifar10 cifar100 "));
-  EXPECT_THAT(script, HasSubstr("--strategy) values='auto single ddp "));
-  EXPECT_THAT(script, HasSubstr("--schedule) values='gpipe 1f1b "));
-  EXPECT_THAT(script, HasSubstr("--save_dir) files=1"));
-  EXPECT_THAT(script, HasSubstr("--resume) files=1"));
+  const std::string bash = *CompletionScript(Guide(), "train", "bash");
+  const std::string zsh = *CompletionScript(Guide(), "train", "zsh");
+  WriteBytes(TestPath("saved_before"), "");
+  struct Case {
+    std::string flag;
+    std::string begun;
+    std::vector<std::string> offered;
+  };
+  for (const Case& each : std::vector<Case>{
+           {"--model", "gpt2-m", {"gpt2-medium"}},
+           {"--dataset", "cifar", {"cifar10", "cifar100"}},
+           {"--optimizer", "ad", {"adam", "adamw"}},
+           {"--strategy", "parameter", {"parameter_server"}},
+           {"--schedule", "gp", {"gpipe"}},
+           {"--save_dir", "saved_b", {"saved_before"}},
+           {"--resume", "saved_b", {"saved_before"}}}) {
+    EXPECT_EQ(OfferedByBash(bash, absl::StrCat("train ", each.flag, " = ",
+                                               each.begun)),
+              each.offered);
+    std::vector<std::string> whole;
+    for (const std::string& value : each.offered) {
+      whole.push_back(absl::StrCat(each.flag, "=", value));
+    }
+    EXPECT_EQ(OfferedByZsh(zsh, absl::StrCat("train ", each.flag, "=",
+                                             each.begun)),
+              whole);
+  }
 }
 
 }  // namespace
