@@ -36,11 +36,11 @@
 #include "tools/trainer/job/devices.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/job/model.h"
+#include "tools/trainer/job/optimizer_groups.h"
 #include "tools/trainer/job/partition.h"
 #include "tools/trainer/job/process.h"
 #include "tools/trainer/job/save_folder.h"
 #include "tools/trainer/job/strategy.h"
-#include "tools/trainer/job/strategy_options.h"
 #include "tools/trainer/job/transformer.h"
 #include "tools/trainer/job_check.h"
 #include "tools/trainer/rehearsal/rehearsal_report.h"
@@ -107,13 +107,16 @@ absl::Status SetUp(Job& job) {
         settings, job.transformer, *job.data.train,
         job.mesh.world_size() * static_cast<int>(job.devices.size()));
   }
-  TANDEM_ASSIGN_OR_RETURN(
-      const JobPartition partition,
-      MakePartition(settings, layers, job.devices, job.data, *job.world));
+  TANDEM_ASSIGN_OR_RETURN(const OptimizerGroups groups,
+                          MakeOptimizerGroups(settings, layers, job.row_parts));
+  job.optimizer_groups = groups.description;
+  TANDEM_ASSIGN_OR_RETURN(const JobPartition partition,
+                          MakePartition(settings, layers, groups.update,
+                                        job.devices, job.data, *job.world));
   job.partition = partition.table;
   // What this rank has of the model, and how a step goes.
   TANDEM_ASSIGN_OR_RETURN(
-      job.strategy, MakeStrategy(settings, layers, job.row_parts, partition,
+      job.strategy, MakeStrategy(settings, layers, groups.update, partition,
                                  job.devices, *job.world));
   TANDEM_ASSIGN_OR_RETURN(
       job.exempt_from_decay,

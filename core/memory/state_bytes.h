@@ -5,6 +5,8 @@
 #define TANDEM_CORE_MEMORY_STATE_BYTES_H_
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 namespace tandem {
 
@@ -18,6 +20,16 @@ struct StatePerParameter {
   // Which nobody shares: DiLoCo's values and momentum, PowerSGD's errors, sums
   // of --reproducible.
   int further = 0;
+  // Instead of optimizer_states, by a parameter's full name, where parameters
+  // have different optimizers; null: all have one.
+  std::function<int(const std::string& name)> states_of = nullptr;
+
+  // What is kept for the parameter of that name.
+  StatePerParameter For(const std::string& name) const {
+    StatePerParameter of_one = *this;
+    if (states_of) of_one.optimizer_states = states_of(name);
+    return of_one;
+  }
 };
 
 struct StateBytes {

@@ -25,6 +25,16 @@
 namespace tandem {
 namespace {
 
+// Where a slot begins or ends, nearest to an element that one of them has, or
+// that is behind the last.
+int64_t NearestBoundary(const std::vector<FlatSlot>& slots, int64_t element) {
+  const auto found = std::lower_bound(
+      slots.begin(), slots.end(), element,
+      [](const FlatSlot& slot, int64_t at) { return slot.end < at; });
+  const bool begins = element - found->offset <= found->end - element;
+  return begins ? found->offset : found->end;
+}
+
 // Moves the slots of each buffer of `all` from where `before` says to where
 // `now` says, by way of `scratch`, which is as large.
 void MoveSlots(const std::vector<at::Tensor>& all,
@@ -330,7 +340,10 @@ ElementSpan ShareSpan(const FlatBuffer& buffer, const OptimizerShare& share) {
   const int64_t unit = AlignedLength(1, values);
   const int64_t units = values.numel() / unit;
   const auto begin_of = [&](int64_t rank) {
-    return units * rank / share.ranks * unit;
+    const int64_t even = units * rank / share.ranks * unit;
+    return buffer.shares_whole_parameters()
+               ? NearestBoundary(buffer.slots(), even)
+               : even;
   };
   return {begin_of(share.rank), begin_of(share.rank + 1)};
 }

@@ -110,6 +110,11 @@ class FlatBuffer {
   at::Tensor AddPartialState(int64_t begin, int64_t end);
   bool keeps_order() const { return keeps_order_; }
 
+  // Shares (ShareSpan) begin where parameters do from now on: an optimizer
+  // steps whole ones.
+  void ShareWholeParameters() { shares_whole_parameters_ = true; }
+  bool shares_whole_parameters() const { return shares_whole_parameters_; }
+
   // What is kept of the parameters elsewhere (an optimizer's state, its numbers
   // of steps) can become another rank's: `exchange` makes a tensor that, in
   // place, and `take` is called with it as long as `keeper` lives.
@@ -165,6 +170,7 @@ class FlatBuffer {
   void Gathered(size_t id);
   ParameterTraits traits_;
   bool keeps_order_ = false;
+  bool shares_whole_parameters_ = false;
   std::vector<FlatSlot> slots_;
   std::vector<size_t> index_of_;  // by id
   at::Tensor values_;
@@ -215,7 +221,9 @@ struct ElementSpan {
 
 // The share's elements: those of all ranks follow each other and make up the
 // buffer, each begins on a 64-byte boundary (so that kernels round as they
-// would over the whole buffer), and their lengths differ by at most 64 bytes.
+// would over the whole buffer), and their lengths differ by at most 64 bytes;
+// or where the buffer shares whole parameters, each begins with the one nearest
+// to that.
 ElementSpan ShareSpan(const FlatBuffer& buffer, const OptimizerShare& share);
 
 }  // namespace tandem

@@ -14,9 +14,11 @@
 
 namespace tandem {
 
-// SGD, Adam or AdamW. What `buffers` lists must outlive the optimizer: all of a
-// model's flat buffers, or those of one parameter group
-// (Replica::flat_buffers_of). Errors: MakeOptimizerRule's (optimizer_rule.h).
+// SGD, Adam, AdamW or Muon. What `buffers` lists must outlive the optimizer:
+// all of a model's flat buffers, or those of one parameter group
+// (Replica::flat_buffers_of). Errors: MakeOptimizerRule's (optimizer_rule.h);
+// InvalidArgument, naming it, for a parameter that Muon cannot step, which is
+// no matrix.
 absl::StatusOr<std::unique_ptr<Optimizer>> MakeOptimizer(
     const OptimizerOptions& options, const FlatBufferList& buffers,
     const ShareOfBuffer& share_of = nullptr);

@@ -63,7 +63,7 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // "SGD", "Adam", "AdamW": the first group's.
+  // "SGD", "Adam", "AdamW", "Muon": the first group's.
   const std::string& name() const;
   // What it was made for, group by group.
   FlatBufferList buffers() const;

@@ -4,6 +4,9 @@
 #ifndef TANDEM_PARALLEL_OPTIM_OPTIMIZER_OPTIONS_H_
 #define TANDEM_PARALLEL_OPTIM_OPTIMIZER_OPTIONS_H_
 
+#include <array>
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/variant.h"
@@ -36,7 +39,30 @@ struct AdamWOptions {
   bool amsgrad = false;
 };
 
-using OptimizerOptions = absl::variant<SgdOptions, AdamOptions, AdamWOptions>;
+// What Muon multiplies the learning rate by, for a matrix of so many rows and
+// columns (torch.optim.Muon's adjust_lr_fn).
+enum class MuonAdjustment {
+  kOriginal,       // sqrt(max(1, rows / columns))
+  kMatchRmsAdamW,  // 0.2 sqrt(max(rows, columns)): steps as large as AdamW's
+  kSpectralUnclamped,  // sqrt(rows / columns)
+};
+
+// Options of torch.optim.Muon.
+struct MuonOptions {
+  double momentum = 0.95;
+  double weight_decay = 0.1;  // taken from the parameter itself
+  bool nesterov = true;
+  std::array<double, 3> ns_coefficients = {3.4445, -4.7750, 2.0315};
+  double eps = 1e-7;  // the least norm that a matrix is divided by
+  int64_t ns_steps = 5;
+  MuonAdjustment adjust_lr = MuonAdjustment::kOriginal;
+  // Muon's own learning rate, in parts of the step's, which is for other groups
+  // of parameters as well.
+  double learning_rate_factor = 1;
+};
+
+using OptimizerOptions =
+    absl::variant<SgdOptions, AdamOptions, AdamWOptions, MuonOptions>;
 
 // Whether replicas share an optimizer's work and state
 // (parallel/sharding/optimizer_sharding.h).

@@ -5,7 +5,10 @@
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/full.h>
 
+#include <algorithm>
+
 #include "core/base/status_macros.h"
+#include "parallel/optim/muon.h"
 #include "parallel/optim/optimizer_options.h"
 
 namespace tandem {
@@ -14,6 +17,10 @@ namespace {
 std::vector<std::string> StateNames(const SgdOptions& options) {
   if (options.momentum == 0) return {};
   return {"momentum_buffer"};
+}
+
+std::vector<std::string> StateNames(const MuonOptions& /*options*/) {
+  return {kMuonState};
 }
 
 template <typename Options>
@@ -113,6 +120,9 @@ struct Maker {
   absl::StatusOr<OwnedRule> operator()(const AdamWOptions& options) const {
     return MakeAdam<AdamWOptions, at::_fused_adamw_>("AdamW", options);
   }
+  absl::StatusOr<OwnedRule> operator()(const MuonOptions& options) const {
+    return MakeMuon(options);
+  }
 };
 
 }  // namespace
@@ -128,6 +138,14 @@ int StateNumbers(const OptimizerOptions& options) {
         return static_cast<int>(StateNames(each).size());
       },
       options);
+}
+
+int MostStateNumbers(const std::vector<OptimizerOptions>& options) {
+  int most = 0;
+  for (const OptimizerOptions& each : options) {
+    most = std::max(most, StateNumbers(each));
+  }
+  return most;
 }
 
 }  // namespace tandem

@@ -1,6 +1,6 @@
 // Optimizer rules: how parameters follow from their gradients. SGD, Adam and
 // AdamW, each with its options, as one fused step over neighbours in a flat
-// buffer.
+// buffer; Muon, a matrix at a time.
 
 #ifndef TANDEM_PARALLEL_OPTIM_OPTIMIZER_RULE_H_
 #define TANDEM_PARALLEL_OPTIM_OPTIMIZER_RULE_H_
@@ -23,12 +23,15 @@ namespace tandem {
 inline constexpr char kStepState[] = "step";
 
 struct OptimizerTraits {
-  std::string name;  // "SGD", "Adam", "AdamW"
+  std::string name;  // "SGD", "Adam", "AdamW", "Muon"
   // One buffer each, as large as the parameters: {"exp_avg", "exp_avg_sq"}.
   std::vector<std::string> buffers;
   // Whether the number of steps is a state too ("step"), on which the update
   // depends; else only the first step may differ from later ones.
   bool counts_steps;
+  // A range is one parameter, of two dimensions, and has its sizes; else it is
+  // of any neighbours, which are alike to the rule.
+  bool steps_matrices = false;
 };
 
 // Neighbours in one flat buffer: slices of it.
@@ -74,12 +77,16 @@ class OptimizerRule {
 // arXiv:1904.09237). State: exp_avg, exp_avg_sq, max_exp_avg_sq with amsgrad,
 // and step for each parameter. InvalidArgument for betas outside [0, 1) and for
 // negative or non-finite values.
+//
+// torch.optim.Muon (parallel/optim/muon.h). State: momentum_buffer.
 absl::StatusOr<std::unique_ptr<OptimizerRule>> MakeOptimizerRule(
     const OptimizerOptions& options);
 
 // How many numbers of state it keeps for each parameter: 0 or 1 of SGD, 2 or 3
-// of Adam and AdamW.
+// of Adam and AdamW, 1 of Muon.
 int StateNumbers(const OptimizerOptions& options);
+// The greatest of several optimizers'; 0: there are none.
+int MostStateNumbers(const std::vector<OptimizerOptions>& options);
 
 }  // namespace tandem
 

@@ -90,11 +90,9 @@ absl::StatusOr<ParameterUpdate> ParameterUpdate::Create(
     const UpdateOptions& options, const FlatBufferList& buffers,
     const ShareOfBuffer& share_of) {
   TANDEM_RETURN_IF_ERROR(CheckUpdateOptions(options));
-  std::vector<OptimizerOptions> groups = {options.optimizer};
-  groups.insert(groups.end(), options.further_optimizers.begin(),
-                options.further_optimizers.end());
-  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> optimizer,
-                          MakeGroupedOptimizer(groups, buffers, share_of));
+  TANDEM_ASSIGN_OR_RETURN(
+      std::unique_ptr<Optimizer> optimizer,
+      MakeGroupedOptimizer(AllOptimizers(options), buffers, share_of));
   ParameterUpdate update(options, buffers, std::move(optimizer));
   update.clips_on_device_ = CanClipOnDevice(options, buffers, share_of);
   return update;

@@ -44,6 +44,23 @@ std::vector<size_t> IdsWithGradient(const FlatBuffer& buffer) {
   return ids;
 }
 
+// The part of `buffer` that is stepped here, which has no part of a matrix.
+ElementSpan SteppedSpan(FlatBuffer& buffer, const OptimizerTraits& traits,
+                        const OptimizerShare& share) {
+  if (traits.steps_matrices) buffer.ShareWholeParameters();
+  return ShareSpan(buffer, share);
+}
+
+// Gives a range that is one slot's the sizes of its parameter.
+void TakeSizes(const at::Tensor& parameter, OptimizerRange& range) {
+  const auto sized = [&](const at::Tensor& flat) {
+    return flat.as_strided(parameter.sizes(), parameter.strides());
+  };
+  range.values = sized(range.values);
+  range.grads = sized(range.grads);
+  for (at::Tensor& state : range.state) state = sized(state);
+}
+
 }  // namespace
 
 SteppedBuffer::SteppedBuffer(FlatBuffer& buffer, const OptimizerRule& rule,
@@ -52,7 +69,7 @@ SteppedBuffer::SteppedBuffer(FlatBuffer& buffer, const OptimizerRule& rule,
       rule_(rule),
       is_shared_(!share.is_whole()),
       is_first_(share.rank == 0),
-      span_(ShareSpan(buffer, share)),
+      span_(SteppedSpan(buffer, rule.traits(), share)),
       steps_(buffer.slots().size()),
       lives_(std::make_shared<const bool>(true)) {
   for (size_t i = 0; i < rule_.traits().buffers.size(); ++i) {
@@ -70,7 +87,7 @@ int64_t SteppedBuffer::Step(double learning_rate,
                             const at::Tensor& found_inf) {
   if (found_inf.defined()) BeginUnsettled();
   const std::vector<FlatSlot>& slots = buffer_.slots();
-  const bool counts_steps = rule_.traits().counts_steps;
+  const OptimizerTraits& traits = rule_.traits();
   int64_t stepped = 0;
   for (size_t end, begin = 0; begin < slots.size();
        begin = std::max(end, begin + 1)) {
@@ -83,6 +100,7 @@ int64_t SteppedBuffer::Step(double learning_rate,
     const int64_t length = std::min(slots[end - 1].end, span_.end) - from;
     if (length > 0) {
       OptimizerRange range = Range(from, length);
+      if (traits.steps_matrices) TakeSizes(slots[begin].parameter, range);
       range.steps = steps(begin);
       range.divisor = divisor;
       if (found_inf.defined()) {
@@ -94,7 +112,7 @@ int64_t SteppedBuffer::Step(double learning_rate,
     for (size_t i = begin; i < end; ++i) {
       buffer_.CountWrite(i);
       int64_t& steps = steps_[slots[i].id];
-      steps = counts_steps ? steps + 1 : 1;
+      steps = traits.counts_steps ? steps + 1 : 1;
     }
     stepped += static_cast<int64_t>(end - begin);
   }
@@ -103,8 +121,9 @@ int64_t SteppedBuffer::Step(double learning_rate,
 }
 
 size_t SteppedBuffer::EndOfRun(size_t begin) const {
+  const size_t most = rule_.traits().steps_matrices ? begin + 1 : size();
   size_t end = begin;
-  while (end < size() && buffer_.has_gradient(end) &&
+  while (end < most && buffer_.has_gradient(end) &&
          steps(end) == steps(begin)) {
     ++end;
   }

@@ -24,6 +24,13 @@ OptimizerGroup GroupOfAny(
   };
 }
 
+std::vector<OptimizerOptions> AllOptimizers(const UpdateOptions& options) {
+  std::vector<OptimizerOptions> all = {options.optimizer};
+  all.insert(all.end(), options.further_optimizers.begin(),
+             options.further_optimizers.end());
+  return all;
+}
+
 absl::Status CheckUpdateOptions(const UpdateOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_norm", options.clip_norm));
   TANDEM_RETURN_IF_ERROR(CheckNotNegative("clip_value", options.clip_value));

@@ -49,6 +49,9 @@ struct UpdateOptions {
   bool scales_loss() const { return grad_scaler && grad_scaler->enabled; }
 };
 
+// The optimizers' of groups 0, 1, ...
+std::vector<OptimizerOptions> AllOptimizers(const UpdateOptions& options);
+
 // InvalidArgument, naming the option and its value, for one that is out of its
 // range. Optimizers check their own.
 absl::Status CheckUpdateOptions(const UpdateOptions& options);

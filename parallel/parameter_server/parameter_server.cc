@@ -6,11 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/variant.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/comm/group_agreement.h"
+#include "parallel/optim/optimizer_options.h"
+#include "parallel/optim/update_options.h"
 #include "parallel/parameter_server/strategies.h"
 
 namespace tandem {
@@ -48,6 +52,19 @@ absl::Status ScaledError() {
       "parameter servers: with grad_scaler all ranks skip a step of which one "
       "gradient is not finite, but servers take what each worker pushes: train "
       "in bf16, which needs no scale, or with another strategy");
+}
+
+absl::Status MatricesError() {
+  return absl::InvalidArgumentError(
+      "parameter servers: slices of the parameters, which servers own, cut "
+      "matrices, but Muon steps whole ones: take another optimizer, or another "
+      "strategy");
+}
+
+bool StepsMatrices(const UpdateOptions& options) {
+  return absl::c_any_of(AllOptimizers(options), [](const auto& each) {
+    return absl::holds_alternative<MuonOptions>(each);
+  });
 }
 
 std::string NameOfServer(int server, const Communicator& world) {
@@ -181,6 +198,7 @@ absl::Status CheckParameterServerOptions(const ParameterServerOptions& options,
         options.servers, " servers and a max_staleness of ",
         options.max_staleness, ": take one server and 0, or clip by value"));
   }
+  if (StepsMatrices(options)) return MatricesError();
   return options.scales_loss() ? ScaledError() : absl::OkStatus();
 }
 

@@ -32,6 +32,7 @@ struct ParameterServerOptions : UpdateOptions {
 // server and one a worker, max_staleness >= -1, and clip_norm is 0 or there are
 // one server and no staleness: else nobody has all gradients of a step. Nor
 // does anybody say that all skip one: grad_scaler is refused, of replicas, too.
+// Nor does a server own whole matrices: Muon is refused.
 absl::Status CheckParameterServerOptions(const ParameterServerOptions& options,
                                          int ranks);
 

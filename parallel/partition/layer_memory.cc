@@ -141,7 +141,7 @@ void CountState(const LayerList& layers, const StatePerParameter& kept,
       const int64_t state =
           ComputeStateBytes(StorageBytes(parameter),
                             StorageBytes(KeptLowPrecisionCopy(parameter)),
-                            parameter.requires_grad(), kept)
+                            parameter.requires_grad(), kept.For(name))
               .total();
       layer.parameter_bytes += StorageBytes(parameter);
       layer.state_bytes += state;

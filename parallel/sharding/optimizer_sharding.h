@@ -39,7 +39,7 @@ inline constexpr int kLeastStateNumbers = 2;
 // What an optimizer has to do for a stage.
 struct OptimizerWork {
   int64_t parameters = 0;
-  int state_numbers = 0;  // of each parameter (StateNumbers)
+  int state_numbers = 0;  // of a parameter, at most (MostStateNumbers)
 };
 
 // For the replicas of a stage; null: it has one. kAuto: where there is as much

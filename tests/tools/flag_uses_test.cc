@@ -74,6 +74,7 @@ const std::map<std::string, Use>& Uses() {
   const Values fp16 = {{"dtype", "fp16"}};
   const Values images = {{"dataset", "synthetic"}};
   const Values join = {{"uneven_inputs", "join"}, {"drop_last", "false"}};
+  const Values muon = {{"optimizer", "muon"}};
   const Values pixels = {{"dataset", "image_folder"}};
   const Values reproducible = {{"reproducible", "true"},
                                {"microbatch_size", "8"}};
@@ -185,6 +186,11 @@ const std::map<std::string, Use>& Uses() {
       {"misclassified_images", {"4", {{"tensorboard_dir", "/t"}}, in_step}},
       {"model", {"mlp_small"}},
       {"momentum", {"0.5"}},
+      {"muon_adjust_lr", {"original", muon, in_step}},
+      {"muon_learning_rate", {"0.02", muon, in_step}},
+      {"muon_momentum", {"0.9", muon, in_step}},
+      {"muon_nesterov", {"false", muon, in_step}},
+      {"muon_ns_steps", {"3", muon, in_step}},
       {"nesterov", {"true"}},
       {"no_weight_decay_on", {"bias", {{"weight_decay", "0.1"}}}},
       {"optimizer", {"adam"}},

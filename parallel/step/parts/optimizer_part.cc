@@ -51,6 +51,16 @@ struct OptimizerText {
   std::string operator()(const AdamWOptions& adamw) const {
     return absl::StrCat("adamw", Betas(adamw));
   }
+  std::string operator()(const MuonOptions& muon) const {
+    const auto [a, b, c] = muon.ns_coefficients;
+    return absl::StrCat(
+        "muon with momentum ", NumberText(muon.momentum), ", weight_decay ",
+        NumberText(muon.weight_decay), ", nesterov ", SwitchText(muon.nesterov),
+        ", ns_coefficients ", NumberText(a), ", ", NumberText(b), ", ",
+        NumberText(c), ", eps ", NumberText(muon.eps), ", ns_steps ",
+        muon.ns_steps, ", adjust_lr ", static_cast<int>(muon.adjust_lr),
+        ", learning_rate_factor ", NumberText(muon.learning_rate_factor));
+  }
 
  private:
   template <typename Options>

@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/substitute.h"
 #include "core/base/status_macros.h"
+#include "parallel/optim/optimizer_options.h"
 #include "parallel/optim/optimizer_rule.h"
+#include "parallel/optim/update_options.h"
 #include "parallel/sharding/optimizer_sharding.h"
 #include "parallel/step/parts/rows.h"
 
@@ -66,8 +70,23 @@ bool SharesOptimizer(const MeshStrategyOptions& options, bool share_memory) {
     return options.shard_optimizer == OptimizerSharding::kOn;
   }
   return share_memory &&
-         StateNumbers(options.optimizer) >= kLeastStateNumbers &&
+         MostStateNumbers(AllOptimizers(options)) >= kLeastStateNumbers &&
          ExcludesSharding(options).empty();
+}
+
+// How many numbers are kept for a parameter, by its name; null: as many for
+// all.
+std::function<int(const std::string&)> StatesByName(
+    const UpdateOptions& options) {
+  if (!options.optimizer_group) return nullptr;
+  std::vector<int> states;
+  for (const OptimizerOptions& each : AllOptimizers(options)) {
+    states.push_back(StateNumbers(each));
+  }
+  return [states = std::move(states),
+          group = options.optimizer_group](const std::string& name) {
+    return states.at(static_cast<size_t>(group(name)));
+  };
 }
 
 }  // namespace
@@ -139,6 +158,7 @@ StatePerParameter KeptStatePerParameter(const MeshStrategyOptions& options,
                                         int replicas, bool share_memory) {
   StatePerParameter kept;
   kept.optimizer_states = StateNumbers(options.optimizer);
+  kept.states_of = StatesByName(options);
   if (SharesOptimizer(options, share_memory)) kept.optimizer_shares = replicas;
   for (const StepPartRow* row : StepPartRows()) {
     if (row->further_state == nullptr) continue;

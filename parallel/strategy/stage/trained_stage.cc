@@ -23,7 +23,7 @@ OptimizerWork StageWork(const UpdateOptions& update,
   for (const auto& each : UnderFirstNames(parameters)) {
     if (each.second.requires_grad()) work.parameters += each.second.numel();
   }
-  work.state_numbers = StateNumbers(update.optimizer);
+  work.state_numbers = MostStateNumbers(AllOptimizers(update));
   return work;
 }
 

@@ -101,10 +101,12 @@ TEST(DryRunTest, SaysWhatTheJobComesTo) {
 TEST(DryRunTest, ACheckpointIsAsLargeAsItSays) {
   for (const std::string more :
        {"", "--momentum=0", "--optimizer=adamw", "--optimizer=adam --amsgrad",
-        "--ema_decay=0.9",
+        "--ema_decay=0.9", "--optimizer=muon",
         "--nproc_per_node=2 --shard_optimizer=on "
         "--optimizer=adamw"}) {
     for (const std::string model : {"gpt_tiny_tied", "resnet18"}) {
+      // Which has no matrices but its head.
+      if (more == "--optimizer=muon" && model == "resnet18") continue;
       const std::string folder = NewFolder("size");
       const Flags job =
           Tiny(model, more + " --max_steps=1 --save_dir=" + folder);
@@ -116,6 +118,12 @@ TEST(DryRunTest, ACheckpointIsAsLargeAsItSays) {
       EXPECT_LE(made, said * 1.01 + 65536) << model << " " << more;
     }
   }
+}
+
+TEST(DryRunTest, SaysWhichOptimizerHasWhat) {
+  EXPECT_THAT(Planned(Tiny("mlp_small", "--optimizer=muon")),
+              HasSubstr("\n  optimizers    muon 7 of 16 parameters, adamw the "
+                        "rest\n"));
 }
 
 TEST(DryRunTest, AGptsMemoryIsWhatItsDevicesHold) {

@@ -66,6 +66,9 @@ Rows JobRows() {
       {"NoParameterWithoutDecay",
        "--weight_decay=0.1 --no_weight_decay_on=gamma",
        "--no_weight_decay_on=gamma|mlp_small|weight"},
+      {"NoMatrixForMuon",
+       "--optimizer=muon --model=resnet18 --synthetic_shape=3,32,32",
+       "--optimizer=muon is for matrices of hidden layers|resnet18"},
       {"PowerSgdsOptionWithoutIt", "--comm_hook=bf16:warm_start=false",
        "--comm_hook=bf16:warm_start=false|bf16 has no options"},
       {"AFlagThatWas", "--power_sgd_rank=2",
@@ -224,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(All, SimRefusalTest, testing::ValuesIn(SimRows()),
                          RowName<RefusalRow>);
 
 TEST(RefusalTableTest, NoRowIsMissing) {
-  EXPECT_EQ(JobRows().size(), 29u);
+  EXPECT_EQ(JobRows().size(), 30u);
   EXPECT_EQ(PipelineRows().size(), 7u + 9 + 5 + 5);
   EXPECT_EQ(SimRows().size(), 17u + 2);
 }

@@ -165,6 +165,7 @@ TEST(ShardedOptimizerTest, SettingsSayWhoKeepsTheStateAndWhy) {
       {"", "it pays from 1000000 on"},
       {"--shard_optimizer=on", "shared by 2 replicas"},
       {"--model=mlp_wide --optimizer=adamw", "shared by 2 replicas"},
+      {"--model=mlp_wide --optimizer=muon", "shared by 2 replicas"},
       {"--model=mlp_wide", "so little state"},
       {"--model=mlp_wide --backend=gloo", "do not share memory"},
       {"--model=mlp_wide --static_graph", "ddp.static_graph"},

@@ -100,6 +100,14 @@ Rows ScheduleRows() {
                         Layout(2, 2, 2), Layout(4, 2, 1)},
                        "--device=sim --backend=sim_nccl --sim_delay_us=20"),
                   SameLines});
+  const std::string shared = " --shard_optimizer=on";
+  rows.push_back(
+      {"muon",
+       Joined(Job("gpt_tiny_tied"),
+              Words("--optimizer=muon --clip_grad_norm=0.5 "
+                    "--weight_decay=0.1 --no_weight_decay_on=bias")),
+       {Layout(1, 1, 2), Layout(2, 1, 1) + shared, Layout(4, 2, 1) + shared},
+       SameLines});
   return rows;
 }
 
@@ -134,7 +142,7 @@ TEST(ReproducibleResumeTest, ACheckpointOfOneLayoutGoesOnInAnother) {
 TEST(ReproducibleTableTest, NoCellIsMissing) {
   EXPECT_EQ(Layouts().size(), 10u);
   EXPECT_EQ(CellsIn(ModelRows()), 4 * 10);
-  EXPECT_EQ(CellsIn(ScheduleRows()), 24 + 5);
+  EXPECT_EQ(CellsIn(ScheduleRows()), 24 + 5 + 3);
   EXPECT_EQ(CellsIn(ResumeRows()), 4);
 }
 

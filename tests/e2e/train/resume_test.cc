@@ -32,6 +32,7 @@ Rows TechniqueRows() {
        "--lr_warmup_steps=5"},
       {"AdamW", "--optimizer=adamw --weight_decay=0.1 --amsgrad"},
       {"Adam", "--optimizer=adam --clip_grad_norm=0.5"},
+      {"Muon", "--optimizer=muon --muon_learning_rate=0.02"},
       {"Averages", "--optimizer=adam --ema_decay=0.75"},
       {"BatchNormBuffers",
        "--model=resnet18 --synthetic_shape=3,32,32 "
@@ -179,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(LastSamples, ResumeTest,
                          RowName<ResumeRow>);
 
 TEST(ResumeTableTest, NoCellIsMissing) {
-  EXPECT_EQ(CellsIn(TechniqueRows()), 10 * 2);
+  EXPECT_EQ(CellsIn(TechniqueRows()), 11 * 2);
   EXPECT_EQ(CellsIn(MeshRows()), 5 * 5);
   EXPECT_EQ(CellsIn(PlaceRows()), 6 * 4);
   EXPECT_EQ(CellsIn(LastSampleRows()), 3 * 6 + 16);

@@ -138,6 +138,7 @@ Rows DataParallelRows() {
        "--optimizer=adamw --clip_grad_norm=0.5 "
        "--gradient_accumulation_steps=2"},
       {"DropoutBySample", "--model=mlp_dropout"},
+      {"Muon", "--optimizer=muon"},
       {"TiedWeights",
        "--model=gpt_tiny_tied --dataset=synthetic_tokens "
        "--synthetic_shape=8 --synthetic_samples=24 "
@@ -387,7 +388,7 @@ INSTANTIATE_TEST_SUITE_P(LastSamples, TechniqueTest,
 TEST(TechniqueTableTest, NoCellIsMissing) {
   EXPECT_EQ(CellsIn(DdpRows()), 22);
   EXPECT_EQ(CellsIn(HybridRows()), 7 * 2 + 3 + 3 + 3);
-  EXPECT_EQ(CellsIn(DataParallelRows()), 4 * 4);
+  EXPECT_EQ(CellsIn(DataParallelRows()), 5 * 4);
   EXPECT_EQ(CellsIn(EmaRows()), 7 + 5);
   EXPECT_EQ(CellsIn(Bf16Rows()), 2 + 3 + 1 + 2);
   EXPECT_EQ(CellsIn(TransformerRows()), 3 + 2 + 4 + 1 + 2 + 1 + 2);

@@ -238,7 +238,7 @@ class SteppedModel {
  public:
   explicit SteppedModel(const OptimizerOptions& options) {
     for (const char* name : {"a", "b"}) {
-      parameters_.emplace_back(name, at::randn({5}, GeneratorFor(1, name))
+      parameters_.emplace_back(name, at::randn({5, 2}, GeneratorFor(1, name))
                                          .to(TestDevice())
                                          .requires_grad_());
     }
@@ -251,7 +251,7 @@ class SteppedModel {
     for (size_t i = 0; i < 2; ++i) {
       if (i == 0 ? !step.a : !step.b) continue;
       const at::Tensor weights =
-          at::full({5}, 0.3 * (number + 1), TestDevice());
+          at::full({5, 2}, 0.3 * (number + 1), TestDevice());
       parameters_[i].second.square().mul(weights).sum().backward();
     }
   }
@@ -274,8 +274,8 @@ std::vector<OptimizerOptions> Optimizers() {
   damped.dampening = 0.5;
   AdamOptions greatest;
   greatest.amsgrad = true;
-  return {SgdOptions(),  SgdOptions{0.9}, damped,
-          AdamOptions(), greatest,        AdamWOptions()};
+  return {SgdOptions(), SgdOptions{0.9}, damped,       AdamOptions(),
+          greatest,     AdamWOptions(),  MuonOptions()};
 }
 
 at::Tensor FourOnDevice(const FlatBuffer& /*buffer*/) {

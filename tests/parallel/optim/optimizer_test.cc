@@ -157,6 +157,11 @@ struct PyTorchMaker {
                         .weight_decay(options.weight_decay)
                         .amsgrad(options.amsgrad));
   }
+  // C++'s has no Muon: muon_test.cc.
+  std::unique_ptr<torch::optim::Optimizer> operator()(
+      const MuonOptions& /*options*/) const {
+    return nullptr;
+  }
 };
 
 TEST_P(OptimizerTest, EqualsPyTorchsWhereSomeHaveNoGradient) {

@@ -368,6 +368,9 @@ TEST(ParameterServerTest, WhatCannotWorkIsRefused) {
   EXPECT_THAT(refusal(scales, 2), HasSubstr("train in bf16"));
   scales.grad_scaler->enabled = false;
   EXPECT_EQ(refusal(scales, 2), "");
+  ParameterServerOptions whole = Momentum(1);
+  whole.further_optimizers = {MuonOptions()};
+  EXPECT_THAT(refusal(whole, 2), HasSubstr("Muon steps whole ones"));
 }
 
 }  // namespace

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,22 +61,66 @@ TEST(OptimizerShareTest, SpansFollowEachOtherOnBoundaries) {
   }
 }
 
+// One buffer of matrices of 1 to so many rows.
+FlatBuffers MatricesUpTo(int64_t rows) {
+  NamedTensors parameters;
+  for (int64_t i = 1; i <= rows; ++i) {
+    parameters.emplace_back(
+        absl::StrCat("p", i),
+        at::randn({i, 9}).to(TestDevice()).requires_grad_(true));
+  }
+  return MakeFlatBuffers(parameters);
+}
+
+// An optimizer of whole matrices (Muon) has it so.
+TEST(OptimizerShareTest, SpansOfWholeParametersBeginNearEvenOnes) {
+  for (const int64_t rows : {1, 2, 9, 30}) {
+    const FlatBuffers buffers = MatricesUpTo(rows);
+    FlatBuffer& buffer = *buffers[0];
+    std::set<int64_t> boundaries = {buffer.values().numel()};
+    int64_t largest = 0;
+    for (const FlatSlot& slot : buffer.slots()) {
+      boundaries.insert(slot.offset);
+      largest = std::max(largest, slot.end - slot.offset);
+    }
+    for (const int ranks : {1, 2, 3, 7, 64}) {
+      std::vector<ElementSpan> even;
+      const FlatBuffers others = MatricesUpTo(rows);
+      for (int rank = 0; rank < ranks; ++rank) {
+        even.push_back(ShareSpan(*others[0], {rank, ranks}));
+      }
+      buffer.ShareWholeParameters();
+      int64_t end = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const ElementSpan span = ShareSpan(buffer, {rank, ranks});
+        EXPECT_EQ(span.begin, end);
+        EXPECT_GE(span.end, span.begin);
+        EXPECT_EQ(boundaries.count(span.begin), 1u);
+        EXPECT_LE(2 * std::abs(span.begin - even[rank].begin), largest);
+        end = span.end;
+      }
+      EXPECT_EQ(end, buffer.values().numel()) << rows << " on " << ranks;
+    }
+  }
+}
+
 // Shares of one buffer, each stepped by itself: the bits of one optimizer.
-TEST(OptimizerShareTest, SharesTogetherStepAsOneOptimizer) {
+void ExpectSharesToStepAsOne(const OptimizerOptions& options,
+                             const std::function<FlatBuffers()>& make) {
   for (const int ranks : {2, 3, 7}) {
-    const FlatBuffers whole = BuffersOf(203);
+    const FlatBuffers whole = make();
     const auto copy_of = [&] {
-      FlatBuffers copy = BuffersOf(203);
+      FlatBuffers copy = make();
       copy[0]->values().copy_(whole[0]->values());
       return copy;
     };
     std::vector<FlatBuffers> shares;
     for (int rank = 0; rank < ranks; ++rank) shares.push_back(copy_of());
-    const auto optimizer = *MakeOptimizer(AdamWOptions(), whole);
+    const auto optimizer = *MakeOptimizer(options, whole);
     std::vector<std::unique_ptr<Optimizer>> optimizers;
     for (int rank = 0; rank < ranks; ++rank) {
       optimizers.push_back(
-          *MakeOptimizer(AdamWOptions(), shares[rank], [&](const FlatBuffer&) {
+          *MakeOptimizer(options, shares[rank], [&](const FlatBuffer&) {
             return OptimizerShare{rank, ranks};
           }));
     }
@@ -90,7 +137,7 @@ TEST(OptimizerShareTest, SharesTogetherStepAsOneOptimizer) {
       const int64_t stepped = step_with(whole, *optimizer);
       for (int rank = 0; rank < ranks; ++rank) {
         EXPECT_EQ(step_with(shares[rank], *optimizers[rank]), stepped);
-        const ElementSpan span = ShareSpan(*whole[0], {rank, ranks});
+        const ElementSpan span = ShareSpan(*shares[rank][0], {rank, ranks});
         const auto part = [&](const FlatBuffers& buffers) {
           return buffers[0]->values().narrow(0, span.begin, span.length());
         };
@@ -100,6 +147,12 @@ TEST(OptimizerShareTest, SharesTogetherStepAsOneOptimizer) {
       }
     }
   }
+}
+
+TEST(OptimizerShareTest, SharesTogetherStepAsOneOptimizer) {
+  ExpectSharesToStepAsOne(AdamWOptions(), [] { return BuffersOf(203); });
+  // Matrices of which each is one rank's.
+  ExpectSharesToStepAsOne(MuonOptions(), [] { return MatricesUpTo(12); });
 }
 
 TEST(ShareExchangeTest, ValuesOfAllRanksAndStateOnTheFirst) {
@@ -180,6 +233,8 @@ TEST(OptimizerShardingTest, StateIsCountedByOptimizer) {
   sgd.momentum = 0.9;
   EXPECT_EQ(StateNumbers(sgd), 1);
   EXPECT_EQ(StateNumbers(AdamWOptions()), 2);
+  EXPECT_EQ(StateNumbers(MuonOptions()), 1);
+  EXPECT_EQ(MostStateNumbers({MuonOptions(), AdamWOptions(), sgd}), 2);
   AdamOptions adam;
   adam.amsgrad = true;
   EXPECT_EQ(StateNumbers(adam), 3);

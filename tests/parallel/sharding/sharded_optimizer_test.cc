@@ -62,6 +62,10 @@ const std::vector<Variant>& Variants() {
          };
          options.make_hook = [] { return Bf16CompressHook(); };
        }},
+      {"MuonBesideAdamW", "gpt_tiny_tied",
+       [](MeshStrategyOptions& options) {
+         MuonAndAdamW("gpt_tiny_tied", options);
+       }},
       {"Reproducible", "gpt_tiny_tied",
        [](MeshStrategyOptions& options) {
          options.optimizer = AdamOptions();

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "core/base/status_macros.h"
+#include "core/model/hidden_matrices.h"
 #include "core/model/layer_list.h"
 #include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
@@ -64,6 +65,16 @@ LabJob ModelJob(const std::string& model, int64_t size, int steps,
   job.steps = steps;
   job.rate = kLabRate;
   return job;
+}
+
+void MuonAndAdamW(const std::string& model, MeshStrategyOptions& options) {
+  options.optimizer = MuonOptions();
+  options.further_optimizers = {AdamWOptions()};
+  options.optimizer_group =
+      [matrices = HiddenMatrices(MakeLayers(LabSpecs(model), kLabSeed))](
+          const std::string& name) -> int64_t {
+    return matrices.count(name) > 0 ? 0 : 1;
+  };
 }
 
 absl::StatusOr<std::unique_ptr<MeshStrategy>> OnOneRank(

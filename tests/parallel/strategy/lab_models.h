@@ -44,6 +44,9 @@ constexpr double kLabRate = 0.05;
 LabJob ModelJob(const std::string& model, int64_t size, int steps,
                 const LabChange& change = nullptr);
 
+// Muon for the matrices of the model's hidden layers, AdamW for the rest.
+void MuonAndAdamW(const std::string& model, MeshStrategyOptions& options);
+
 // A strategy of one process that trains with cross-entropy.
 absl::StatusOr<std::unique_ptr<MeshStrategy>> OnOneRank(
     const LayerSpecs& specs, const MeshStrategyOptions& options);

@@ -239,6 +239,7 @@ const std::vector<OtherOption>& OtherOptions() {
       {"seed", [](auto& o) { o.seed = 5; }},
       {"optimizer", [](auto& o) { o.optimizer = SgdOptions{0.9}; }},
       {"optimizer", [](auto& o) { o.optimizer = AdamOptions(); }},
+      {"optimizer", [](auto& o) { o.optimizer = MuonOptions(); }},
       {"further_optimizers[0]",
        [](auto& o) { o.further_optimizers = {AdamWOptions()}; }},
       {"optimizer_group",

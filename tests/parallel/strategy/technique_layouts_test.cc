@@ -166,6 +166,30 @@ Rows EmaRows() {
   return rows;
 }
 
+// Matrices of hidden layers by Muon, the rest by AdamW.
+Rows MuonRows() {
+  Rows rows;
+  for (const std::string model : {"mlp_dropout", "gpt_tiny_tied"}) {
+    for (const auto sharding :
+         {OptimizerSharding::kOff, OptimizerSharding::kOn}) {
+      const LabJob job = RegistryJob(model, [=](auto& options) {
+        MuonAndAdamW(model, options);
+        options.reproducible = true;
+        options.clip_norm = 0.5;
+        options.shard_optimizer = sharding;
+      });
+      const bool shares = sharding == OptimizerSharding::kOn;
+      rows.push_back(
+          {absl::StrCat("Muon_", model, shares ? "Sharded" : ""),
+           LabLayouts("sequential 1x1x1, 1f1b 2x1x1, 1f1b 1x1x2, zb_h1 1x2x1, "
+                      "zb_h1 2x1x2, 1f1b 3x2x1, zb_v 2x1x2x2, "
+                      "interleaved_1f1b 2x2x1x2"),
+           Always(job)});
+    }
+  }
+  return rows;
+}
+
 struct Chunked {
   bool is_gpt;
   bool tied;
@@ -239,7 +263,7 @@ Rows AllRows() {
   Rows all;
   for (const Rows& rows :
        {RegistryRows(), WeightPenaltyRows(), TiedWeightRows(),
-        TransposedTensorRows(), EmaRows(), ChunkedLossRows()}) {
+        TransposedTensorRows(), EmaRows(), MuonRows(), ChunkedLossRows()}) {
     all.insert(all.end(), rows.begin(), rows.end());
   }
   return all;
@@ -253,7 +277,7 @@ TEST(TechniqueTableTest, HasItsCells) {
   size_t cells = 0;
   for (const TechniqueRow& row : AllRows()) cells += row.columns.size();
   EXPECT_EQ(cells, (2u * (11 + 8) + 2 * 4) + 2 * 8 + (4 + 2) * 8 + 8 + 4 * 8 +
-                       (2 * 10 + 6 * 3 + 8 * 3));
+                       4 * 8 + (2 * 10 + 6 * 3 + 8 * 3));
 }
 
 TEST(TechniqueTableTest, TransposedTensorsAre) {

@@ -223,6 +223,9 @@ std::vector<std::string> DescribeDryRun(const JobPlan& plan,
   for (const std::string& each : plan.start_lines) {
     lines.push_back(Line("start", each));
   }
+  if (!plan.groups.description.empty() && !options.eval_only) {
+    lines.push_back(Line("optimizers", plan.groups.description));
+  }
   if (!plan.exempt_from_decay.empty()) {
     lines.push_back(Line("no decay", plan.exempt_from_decay));
   }

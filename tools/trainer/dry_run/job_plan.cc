@@ -11,7 +11,6 @@
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/job/save_folder.h"
-#include "tools/trainer/job/strategy_options.h"
 #include "tools/trainer/job/transformer.h"
 #include "tools/trainer/starting_point.h"
 
@@ -56,6 +55,9 @@ absl::Status FindLayers(const TrainOptions& options, JobPlan* plan) {
   TANDEM_ASSIGN_OR_RETURN(
       plan->partition,
       PlanPartition(options, without_values, job.data, job.mesh.world_size()));
+  TANDEM_ASSIGN_OR_RETURN(
+      plan->groups,
+      MakeOptimizerGroups(options, without_values, job.row_parts));
   return absl::OkStatus();
 }
 
@@ -123,7 +125,8 @@ absl::StatusOr<JobPlan> PlanJob(const TrainOptions& options,
   TANDEM_RETURN_IF_ERROR(FindLayers(options, &plan));
   TANDEM_ASSIGN_OR_RETURN(
       plan.exempt_from_decay,
-      DescribeExempt(options, ParameterNames(plan), job.row_parts));
+      DescribeExempt(options, plan.groups.update.optimizer_group,
+                     ParameterNames(plan), job.row_parts));
   if (!options.eval_only) {
     TANDEM_ASSIGN_OR_RETURN(plan.training, PlanTraining(job));
     job.planned_steps = plan.training.steps;

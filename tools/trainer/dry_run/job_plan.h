@@ -13,6 +13,7 @@
 #include "core/meta/shapes.h"
 #include "tools/trainer/checkpoints/resume.h"
 #include "tools/trainer/job/job.h"
+#include "tools/trainer/job/optimizer_groups.h"
 #include "tools/trainer/job/partition.h"
 #include "tools/trainer/settings/options.h"
 #include "tools/trainer/training_set.h"
@@ -29,6 +30,7 @@ struct JobPlan {
   // Where it starts; and what is known of that, for a person.
   TrainPosition start;
   std::vector<std::string> start_lines;
+  OptimizerGroups groups;
   std::string exempt_from_decay;  // see DescribeExempt
 };
 

@@ -3,6 +3,8 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,7 +18,7 @@
 #include "core/base/byte_size.h"
 #include "models/transformer/training_memory.h"
 #include "parallel/balance/cut.h"
-#include "parallel/optim/optimizer_rule.h"
+#include "parallel/optim/update_options.h"
 #include "parallel/schedule/validator.h"
 #include "parallel/step/parts/step_parts.h"
 #include "tools/trainer/job/strategy_options.h"
@@ -30,14 +32,13 @@ int64_t ElementBytes(const TrainOptions& options) {
   return RequestedPrecision(options).param_dtype.has_value() ? 2 : kFloat;
 }
 
-// What a device keeps for each parameter.
-StatePerParameter Kept(const JobPlan& plan) {
+// What is kept for each parameter, by whoever updates it.
+StatePerParameter KeptByUpdaters(const JobPlan& plan) {
   const TrainOptions& options = plan.job.options;
-  if (ParameterServerCount(options) > 0) return {/*optimizer_states=*/0};
   MeshStrategyOptions mesh =
       ReplicaStrategyOptions(options, plan.partition.partition.schedule);
   AddReplicas(options, &mesh);
-  mesh.optimizer = RequestedOptimizer(options, options.weight_decay);
+  static_cast<UpdateOptions&>(mesh) = plan.groups.update;
   StatePerParameter kept = KeptStatePerParameter(mesh, plan.job.mesh.data(),
                                                  plan.job.launch.nnodes == 1);
   const CommHook hook = RequestedHook(options.ddp);
@@ -45,26 +46,37 @@ StatePerParameter Kept(const JobPlan& plan) {
   return kept;
 }
 
+// What a device keeps for each parameter. A parameter server has the only
+// optimizer.
+StatePerParameter Kept(const JobPlan& plan) {
+  if (ParameterServerCount(plan.job.options) > 0) {
+    return {/*optimizer_states=*/0};
+  }
+  return KeptByUpdaters(plan);
+}
+
 struct Elements {
   int64_t all = 0;
   int64_t matrices = 0;  // of them, those of parameters of two dimensions
 };
 
-// The parameters of a stage. What is tied within it counts once, and else is a
-// copy.
-Elements ParametersIn(const LayerRange& stage,
-                      const std::vector<TensorShape>& shapes) {
-  Elements elements;
+// The parameters of a stage, by how many tensors of their size an optimizer
+// keeps. What is tied within it counts once, and else is a copy.
+std::map<int, Elements> ParametersIn(const LayerRange& stage,
+                                     const std::vector<TensorShape>& shapes,
+                                     const StatePerParameter& kept) {
+  std::map<int, Elements> by_states;
   std::set<std::string> here;
   for (const TensorShape& each : shapes) {
     const auto layer = static_cast<int64_t>(each.layer);
     if (each.is_buffer || layer < stage.begin || layer >= stage.end) continue;
     if (!each.tied_to.empty() && here.count(each.tied_to) > 0) continue;
     here.insert(each.name);
+    Elements& elements = by_states[kept.For(each.name).optimizer_states];
     elements.all += each.numel();
     if (each.sizes.size() > 1) elements.matrices += each.numel();
   }
-  return elements;
+  return by_states;
 }
 
 // What a device does of a stage, but for which layers that has, and how many
@@ -148,15 +160,19 @@ DeviceEstimate DeviceState(const JobPlan& plan, const std::vector<int>& own,
   for (const int stage : own) {
     const LayerRange& layers = stages[static_cast<size_t>(stage)];
     names.push_back(LayerNames(layers, plan.layers));
-    const Elements elements = ParametersIn(layers, plan.shapes);
-    estimate.parameters += elements.all;
-    const StateBytes state =
-        ComputeStateBytes(elements.all * kFloat,
-                          element == kFloat ? 0 : elements.matrices * element,
-                          /*is_trained=*/!plan.job.options.eval_only, kept);
-    estimate.state.parameters += state.parameters;
-    estimate.state.gradients += state.gradients;
-    estimate.state.optimizer += state.optimizer;
+    for (const auto& [states, elements] :
+         ParametersIn(layers, plan.shapes, kept)) {
+      StatePerParameter of_each = kept;
+      of_each.optimizer_states = states;
+      estimate.parameters += elements.all;
+      const StateBytes state = ComputeStateBytes(
+          elements.all * kFloat,
+          element == kFloat ? 0 : elements.matrices * element,
+          /*is_trained=*/!plan.job.options.eval_only, of_each);
+      estimate.state.parameters += state.parameters;
+      estimate.state.gradients += state.gradients;
+      estimate.state.optimizer += state.optimizer;
+    }
   }
   estimate.layers = absl::StrJoin(names, " + ");
   return estimate;
@@ -230,8 +246,7 @@ int64_t HostBytes(const MemoryEstimate& estimate, const Job& job) {
 
 int64_t CheckpointBytes(const JobPlan& plan) {
   const TrainOptions& options = plan.job.options;
-  const int64_t states =
-      StateNumbers(RequestedOptimizer(options, options.weight_decay));
+  const StatePerParameter state = KeptByUpdaters(plan);
   const int64_t averages = options.ema_decay > 0 ? 1 : 0;
   int64_t bytes = 0;
   for (const TensorShape& each : plan.shapes) {
@@ -239,7 +254,9 @@ int64_t CheckpointBytes(const JobPlan& plan) {
     bytes += elements * static_cast<int64_t>(c10::elementSize(each.dtype));
     if (each.is_buffer) continue;
     // A tied weight is stored under each of its names, its state once.
-    const int64_t kept = averages + (each.tied_to.empty() ? states : 0);
+    const int64_t states =
+        each.tied_to.empty() ? state.For(each.name).optimizer_states : 0;
+    const int64_t kept = averages + states;
     bytes += elements * kFloat * kept;
   }
   return bytes;

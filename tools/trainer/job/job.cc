@@ -132,6 +132,7 @@ void RemoveTraining(SettingValues* values) {
                                [](const auto& each) {
                                  return each.first == "optimizer" ||
                                         each.first == "learning_rate" ||
+                                        each.first == "optimizer_groups" ||
                                         each.first == "optimizer_state" ||
                                         each.first == "training_samples";
                                }),
@@ -164,6 +165,9 @@ JobDescription DescribeJob(const Job& job) {
   const std::string sharding = job.strategy->DescribeSharding();
   if (job.mesh.data() > 1 && !sharding.empty()) {
     resolved.push_back({"optimizer_state", sharding});
+  }
+  if (!job.optimizer_groups.empty()) {
+    resolved.push_back({"optimizer_groups", job.optimizer_groups});
   }
   if (!job.exempt_from_decay.empty()) {
     resolved.push_back({"exempt_from_decay", job.exempt_from_decay});

@@ -62,6 +62,7 @@ struct Job {
   JobFlops flops;                      // on rank 0
   std::unique_ptr<Strategy> strategy;
   std::string partition;          // where the model was cut, for a person
+  std::string optimizer_groups;   // OptimizerGroups' description
   std::string exempt_from_decay;  // how many parameters are; empty: as usual
 
   bool is_rank_zero() const { return launch.rank == 0; }

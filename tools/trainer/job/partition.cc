@@ -66,7 +66,7 @@ StatePerParameter KeptBy(const TrainOptions& options, const PartitionTask& task,
   MeshStrategyOptions mesh = ReplicaStrategyOptions(options, task.schedule);
   AddReplicas(options, &mesh);
   mesh.devices = devices;
-  mesh.optimizer = RequestedOptimizer(options, options.weight_decay);
+  static_cast<UpdateOptions&>(mesh) = task.optimizers;
   StatePerParameter kept = KeptStatePerParameter(
       mesh, static_cast<int>(world.size() / options.pipeline.pipe),
       SharesMemory(world));
@@ -257,12 +257,13 @@ absl::StatusOr<PartitionTask> MakeTask(const TrainOptions& options,
 
 absl::StatusOr<JobPartition> MakePartition(
     const TrainOptions& options, const LayerSpecs& layers,
-    const std::vector<c10::Device>& devices, const JobData& data,
-    Communicator& world) {
+    const UpdateOptions& optimizers, const std::vector<c10::Device>& devices,
+    const JobData& data, Communicator& world) {
   const LongTask preparing("cutting the model",
                            LongTask::SpeaksIf(world.rank() == 0));
-  TANDEM_ASSIGN_OR_RETURN(const PartitionTask task,
+  TANDEM_ASSIGN_OR_RETURN(PartitionTask task,
                           MakeTask(options, layers, data, world.size()));
+  task.optimizers = optimizers;
   if (IsInOnePiece(options)) return JobPartition{task.schedule, {}, ""};
   return PartitionJob(options, task, devices, *data.train, world);
 }

@@ -15,6 +15,7 @@
 #include "core/model/layer.h"
 #include "datasets/dataset.h"
 #include "parallel/balance/cut.h"
+#include "parallel/optim/update_options.h"
 #include "parallel/schedule/activation_checkpointing.h"
 #include "parallel/schedule/schedule.h"
 #include "tools/trainer/job/data.h"
@@ -39,6 +40,7 @@ struct PartitionTask {
   // schedule has; 0: none.
   int64_t evaluation_batch = 0;
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
+  UpdateOptions optimizers;  // MakeOptimizerGroups'
 };
 
 // The samples of the largest of `microbatches` microbatches of `samples`, or of
@@ -55,11 +57,12 @@ absl::StatusOr<JobPartition> PartitionJob(
 
 // What the settings ask for: a pipeline's stages, or the parts of a replica,
 // which work one after the other and so are a pipeline of one microbatch. An
-// evaluation of the test set counts in what devices hold. Collective.
+// evaluation of the test set counts in what devices hold, as does what
+// `optimizers` (PartitionTask's) keep. Collective.
 absl::StatusOr<JobPartition> MakePartition(
     const TrainOptions& options, const LayerSpecs& layers,
-    const std::vector<c10::Device>& devices, const JobData& data,
-    Communicator& world);
+    const UpdateOptions& optimizers, const std::vector<c10::Device>& devices,
+    const JobData& data, Communicator& world);
 
 // What MakePartition will come to, as far as that is known before a job has
 // devices and ranks.

@@ -17,12 +17,9 @@ namespace tandem {
 namespace {
 
 // Options that a whole replica and a pipeline have in common.
-void SetUpdate(const TrainOptions& options, const RowParts& parts,
+void SetUpdate(const TrainOptions& options, const UpdateOptions& optimizers,
                UpdateOptions* update) {
-  const DecayGroups groups = WeightDecayGroups(options, parts);
-  update->optimizer = RequestedOptimizer(options, options.weight_decay);
-  update->further_optimizers = groups.further;
-  update->optimizer_group = groups.group;
+  *update = optimizers;
   update->clip_norm = options.clip_grad_norm;
   update->clip_norm_type = options.clip_grad_norm_type;
   update->error_if_nonfinite = options.error_if_nonfinite;
@@ -33,10 +30,10 @@ void SetUpdate(const TrainOptions& options, const RowParts& parts,
 // `replica` says how one is cut and scheduled; servers update it.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeServed(
     const TrainOptions& options, const LayerSpecs& layers,
-    const RowParts& parts, const MeshStrategyOptions& replica,
+    const UpdateOptions& optimizers, const MeshStrategyOptions& replica,
     Communicator& world) {
   ParameterServerOptions served;
-  SetUpdate(options, parts, &served);
+  SetUpdate(options, optimizers, &served);
   served.servers = ParameterServerCount(options);
   served.max_staleness = options.ddp.max_staleness;
   const auto make =
@@ -68,8 +65,9 @@ absl::StatusOr<LayerSpecs> ReplicatedModel(
 // Replicas that reduce their gradients.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeReplicas(
     const TrainOptions& options, const LayerSpecs& layers,
-    const RowParts& parts, MeshStrategyOptions mesh, Communicator& world) {
-  SetUpdate(options, parts, &mesh);
+    const UpdateOptions& optimizers, MeshStrategyOptions mesh,
+    Communicator& world) {
+  SetUpdate(options, optimizers, &mesh);
   AddReplicas(options, &mesh);
   LayerSpecs model = layers;
   if (IsDataParallel(MakePipelineContext(options))) {
@@ -85,7 +83,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeReplicas(
 
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
     const TrainOptions& options, const LayerSpecs& layers,
-    const RowParts& parts, const JobPartition& partition,
+    const UpdateOptions& optimizers, const JobPartition& partition,
     const std::vector<c10::Device>& devices, Communicator& world) {
   const LongTask preparing("making the model",
                            LongTask::SpeaksIf(world.rank() == 0));
@@ -94,8 +92,8 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
   mesh.cuts = partition.cuts;
   mesh.devices = devices;
   return ParameterServerCount(options) > 0
-             ? MakeServed(options, layers, parts, mesh, world)
-             : MakeReplicas(options, layers, parts, mesh, world);
+             ? MakeServed(options, layers, optimizers, mesh, world)
+             : MakeReplicas(options, layers, optimizers, mesh, world);
 }
 
 }  // namespace tandem

@@ -9,20 +9,20 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/checkpoint/row_parts.h"
 #include "core/comm/communicator.h"
 #include "core/model/layer.h"
+#include "parallel/optim/update_options.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/job/partition.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
 
-// `devices` are this rank's, `parts` those of the layers that ModelRowParts
-// says. `world` must outlive the strategy. Collective.
+// `devices` are this rank's; of `optimizers`, MakeOptimizerGroups', which has
+// what. `world` must outlive the strategy. Collective.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
     const TrainOptions& options, const LayerSpecs& layers,
-    const RowParts& parts, const JobPartition& partition,
+    const UpdateOptions& optimizers, const JobPartition& partition,
     const std::vector<c10::Device>& devices, Communicator& world);
 
 }  // namespace tandem

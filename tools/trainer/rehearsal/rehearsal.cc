@@ -28,6 +28,7 @@
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/job/model.h"
+#include "tools/trainer/job/optimizer_groups.h"
 #include "tools/trainer/job/partition.h"
 #include "tools/trainer/job/process.h"
 #include "tools/trainer/job/strategy.h"
@@ -208,12 +209,14 @@ absl::StatusOr<SetUpJob> SetUp(const RehearsalSettings& settings,
   TANDEM_ASSIGN_OR_RETURN(const RowParts parts,
                           ModelRowParts(options, transformer, *job.data.train));
   layers = WithoutValues(std::move(layers));
+  TANDEM_ASSIGN_OR_RETURN(const OptimizerGroups groups,
+                          MakeOptimizerGroups(options, layers, parts));
   TANDEM_ASSIGN_OR_RETURN(
-      job.partition,
-      MakePartition(options, layers, job.devices, job.data, *job.world));
-  TANDEM_ASSIGN_OR_RETURN(job.strategy,
-                          MakeStrategy(options, layers, parts, job.partition,
-                                       job.devices, *job.world));
+      job.partition, MakePartition(options, layers, groups.update, job.devices,
+                                   job.data, *job.world));
+  TANDEM_ASSIGN_OR_RETURN(
+      job.strategy, MakeStrategy(options, layers, groups.update, job.partition,
+                                 job.devices, *job.world));
   return job;
 }
 

@@ -90,10 +90,14 @@ absl::Status CheckDevices(const DeviceSettings& settings) {
 
 absl::Status CheckOptimizer(const TrainOptions& options) {
   const TrainOptions usual;
+  const SettingValues given = Differing(Describe(options), Describe(usual));
   const std::string adams =
-      FirstSetting(Differing(Describe(options), Describe(usual)),
-                   {"amsgrad", "adam_beta1", "adam_beta2", "adam_eps"});
+      FirstSetting(given, {"amsgrad", "adam_beta1", "adam_beta2", "adam_eps"});
+  const std::string muons =
+      FirstSetting(given, {"muon_learning_rate", "muon_momentum",
+                           "muon_nesterov", "muon_ns_steps", "muon_adjust_lr"});
   const bool is_sgd = options.optimizer == "sgd";
+  const bool is_muon = options.optimizer == "muon";
   const std::string is_sgds = absl::StrCat(
       " is sgd's, but --optimizer=", options.optimizer, " was given");
   const bool in_steps = options.lr_schedule == "step";
@@ -106,7 +110,17 @@ absl::Status CheckOptimizer(const TrainOptions& options) {
   return CheckRules({
       {is_sgd && !adams.empty(),
        absl::StrCat(adams,
-                    " is for adam and adamw, but --optimizer=sgd was given")},
+                    " is for adam, adamw and muon, but --optimizer=sgd was "
+                    "given")},
+      {!is_muon && !muons.empty(),
+       absl::StrCat(muons, " is muon's, but --optimizer=", options.optimizer,
+                    " was given")},
+      {options.muon_learning_rate.has_value() &&
+           ResolvedLearningRate(options) == 0,
+       absl::StrCat(
+           "--muon_learning_rate=", options.muon_learning_rate.value_or(0),
+           " goes by the schedule of --learning_rate, which is 0: leave it "
+           "out, or give both")},
       {is_sgd && options.nesterov && options.momentum == 0,
        "--nesterov needs a momentum, but --momentum=0 was given"},
       {!is_sgd && options.momentum != usual.momentum,

@@ -149,6 +149,11 @@ absl::Status CheckParameterServer(const TrainOptions& options) {
                     " is of gradients between replicas, but with --strategy=",
                     kParameterServer,
                     " they go to servers, as they are: leave it out")},
+      {has_servers && options.optimizer == "muon",
+       absl::StrCat("--optimizer=muon steps whole matrices, but with "
+                    "--strategy=",
+                    kParameterServer,
+                    " servers own slices that cut them: leave one out")},
       {has_servers && options.pipeline.reproducible,
        absl::StrCat("--reproducible needs one order for every sum, which "
                     "--strategy=",

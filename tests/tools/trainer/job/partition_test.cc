@@ -19,6 +19,7 @@
 #include "models/layers/basic_layers.h"
 #include "models/layers/token_embedding.h"
 #include "parallel/schedule/schedules.h"
+#include "tools/trainer/job/optimizer_groups.h"
 
 namespace tandem::partition_test {
 namespace {
@@ -54,10 +55,13 @@ class Samples : public Dataset {
 };
 
 // The partition that rank 0 of so many finds, with so many devices each.
-JobPartition FoundPartition(const TrainOptions& options,
-                            const PartitionTask& task, const Samples& data,
-                            int ranks = 1, int devices = 2) {
+JobPartition FoundPartition(const TrainOptions& options, PartitionTask task,
+                            const Samples& data, int ranks = 1,
+                            int devices = 2) {
   JobPartition partition;
+  const auto groups = MakeOptimizerGroups(options, task.specs, {});
+  ExpectOk(groups.status());
+  if (groups.ok()) task.optimizers = groups->update;
   ExpectOk(RunThreadRanks(ranks, [&](Communicator& world) {
     const auto found =
         PartitionJob(options, task,
@@ -141,6 +145,11 @@ TEST(PartitionJobTest, CountsTheStateOfTheJobsOptimizer) {
   options.amsgrad = true;
   expect_state(options, 3);
   options.amsgrad = false;
+  // Muon keeps one number of the weight, AdamW two of the bias.
+  options.optimizer = "muon";
+  EXPECT_THAT(FoundPartition(options, task, data).table,
+              HasSubstr(absl::StrCat(" ", 3 * 4 * 8 * 4 + 4 * 8 * 4, " B")));
+  options.optimizer = "adamw";
   options.ddp.shard_optimizer = "off";
   expect_state(options, 2, /*ranks=*/2);
   options.ddp.shard_optimizer = "on";

@@ -41,7 +41,7 @@ std::vector<Refusal> Misfits() {
       {"--z_loss=-1", "--z_loss=-1: must be at least 0"},
       {"--timeout=0", "--timeout=0"},
       {"--optimizer=lion",
-       "--optimizer=lion: unknown; known: sgd, adam, adamw"},
+       "--optimizer=lion: unknown; known: sgd, adam, adamw, muon"},
       {"--device=tpu", "known: cpu, cuda"},
       {"--strategy=pipeline --devices_per_rank=2 --comm_hook=fp16",
        "--comm_hook=fp16 is for replicas, but a pipeline is one"},
@@ -208,7 +208,7 @@ std::vector<Refusal> OptimizerMisfits() {
       {"--lr_gamma=0.5 --lr_schedule=cosine",
        "--lr_gamma=0.5 is of --lr_schedule=step, but --lr_schedule=cosine"},
       {"--amsgrad --optimizer=sgd",
-       "--amsgrad=true is for adam and adamw, but --optimizer=sgd"},
+       "--amsgrad=true is for adam, adamw and muon, but --optimizer=sgd"},
       {"--clip_grad_norm_type=0",
        "--clip_grad_norm_type=0: must be greater than 0"},
       {"--clip_grad_norm_type=nan", "--clip_grad_norm_type=nan"},
@@ -218,10 +218,26 @@ std::vector<Refusal> OptimizerMisfits() {
       {"--weight_decay=0.1 --no_weight_decay_on=bias(",
        "--no_weight_decay_on=bias(: not a regular expression"},
       {"--adam_beta2=0.95",
-       "--adam_beta2=0.95 is for adam and adamw, but --optimizer=sgd"},
+       "--adam_beta2=0.95 is for adam, adamw and muon, but --optimizer=sgd"},
       {"--optimizer=adamw --adam_beta1=1.5",
        "--adam_beta1=1.5: must be from 0 to 1"},
       {"--optimizer=adam --adam_eps=-1", "--adam_eps=-1: must be at least 0"},
+      {"--muon_momentum=0.9 --optimizer=adamw",
+       "--muon_momentum=0.9 is muon's, but --optimizer=adamw"},
+      {"--nomuon_nesterov",
+       "--muon_nesterov=false is muon's, but --optimizer=sgd"},
+      {"--optimizer=muon --muon_ns_steps=100",
+       "--muon_ns_steps=100: must be from 1 to 99"},
+      {"--optimizer=muon --muon_adjust_lr=none",
+       "--muon_adjust_lr=none: unknown; known: original, match_rms_adamw"},
+      {"--optimizer=muon --learning_rate=0 --muon_learning_rate=0.02",
+       "--muon_learning_rate=0.02 goes by the schedule of --learning_rate, "
+       "which is 0"},
+      {"--optimizer=muon --momentum=0.99",
+       "--momentum=0.99 is sgd's, but --optimizer=muon"},
+      {"--optimizer=muon --strategy=parameter_server",
+       "--optimizer=muon steps whole matrices, but with "
+       "--strategy=parameter_server"},
       {"--min_learning_rate=1e-4",
        "--min_learning_rate=0.0001 is where --lr_schedule=cosine ends, but "
        "--lr_schedule=constant"},
@@ -290,7 +306,7 @@ TEST(OptionsRefusalTest, WhatWouldDoNothingIsNamed) {
 
 TEST(OptionsRefusalTest, NoRowIsMissing) {
   EXPECT_EQ(Misfits().size(), 101u);
-  EXPECT_EQ(OptimizerMisfits().size(), 18u);
+  EXPECT_EQ(OptimizerMisfits().size(), 25u);
   EXPECT_EQ(Useless().size(), 18u);
 }
 
