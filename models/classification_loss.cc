@@ -50,21 +50,41 @@ LossResult Reduced(const CrossEntropyResult& result, const at::Tensor& labels,
   return {result.losses.sum() / count, score, sums};
 }
 
+// What label smoothing adds to the loss of each row, per share that is
+// smoothed: by how much the target's logit is above their mean.
+at::Tensor TargetsAboveMeans(const at::Tensor& logits, const at::Tensor& labels,
+                             const Ignored& ignored) {
+  at::Tensor index = labels;
+  at::Tensor is_ignored;
+  if (ignored) {
+    is_ignored = labels.eq(*ignored);
+    index = labels.masked_fill(is_ignored, 0);
+  }
+  const at::Tensor above =
+      logits.gather(1, index.unsqueeze(1)).squeeze(1) - logits.mean(1);
+  return ignored ? above.masked_fill(is_ignored, 0) : above;
+}
+
 LossResult Loss(const at::Tensor& outputs, const at::Tensor& targets,
-                const Ignored& ignored) {
+                const Ignored& ignored, double label_smoothing = 0) {
   CheckShapes(outputs, targets);
   const at::Tensor rows = outputs.reshape({targets.numel(), outputs.size(-1)});
   const at::Tensor labels = targets.reshape({targets.numel()});
-  return Reduced(CrossEntropyFunction(rows, labels, ignored), labels, ignored);
+  CrossEntropyResult result = CrossEntropyFunction(rows, labels, ignored);
+  if (label_smoothing > 0) {
+    result.losses =
+        result.losses +
+        TargetsAboveMeans(rows, labels, ignored).mul(label_smoothing);
+  }
+  return Reduced(result, labels, ignored);
 }
 
 }  // namespace
 
 LossFunction WithZLoss(LossFunction loss, double coefficient) {
-  const LossNames names = loss.names();
-  const LossFunction::Weight weight = loss.weight();
-  return LossFunction(
-      names,
+  const LossFunction evaluation = loss.evaluation();
+  LossFunction trained(
+      evaluation.names(),
       [loss = std::move(loss), coefficient](const LossArguments& arguments) {
         AddAuxiliaryLoss("z_loss", at::logsumexp(arguments.outputs, -1)
                                        .square()
@@ -72,7 +92,8 @@ LossFunction WithZLoss(LossFunction loss, double coefficient) {
                                        .mul(coefficient));
         return loss(arguments);
       },
-      weight);
+      evaluation.weight());
+  return LossFunction::EvaluatedBy(std::move(trained), evaluation);
 }
 
 LossResult CrossEntropy(const at::Tensor& outputs, const at::Tensor& targets) {
@@ -101,6 +122,20 @@ LossFunction CrossEntropyIgnoring(int64_t ignore_index) {
       [ignore_index](const at::Tensor& targets) {
         return targets.ne(ignore_index).sum().item<double>();
       }));
+}
+
+LossFunction SmoothedCrossEntropy(double label_smoothing,
+                                  std::optional<int64_t> ignore_index) {
+  LossFunction plain = ignore_index
+                           ? CrossEntropyIgnoring(*ignore_index)
+                           : LossFunction::OfAnyPrecision(CrossEntropy);
+  if (label_smoothing == 0) return plain;
+  LossFunction trained(
+      [=](const at::Tensor& outputs, const at::Tensor& targets) {
+        return Loss(outputs, targets, ignore_index, label_smoothing);
+      },
+      plain.weight());
+  return LossFunction::EvaluatedBy(std::move(trained), std::move(plain));
 }
 
 }  // namespace tandem

@@ -56,6 +56,17 @@ LossFunction CrossEntropyOfRows(LossNames names, CrossEntropyRows rows_of,
 // gradient, where PyTorch's is NaN.
 LossFunction CrossEntropyIgnoring(int64_t ignore_index);
 
+// torch.nn.CrossEntropyLoss's label_smoothing e, from 0 to 1 (Szegedy et al.,
+// 1512.00567, section 7): a target is 1 - e of its class and e / classes of
+// each, so that a prediction's loss is
+//   (1 - e) (log(Z) - x_target) + e (log(Z) - mean(x)),
+// x being its logits and Z the sum of their exponentials. With an
+// `ignore_index` ignored targets count as CrossEntropyIgnoring has it. Computed
+// of floats. Evaluation reports the loss without it
+// (LossFunction::EvaluatedBy); with 0 so does training.
+LossFunction SmoothedCrossEntropy(
+    double label_smoothing, std::optional<int64_t> ignore_index = std::nullopt);
+
 }  // namespace tandem
 
 #endif  // TANDEM_MODELS_CLASSIFICATION_LOSS_H_

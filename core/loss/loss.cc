@@ -2,6 +2,7 @@
 
 #include <ATen/ops/ones.h>
 #include <c10/util/Exception.h>
+#include <glog/logging.h>
 
 #include <cstdint>
 
@@ -89,6 +90,18 @@ LossFunction::LossFunction(Loss loss, Weight weight)
   loss_ = [loss = std::move(loss)](const LossArguments& arguments) {
     return loss(arguments.outputs, arguments.targets);
   };
+}
+
+LossFunction LossFunction::EvaluatedBy(LossFunction trained,
+                                       LossFunction evaluation) {
+  CHECK(trained.names_.outputs == evaluation.names_.outputs &&
+        trained.names_.targets == evaluation.names_.targets)
+      << "what is evaluated takes other tensors than what is trained";
+  CHECK_EQ(trained.weight_ == nullptr, evaluation.weight_ == nullptr)
+      << "what is evaluated weighs otherwise than what is trained";
+  trained.evaluation_ =
+      std::make_shared<const LossFunction>(std::move(evaluation));
+  return trained;
 }
 
 LossResult LossFunction::operator()(const LossArguments& arguments) const {

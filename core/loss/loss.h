@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -135,17 +136,28 @@ class LossFunction {
     return loss;
   }
 
+  // Says that evaluation reports `evaluation` where `trained` is trained: the
+  // loss without what is for training alone (label smoothing). Both have the
+  // same names and weigh alike.
+  static LossFunction EvaluatedBy(LossFunction trained,
+                                  LossFunction evaluation);
+
   explicit operator bool() const { return loss_ != nullptr; }
 
   // Null: by samples.
   const Weight& weight() const { return weight_; }
   const LossNames& names() const { return names_; }
+  // What evaluation reports: itself, unless EvaluatedBy says otherwise.
+  const LossFunction& evaluation() const {
+    return evaluation_ == nullptr ? *this : *evaluation_;
+  }
 
  private:
   LossNames names_;
   NamedLoss loss_;
   Weight weight_;
   bool takes_any_precision_ = false;
+  std::shared_ptr<const LossFunction> evaluation_;  // null: itself
 };
 
 // All of it on the device of `outputs`. Throws c10::Error where there are no

@@ -14,6 +14,19 @@ enum class LearningRateDecay {
   kStep,    // times `gamma` after every `decay_steps` steps (PyTorch's StepLR)
   kCosine,  // half a cosine down to `final_learning_rate`
             // (CosineAnnealingLR; arXiv:1608.03983)
+  kLinear,  // a line down to `final_learning_rate` (transformers'
+            // get_linear_schedule_with_warmup, whose is 0)
+  // Constant, and down to `final_learning_rate` over the last `decay_steps`
+  // (WSD; MiniCPM, arXiv:2404.06395, section 4).
+  kWarmupStableDecay,
+};
+
+// What is left of the way down to the final rate, once a share d of the steps
+// that have it is done.
+enum class DecayStyle {
+  kLinear,  // 1 - d
+  kSqrt,    // 1 - sqrt(d) (Megatron-LM's minus_sqrt; arXiv:2405.18392)
+  kCosine,  // (1 + cos(pi d)) / 2
 };
 
 struct LearningRateOptions {
@@ -22,18 +35,20 @@ struct LearningRateOptions {
   // learning_rate * (s + 1) / warmup_steps. The last of them has the full rate.
   int64_t warmup_steps = 0;
   LearningRateDecay decay = LearningRateDecay::kConstant;
-  // kStep: steps between two falls, counted from the end of the warm-up.
+  // kStep: steps between two falls, counted from the end of the warm-up;
+  // kWarmupStableDecay: the last steps, over which it falls.
   int64_t decay_steps = 0;
+  DecayStyle decay_style = DecayStyle::kLinear;  // of kWarmupStableDecay
   double gamma = 0.1;
-  // kCosine: steps of the whole job, warm-up included. Later steps have the
-  // final learning rate.
+  // kCosine, kLinear, kWarmupStableDecay: steps of the whole job, warm-up
+  // included. Later steps have the final learning rate.
   int64_t total_steps = 0;
   double final_learning_rate = 0;
 };
 
 // InvalidArgument, naming the option: a negative or non-finite rate, gamma or
-// warm-up; kStep without decay_steps; kCosine whose total_steps leave nothing
-// after the warm-up.
+// warm-up; kStep and kWarmupStableDecay without decay_steps; total_steps that
+// leave nothing to decay after the warm-up, or fewer than decay_steps.
 absl::Status ValidateLearningRate(const LearningRateOptions& options);
 
 // The learning rate of step `step` (>= 0), a function of nothing else, so that

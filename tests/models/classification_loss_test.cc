@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Tensor.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/Reduction.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -14,6 +15,7 @@
 
 #include <cmath>
 
+#include "core/loss/loss.h"
 #include "core/loss/loss_terms.h"
 #include "tests/models/rounding.h"
 
@@ -178,6 +180,65 @@ TEST(CrossEntropyIgnoringTest, NothingLeftIsZero) {
   EXPECT_EQ(result.score.loss_sum, 0);
   EXPECT_EQ(result.score.count, 0);
   EXPECT_EQ(loss.weight()(targets), 0);
+}
+
+TEST(SmoothedCrossEntropyTest, IsPytorchsLossAndGradientWithinRounding) {
+  const at::Tensor targets = at::arange(38, at::kLong) % 7;
+  targets.view({19, 2}).select(1, 0).narrow(0, 3, 9).fill_(-100);
+  for (const double smoothing : {0.1, 0.6, 1.0}) {
+    for (const bool ignores : {false, true}) {
+      const at::Tensor labels = ignores ? targets : targets.clamp_min(0);
+      const at::Tensor ours =
+          RandomLogits({38, 7}).to(at::kDouble).requires_grad_();
+      const at::Tensor theirs =
+          RandomLogits({38, 7}).to(at::kDouble).requires_grad_();
+      const LossFunction loss = ignores ? SmoothedCrossEntropy(smoothing, -100)
+                                        : SmoothedCrossEntropy(smoothing);
+      const LossResult result = loss(ours, labels);
+      const at::Tensor expected = at::cross_entropy_loss(
+          theirs, labels, /*weight=*/{}, at::Reduction::Mean,
+          /*ignore_index=*/-100, smoothing);
+      EXPECT_TRUE(at::allclose(result.loss, expected, 1e-12, 1e-12));
+      result.loss.backward();
+      expected.backward();
+      EXPECT_TRUE(at::allclose(ours.grad(), theirs.grad(), 1e-12, 1e-12));
+      EXPECT_EQ(result.score.count, ignores ? 29 : 38);
+      EXPECT_NEAR(result.loss.item<double>(), result.score.loss(), 1e-6);
+      EXPECT_EQ(loss.weight() != nullptr, ignores);
+    }
+  }
+}
+
+TEST(SmoothedCrossEntropyTest, IsItInClosedForm) {
+  // One of four classes is sure, and right: log(Z) is 100, as is its logit.
+  const at::Tensor logits = at::tensor({100.f, 0.f, 0.f, 0.f}).view({1, 4});
+  const at::Tensor target = at::tensor({0}, at::kLong);
+  const LossFunction loss = SmoothedCrossEntropy(0.2);
+  EXPECT_NEAR(loss(logits, target).loss.item<double>(), 0.2 * (100 - 25), 1e-4);
+  EXPECT_EQ(loss(logits, target).score.correct, 1);
+}
+
+TEST(SmoothedCrossEntropyTest, EvaluatesThePlainLoss) {
+  const at::Tensor logits = RandomLogits({3, 5, 11});
+  const at::Tensor targets = (at::arange(15, at::kLong) % 11).view({3, 5});
+  for (const bool has_z_loss : {false, true}) {
+    LossFunction loss = SmoothedCrossEntropy(0.1);
+    if (has_z_loss) loss = WithZLoss(loss, 0.5);
+    const double plain = CrossEntropy(logits, targets).score.loss_sum;
+    EXPECT_EQ(loss.evaluation()(logits, targets).score.loss_sum, plain);
+    EXPECT_NE(loss(logits, targets).score.loss_sum, plain);
+  }
+}
+
+TEST(SmoothedCrossEntropyTest, OfNothingIsThePlainLossOfAnyPrecision) {
+  const at::Tensor logits = RandomLogits({37, 7}).to(at::kBFloat16);
+  const at::Tensor targets = at::arange(37, at::kLong) % 7;
+  const LossFunction loss = SmoothedCrossEntropy(0);
+  EXPECT_EQ(&loss.evaluation(), &loss);
+  EXPECT_TRUE(loss(logits, targets)
+                  .loss.equal(LossFunction::OfAnyPrecision(CrossEntropy)(
+                                  logits, targets)
+                                  .loss));
 }
 
 TEST(ZLossTest, IsAddedBesideTheLossInClosedForm) {

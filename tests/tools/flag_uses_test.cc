@@ -81,6 +81,7 @@ const std::map<std::string, Use>& Uses() {
   const Values samples = {{"sample_every", "5"}, {"prompt", "a"}};
   const Values sim = {{"device", "sim"}};
   const Values text = {{"dataset", "tokens"}};
+  const Values wsd = {{"lr_schedule", "wsd"}, {"lr_wsd_decay_steps", "5"}};
   const Names meshes = AllBut({"data_parallel", "parameter_server"});
   const Names in_step = AllBut({"parameter_server"});
   static const auto* const uses = new std::map<std::string, Use>{
@@ -163,6 +164,7 @@ const std::map<std::string, Use>& Uses() {
       {"kernel_cache", {"/k"}},
       {"kernels", {"fixed"}},
       {"kv_heads", {"2"}},
+      {"label_smoothing", {"0.1"}},
       {"layers", {"2"}},
       {"learning_rate", {"0"}},
       {"log_dir", {"/l"}},
@@ -176,11 +178,13 @@ const std::map<std::string, Use>& Uses() {
       {"lr_schedule", {"cosine"}},
       {"lr_step_size", {"5", {{"lr_schedule", "step"}}}},
       {"lr_warmup_steps", {"2"}},
+      {"lr_wsd_decay_steps", {"5", {{"lr_schedule", "wsd"}}}},
+      {"lr_wsd_decay_style", {"sqrt", wsd}},
       {"max_new_tokens", {"5", samples, in_step}},
       {"max_staleness", {"1", {}, kServers}},
       {"max_steps", {"5"}},
       {"metrics_file", {"/m"}},
-      {"microbatch_size", {"8", {}, kPipelines}},
+      {"microbatch_size", {"8"}},
       {"microbatches", {"4", {}, kPipelines}},
       {"min_learning_rate", {"0.001", {{"lr_schedule", "cosine"}}}},
       {"misclassified_images", {"4", {{"tensorboard_dir", "/t"}}, in_step}},
@@ -233,6 +237,7 @@ const std::map<std::string, Use>& Uses() {
       {"synthetic_samples", {"100", images}},
       {"synthetic_shape", {"1,8,8", images}},
       {"token_bytes", {"4", text}},
+      {"tokens_per_step", {"8192", text}},
       {"temperature", {"0", samples, in_step}},
       {"tensorboard_dir", {"/t"}},
       {"trace_file", {"/t", {}, in_step}},

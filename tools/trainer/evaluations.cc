@@ -43,8 +43,8 @@ int64_t BatchSize(const Job& job) {
 int64_t EvaluatedSamples(const Job& job) {
   const int64_t all = job.data.test->size();
   const int64_t batches = job.options.eval_batches;
-  if (batches == 0 || batches > all / job.options.batch_size) return all;
-  return batches * job.options.batch_size;
+  const int64_t batch = ResolvedBatchSize(job.options);
+  return batches == 0 || batches > all / batch ? all : batches * batch;
 }
 
 // The first samples of a data set (torch.utils.data.Subset).

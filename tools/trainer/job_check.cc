@@ -76,7 +76,7 @@ std::string DescribeAttempt(const Job& job) {
       "attempt ", job.restarts.done + 1, ": ", job.mesh.world_size(),
       job.mesh.world_size() == 1 ? " rank" : " ranks", " (",
       job.mesh.ToString(), "); each replica has ", job.batch_size_per_replica,
-      " of a step's ", job.options.batch_size, " samples");
+      " of a step's ", ResolvedBatchSize(job.options), " samples");
 }
 
 absl::Status ResumeAfterRestart(Job& job) {

@@ -32,12 +32,14 @@ std::string GoingOn(const TrainOptions& options,
                       " --resume=", Quoted(checkpoint));
 }
 
-// A cosine of more steps is higher at the step that this job has come to.
+// What falls over more steps is higher at the step that this job has come to.
 std::string NameOfGoingOn(const TrainOptions& options) {
-  return absl::StrCat("go on training",
-                      options.lr_schedule == "cosine"
-                          ? " (the learning rate rises to a longer cosine's)"
-                          : "");
+  return FallsToTheEnd(options.lr_schedule)
+             ? absl::StrCat(
+                   "go on training (the learning rate rises to a "
+                   "longer ",
+                   options.lr_schedule, "'s)")
+             : "go on training";
 }
 
 // A folder of that name beside --save_dir; NAME_2, NAME_3, ... where others are

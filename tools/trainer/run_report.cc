@@ -174,6 +174,7 @@ StepReport RunReport::MakeStepReport(const Step& step,
   line.utilization = job_->flops.utilization(line.samples_per_s);
   line.tokens = TokenCount(line.samples);
   line.tokens_per_s = line.samples_per_s * static_cast<double>(TokenCount(1));
+  line.is_smoothed = job_->options.label_smoothing > 0;
   line.step_ms = meter_.step_ms();
   line.left_s = line.step_ms / 1e3 * (step.in_all - step.done);
   line.rss_mib = RssMib();

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
 
 namespace tandem {
 namespace {
@@ -48,7 +50,7 @@ absl::StatusOr<int64_t> StepsPerEpoch(const Job& job,
                             : (samples + batch - 1) / batch;
   if (steps > 0) return steps;
   return absl::InvalidArgumentError(absl::StrCat(
-      "--batch_size=", batch, ": the training set has only ", samples,
+      BatchSizeAsGiven(job.options), ": the training set has only ", samples,
       " samples, not one full batch (--nodrop_last would take them)"));
 }
 
@@ -57,14 +59,29 @@ int64_t AtMost(int64_t most, int64_t steps) {
   return most > 0 ? std::min(most, steps) : steps;
 }
 
+LearningRateDecay RequestedDecay(const std::string& lr_schedule) {
+  if (lr_schedule == "step") return LearningRateDecay::kStep;
+  if (lr_schedule == "cosine") return LearningRateDecay::kCosine;
+  if (lr_schedule == "linear") return LearningRateDecay::kLinear;
+  if (lr_schedule == "wsd") return LearningRateDecay::kWarmupStableDecay;
+  return LearningRateDecay::kConstant;
+}
+
 LearningRateOptions RateOptions(const TrainOptions& options,
                                 int64_t steps_in_all) {
   LearningRateOptions rate;
   rate.learning_rate = ResolvedLearningRate(options);
   rate.warmup_steps = options.lr_warmup_steps;
-  if (options.lr_schedule == "step") rate.decay = LearningRateDecay::kStep;
-  if (options.lr_schedule == "cosine") rate.decay = LearningRateDecay::kCosine;
-  rate.decay_steps = options.lr_step_size;
+  rate.decay = RequestedDecay(options.lr_schedule);
+  rate.decay_steps = rate.decay == LearningRateDecay::kWarmupStableDecay
+                         ? options.lr_wsd_decay_steps
+                         : options.lr_step_size;
+  if (options.lr_wsd_decay_style == "sqrt") {
+    rate.decay_style = DecayStyle::kSqrt;
+  }
+  if (options.lr_wsd_decay_style == "cosine") {
+    rate.decay_style = DecayStyle::kCosine;
+  }
   rate.gamma = options.lr_gamma;
   rate.total_steps = steps_in_all;
   rate.final_learning_rate = options.min_learning_rate;
@@ -87,7 +104,8 @@ absl::StatusOr<TrainingPlan> PlanTraining(const Job& job) {
       std::min(job.data.train->size(),
                per_epoch * replicas * job.batch_size_per_replica);
   TANDEM_RETURN_IF_ERROR(
-      ValidateLearningRate(RateOptions(job.options, plan.steps)));
+      Annotate(ValidateLearningRate(RateOptions(job.options, plan.steps)),
+               absl::StrCat("--lr_schedule=", job.options.lr_schedule)));
   return plan;
 }
 

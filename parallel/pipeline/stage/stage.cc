@@ -313,10 +313,13 @@ absl::StatusOr<LossResult> PipelineStage::Loss(const StageMessage& outputs,
   for (size_t i = 0; i < options_.outgoing.size(); ++i) {
     further[options_.outgoing[i]] = outputs[i + 1];
   }
+  const bool trains = kept.pass.keeps != StageKeeps::kNothing;
+  const LossFunction& loss =
+      trains ? options_.loss : options_.loss.evaluation();
   return CatchTorchOr(
       [&] {
-        LossResult result = options_.loss(
-            MakeLossArguments(outputs[0], further, *kept.targets));
+        LossResult result =
+            loss(MakeLossArguments(outputs[0], further, *kept.targets));
         result.loss =
             WeighLoss(result.loss, kept.pass.loss_weight, outputs[0], further);
         return result;

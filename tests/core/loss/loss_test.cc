@@ -36,6 +36,19 @@ TEST(LossFunctionTest, IsMadeOfWhatCanBeCalled) {
   EXPECT_EQ(weighed.weight()(at::ones({2})), 2.5);
 }
 
+TEST(LossFunctionTest, EvaluatesItselfUnlessAnotherIsSaid) {
+  const LossFunction plain = Mean;
+  EXPECT_EQ(&plain.evaluation(), &plain);
+  const LossFunction doubled = LossFunction::EvaluatedBy(
+      [](const at::Tensor& outputs, const at::Tensor& targets) {
+        return Mean(outputs * 2, targets);
+      },
+      plain);
+  EXPECT_EQ(doubled(at::ones({3}), {}).score.loss_sum, 6);
+  EXPECT_EQ(doubled.evaluation()(at::ones({3}), {}).score.loss_sum, 3);
+  EXPECT_EQ(&doubled.evaluation().evaluation(), &doubled.evaluation());
+}
+
 TEST(LossFunctionTest, AScoreWithoutPredictionsHasNoSum) {
   const LossFunction loss = [](const at::Tensor& outputs, const at::Tensor&) {
     return LossResult{outputs.mean(), {kNan, 0, 0}};

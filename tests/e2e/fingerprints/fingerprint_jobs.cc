@@ -150,6 +150,8 @@ void AddReplicas(Jobs* jobs) {
   Add("replicas", kTwoRanks,
       {{"gradient_accumulation", "mlp_small",
         "--gradient_accumulation_steps=4"},
+       {"tokens_per_step", "gpt_tiny_tied",
+        "--batch_size= --tokens_per_step=128 --microbatch_size=3"},
        {"bucket_cap_mb_list", "mlp_small", "--bucket_cap_mb=0.001,0.01"},
        {"init_sync_off", "mlp_small", "--noinit_sync"},
        {"batch_norm", "resnet18", "--max_steps=2"},
@@ -238,13 +240,18 @@ void AddUpdates(Jobs* jobs) {
         "--optimizer=adamw --lr_schedule=cosine --lr_warmup_steps=2 "
         "--min_learning_rate=0.0001"},
        {"decay_by_steps", "mlp_small",
-        "--lr_schedule=step --lr_step_size=2 --lr_gamma=0.5"}},
+        "--lr_schedule=step --lr_step_size=2 --lr_gamma=0.5"},
+       {"linear", "mlp_small",
+        "--lr_schedule=linear --lr_warmup_steps=1 --min_learning_rate=0.01"},
+       {"wsd", "mlp_small",
+        "--lr_schedule=wsd --lr_wsd_decay_steps=2 --lr_wsd_decay_style=sqrt"}},
       jobs);
 }
 
 void AddLosses(Jobs* jobs) {
   Add("loss", kTwoRanks,
       {{"z_loss", "mlp_small", "--z_loss=0.01"},
+       {"label_smoothing", "mlp_small", "--label_smoothing=0.1"},
        {"chunks", "llama_tiny",
         "--dataset=synthetic_tokens --synthetic_shape=16 --loss_chunk=100"},
        {"vocab_parallel_pipeline", "gpt_tiny_tied",

@@ -123,6 +123,37 @@ TEST(FurtherLossTest, IsTrainedAndReportedByName) {
               SameFirstZLoss});
 }
 
+// Weights stay as they are, so that the loss is all that differs.
+TEST(LabelSmoothingTest, IsTrainedAndNotEvaluated) {
+  const Flags job = Tiny("gpt_tiny_tied", "--learning_rate=0");
+  const JobRun& plain = RunOnce(job);
+  const JobRun& smoothed = RunOnce(Joined(job, {"--label_smoothing=0.1"}));
+  const Events expected = EventsOf(plain.events, "step");
+  const Events steps = EventsOf(smoothed.events, "step");
+  ASSERT_EQ(steps.size(), expected.size());
+  EXPECT_NE(steps[0]["loss"], expected[0]["loss"]);
+  EXPECT_EQ(steps[0]["accuracy"], expected[0]["accuracy"]);
+  // What is smoothed is not the text's own loss.
+  EXPECT_TRUE(expected[0].contains("perplexity"));
+  EXPECT_FALSE(steps[0].contains("perplexity"));
+  const nlohmann::json evaluation = EventsOf(smoothed.events, "eval").back();
+  const nlohmann::json wanted = EventsOf(plain.events, "eval").back();
+  EXPECT_EQ(evaluation["loss"], wanted["loss"]);
+  EXPECT_EQ(evaluation["perplexity"], wanted["perplexity"]);
+}
+
+// The learning rate falls by the step, whoever takes it.
+TEST(LabelSmoothingTest, HasOneDevicesBitsWithAScheduleInEveryLayout) {
+  ExpectSame({"SmoothedAndScheduled",
+              Tiny("mlp_dropout",
+                   "--label_smoothing=0.1 --z_loss=0.01 --lr_schedule=wsd "
+                   "--lr_wsd_decay_steps=2 --lr_wsd_decay_style=cosine "
+                   "--reproducible --microbatch_size=2"),
+              {"--nproc_per_node=2", "--nproc_per_node=4 --pipe=2",
+               "--devices_per_rank=2 --schedule=zb_h1"},
+              SameLines});
+}
+
 // Two replicas share 16 samples, in microbatches of 4, and relu1 keeps 64
 // numbers of each sample.
 TEST(ProfileTest, IsOfAReplicasMicrobatch) {

@@ -31,6 +31,10 @@ Rows TechniqueRows() {
        "--nesterov --weight_decay=0.01 --lr_schedule=cosine "
        "--lr_warmup_steps=5"},
       {"AdamW", "--optimizer=adamw --weight_decay=0.1 --amsgrad"},
+      // Stable up to step 6, of 18.
+      {"WarmupStableDecay",
+       "--lr_schedule=wsd --lr_wsd_decay_steps=13 --lr_wsd_decay_style=sqrt "
+       "--lr_warmup_steps=3 --label_smoothing=0.1"},
       {"Adam", "--optimizer=adam --clip_grad_norm=0.5"},
       {"Muon", "--optimizer=muon --muon_learning_rate=0.02"},
       {"Averages", "--optimizer=adam --ema_decay=0.75"},

@@ -40,6 +40,34 @@ TEST(TokensTest, ATextIsLearnt) {
   EXPECT_EQ(tested[0]["count"].get<int64_t>() % 16, 0);
 }
 
+// 8 samples of 8 tokens, in microbatches of 2, whoever shares them.
+TEST(TokensTest, ABudgetOfTokensIsABatchAndItsAccumulation) {
+  const Flags job = Tiny("gpt_tiny_tied");
+  const std::string budget =
+      "--batch_size= --tokens_per_step=64 --microbatch_size=2";
+  const auto same = [&](const std::string& place, const std::string& by_hand) {
+    ExpectSame({place, job, {budget}, SameBits, {place}, by_hand});
+  };
+  same("", "--gradient_accumulation_steps=4");
+  same("--nproc_per_node=2", "--gradient_accumulation_steps=2");
+  same("--nproc_per_node=3 --strategy=parameter_server",
+       "--gradient_accumulation_steps=2");
+  same("--nproc_per_node=2 --pipe=2", "--microbatch_size=2");
+  const Events events = RunOnce(Joined(job, Words(budget))).events;
+  EXPECT_EQ(events.front()["batch_size"], 8);
+  EXPECT_EQ(events.front()["tokens_per_step"], 64);
+  const auto planned = [&](const std::string& place) {
+    return RunProgram(kTrain,
+                      Joined(job, Words(budget + " --dry_run" + place)));
+  };
+  EXPECT_THAT(planned("").out,
+              HasSubstr("8 samples (64 tokens) a step, 8 of them a replica's, "
+                        "in 4 microbatches of at most 2"));
+  EXPECT_THAT(planned(" --nproc_per_node=3").err,
+              HasSubstr("--tokens_per_step=64 does not divide by the 8 tokens "
+                        "of a sample on each of 3 replicas: take 48 or 72"));
+}
+
 // There are as many sequences at a time as in training: some 60 are four times
 // 16.
 TEST(TokensTest, EvaluationTakesBatchesOfTheTrainingsSize) {

@@ -227,6 +227,43 @@ TEST(LearningRate, FollowsHalfACosine) {
   ExpectNear(Rates(options, 6), {0.5, 1, 1, 0.6, 0.2, 0.2});
 }
 
+// transformers' get_linear_schedule_with_warmup, with a floor.
+TEST(LearningRate, FallsInALine) {
+  LearningRateOptions options;
+  options.learning_rate = 1;
+  options.decay = LearningRateDecay::kLinear;
+  options.total_steps = 4;
+  ExpectNear(Rates(options, 6), {1, 0.75, 0.5, 0.25, 0, 0});
+  options.warmup_steps = 2;
+  options.total_steps = 6;
+  options.final_learning_rate = 0.2;
+  ExpectNear(Rates(options, 8), {0.5, 1, 1, 0.8, 0.6, 0.4, 0.2, 0.2});
+}
+
+TEST(LearningRate, IsStableUntilItFallsAtTheEnd) {
+  LearningRateOptions options;
+  options.learning_rate = 1;
+  options.decay = LearningRateDecay::kWarmupStableDecay;
+  options.warmup_steps = 2;
+  options.total_steps = 9;
+  options.decay_steps = 4;
+  options.final_learning_rate = 0.2;
+  ExpectNear(Rates(options, 11), {0.5, 1, 1, 1, 1, 1, 0.8, 0.6, 0.4, 0.2, 0.2});
+  options.decay_style = DecayStyle::kSqrt;
+  ExpectNear(Rates(options, 10),
+             {0.5, 1, 1, 1, 1, 1, 0.6, 0.2 + 0.8 * (1 - std::sqrt(0.5)),
+              0.2 + 0.8 * (1 - std::sqrt(0.75)), 0.2});
+  options.decay_style = DecayStyle::kCosine;
+  const double quarter = 0.4 * (1 + std::sqrt(0.5));
+  ExpectNear(Rates(options, 10),
+             {0.5, 1, 1, 1, 1, 1, 0.2 + quarter, 0.6, 1 - quarter, 0.2});
+  // Where it follows the warm-up at once it is the cosine.
+  options.decay_steps = 7;
+  LearningRateOptions cosine = options;
+  cosine.decay = LearningRateDecay::kCosine;
+  EXPECT_EQ(Rates(options, 10), Rates(cosine, 10));
+}
+
 TEST(LearningRate, SaysWhichOptionIsWrong) {
   using Options = LearningRateOptions;
   const std::pair<void (*)(Options&), const char*> cases[] = {
@@ -241,7 +278,21 @@ TEST(LearningRate, SaysWhichOptionIsWrong) {
       {[](Options& o) { o.decay = LearningRateDecay::kStep; },
        "decay_steps is 0"},
       {[](Options& o) { o.decay = LearningRateDecay::kCosine; },
-       "over 0 steps, of which 0 are warm-up"},
+       "cosine decay over 0 steps, of which 0 are warm-up"},
+      {[](Options& o) { o.decay = LearningRateDecay::kLinear; },
+       "linear decay over 0 steps"},
+      {[](Options& o) {
+         o.decay = LearningRateDecay::kWarmupStableDecay;
+         o.total_steps = 9;
+       },
+       "decay_steps is 0"},
+      {[](Options& o) {
+         o.decay = LearningRateDecay::kWarmupStableDecay;
+         o.total_steps = 9;
+         o.warmup_steps = 6;
+         o.decay_steps = 4;
+       },
+       "over the last 4 of 9 steps, of which 6 are warm-up: they leave 3"},
   };
   for (const auto& [spoil, message] : cases) {
     Options options;

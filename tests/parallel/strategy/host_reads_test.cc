@@ -169,7 +169,7 @@ TEST_F(HostReadsTest, APipelineReadsOnceWhateverTheMicrobatches) {
   for (const int microbatches : {2, 8}) {
     for (const LossFunction& loss :
          {LossFunction(CrossEntropy), CrossEntropyIgnoring(0),
-          WithZLoss(CrossEntropy, 1e-4)}) {
+          WithZLoss(CrossEntropy, 1e-4), SmoothedCrossEntropy(0.1)}) {
       const auto found = InStages(loss, microbatches);
       ASSERT_TRUE(found.ok()) << found.status();
       EXPECT_EQ(*found, Reads(3, 1)) << microbatches;

@@ -2,6 +2,8 @@
 // the models of the registry. Other rows stand beside their models.
 
 #include <ATen/Tensor.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
@@ -26,6 +28,8 @@ namespace tandem::technique_layouts_test {
 namespace {
 
 using Rows = std::vector<TechniqueRow>;
+
+constexpr double kLabelSmoothing = 0.1;
 
 // Names of rows have no spaces: "Gpt", "Gpt6Groups".
 std::string WithGroups(const std::string& name, int groups) {
@@ -259,11 +263,56 @@ Rows ChunkedLossRows() {
   return rows;
 }
 
+// torch.nn.functional.cross_entropy, evaluated without smoothing.
+LossResult PytorchsSmoothedLoss(const at::Tensor& outputs,
+                                const at::Tensor& targets) {
+  const at::Tensor logits = outputs.flatten(0, 1);
+  const at::Tensor labels = targets.flatten();
+  LossResult result = CrossEntropy(outputs, targets);
+  result.loss =
+      at::cross_entropy_loss(logits, labels, /*weight=*/{}, at::Reduction::Mean,
+                             /*ignore_index=*/-100, kLabelSmoothing);
+  result.score.loss_sum =
+      result.loss.item<double>() * static_cast<double>(result.score.count);
+  return result;
+}
+
+LabJob SmoothedJob(const LossFunction& loss) {
+  LabJob job =
+      ChunkedJob({/*is_gpt=*/true, /*tied=*/true, std::nullopt}, /*chunk=*/0);
+  job.loss = loss;
+  job.test = 9;
+  return job;
+}
+
+// One device's bits in every layout, and PyTorch's loss.
+Rows LabelSmoothingRows() {
+  const std::string layouts =
+      "sequential 2x1x1, 1f1b 1x2x1, zb_h1 2x1x2, 1f1b 2x2x1 always";
+  Rows rows;
+  for (const int64_t ignored : {-1, 3}) {  // no target is -1
+    rows.push_back(
+        {absl::StrCat("LabelSmoothing", ignored < 0 ? "" : "Ignoring"),
+         LabLayouts(layouts, 8),
+         Always(SmoothedJob(SmoothedCrossEntropy(kLabelSmoothing, ignored))),
+         LabLayoutNamed("sequential 1x1x1", 8)});
+  }
+  TechniqueRow pytorchs = {
+      "LabelSmoothingIsPytorchs", LabLayouts("sequential 1x1x1, 1f1b 2x2x1", 8),
+      Always(SmoothedJob(SmoothedCrossEntropy(kLabelSmoothing)))};
+  pytorchs.without = SmoothedJob(
+      LossFunction::EvaluatedBy(PytorchsSmoothedLoss, CrossEntropy));
+  pytorchs.tolerance.emplace();
+  rows.push_back(pytorchs);
+  return rows;
+}
+
 Rows AllRows() {
   Rows all;
   for (const Rows& rows :
        {RegistryRows(), WeightPenaltyRows(), TiedWeightRows(),
-        TransposedTensorRows(), EmaRows(), MuonRows(), ChunkedLossRows()}) {
+        TransposedTensorRows(), EmaRows(), MuonRows(), ChunkedLossRows(),
+        LabelSmoothingRows()}) {
     all.insert(all.end(), rows.begin(), rows.end());
   }
   return all;
@@ -277,7 +326,7 @@ TEST(TechniqueTableTest, HasItsCells) {
   size_t cells = 0;
   for (const TechniqueRow& row : AllRows()) cells += row.columns.size();
   EXPECT_EQ(cells, (2u * (11 + 8) + 2 * 4) + 2 * 8 + (4 + 2) * 8 + 8 + 4 * 8 +
-                       4 * 8 + (2 * 10 + 6 * 3 + 8 * 3));
+                       4 * 8 + (2 * 10 + 6 * 3 + 8 * 3) + (2 * 4 + 2));
 }
 
 TEST(TechniqueTableTest, TransposedTensorsAre) {

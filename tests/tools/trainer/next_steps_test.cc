@@ -58,11 +58,14 @@ TEST(NextStepsTest, GoingOnLeavesSomethingToTrain) {
             "--epochs=6 --max_steps=360 --resume='my folder'");
 }
 
-TEST(NextStepsTest, GoingOnWithACosineSaysThatTheRateRises) {
+TEST(NextStepsTest, GoingOnWithWhatFallsToTheEndSaysThatTheRateRises) {
   TrainOptions options;
-  options.lr_schedule = "cosine";
-  EXPECT_EQ(NextSteps(options, OfImages())[0].first,
-            "go on training (the learning rate rises to a longer cosine's)");
+  for (const std::string falls : {"cosine", "linear", "wsd"}) {
+    options.lr_schedule = falls;
+    EXPECT_EQ(
+        NextSteps(options, OfImages())[0].first,
+        "go on training (the learning rate rises to a longer " + falls + "'s)");
+  }
   options.lr_schedule = "step";
   EXPECT_EQ(NextSteps(options, OfImages())[0].first, "go on training");
 }

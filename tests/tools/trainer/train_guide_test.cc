@@ -69,7 +69,7 @@ TEST(TrainGuideTest, HelpIsShort) {
   EXPECT_LE(usual, 60);
   const std::string help = HelpText(Guide());
   EXPECT_LE(Lines(help).size(), 200u) << help;
-  EXPECT_THAT(help, HasSubstr("\n  --batch_size=64 "));
+  EXPECT_THAT(help, HasSubstr("\n  --epochs=1 "));
   EXPECT_THAT(help, Not(HasSubstr("--sim_delay_us")));
 }
 

@@ -46,12 +46,15 @@ const std::set<std::string>& ChangeableFlags() {
                                 "image_mean",
                                 "image_resize",
                                 "image_std",
+                                "label_smoothing",
                                 "learning_rate",
                                 "lora_dropout",
                                 "lr_gamma",
                                 "lr_schedule",
                                 "lr_step_size",
                                 "lr_warmup_steps",
+                                "lr_wsd_decay_steps",
+                                "lr_wsd_decay_style",
                                 "min_learning_rate",
                                 "muon_adjust_lr",
                                 "muon_learning_rate",
@@ -102,17 +105,18 @@ std::string ChangedFlags(const std::vector<Change>& changes) {
   return ShortList(texts, /*most=*/24);
 }
 
-// A line about a cosine that ends at another step; "": none does.
-std::string DescribeCosine(const Options& then, const Job& job) {
+// A line about a schedule that falls to another step; "": none does.
+std::string DescribeEnd(const Options& then, const Job& job) {
+  const std::string& schedule = job.options.lr_schedule;
   const auto before = then.find(kPlannedSteps);
-  const auto schedule = then.find("lr_schedule");
+  const auto schedule_then = then.find("lr_schedule");
   const std::string now = absl::StrCat(job.planned_steps);
-  if (job.options.lr_schedule != "cosine" || schedule == then.end() ||
-      schedule->second != "cosine" || before == then.end() ||
+  if (!FallsToTheEnd(schedule) || schedule_then == then.end() ||
+      schedule_then->second != schedule || before == then.end() ||
       before->second == now) {
     return "";
   }
-  return absl::StrCat("note: --lr_schedule=cosine ends at step ", now,
+  return absl::StrCat("note: --lr_schedule=", schedule, " ends at step ", now,
                       " now, and was to end at step ", before->second,
                       ": the learning rate goes on by the new one");
 }
@@ -147,7 +151,9 @@ absl::Status CheckSameData(const std::string& path,
                         absl::SimpleAtoi(before->second, &samples);
   // What makes no whole batch may have been left out.
   const int64_t left = samples - progress.sampler_position;
-  if (is_known && left < job.options.batch_size) return absl::OkStatus();
+  if (is_known && left < ResolvedBatchSize(job.options)) {
+    return absl::OkStatus();
+  }
   std::vector<std::string> differences;
   for (const Change& each : Changes(progress.options, job.data.identity)) {
     differences.push_back(absl::StrCat(each.name, " ", Shown(each.then),
@@ -192,7 +198,7 @@ std::string ConfigDifferences(const std::string& there,
 Options OptionsToKeep(const TrainOptions& options) {
   return {{"dataset", options.dataset},
           {"optimizer", options.optimizer},
-          {"batch_size", absl::StrCat(options.batch_size)}};
+          {"batch_size", absl::StrCat(ResolvedBatchSize(options))}};
 }
 
 // The loss scale with all digits; "": the loss is not scaled.
@@ -361,8 +367,8 @@ std::vector<std::string> DescribeChanges(const TrainingProgress& progress,
     lines.push_back(absl::StrCat("note: other settings than those of the ",
                                  "checkpoint: ", ChangedFlags(changes)));
   }
-  const std::string cosine = DescribeCosine(progress.options, job);
-  if (!cosine.empty()) lines.push_back(cosine);
+  const std::string end = DescribeEnd(progress.options, job);
+  if (!end.empty()) lines.push_back(end);
   return lines;
 }
 

@@ -73,12 +73,21 @@ std::string LayoutLine(const JobPlan& plan) {
       servers > 0 ? absl::StrCat(", and ", Counted(servers, "server")) : "");
 }
 
+// "8,192 tokens", in so many samples; empty: they are no text.
+std::string TokensOf(const Job& job, int64_t samples) {
+  const Dataset& data = *job.data.train;
+  return data.tokens() ? Counted(samples * data.input_shape().front(), "token")
+                       : "";
+}
+
 std::string BatchLine(const JobPlan& plan) {
   const Job& job = plan.job;
   const int64_t microbatches = plan.partition.partition.schedule.microbatches;
-  std::string text =
-      absl::StrCat(Counted(job.batch_size(), "sample"), " a step, ",
-                   Grouped(job.batch_size_per_replica), " of them a replica's");
+  const std::string tokens = TokensOf(job, job.batch_size());
+  std::string text = absl::StrCat(
+      Counted(job.batch_size(), "sample"),
+      tokens.empty() ? "" : absl::StrCat(" (", tokens, ")"), " a step, ",
+      Grouped(job.batch_size_per_replica), " of them a replica's");
   if (microbatches > 1) {
     absl::StrAppend(&text, ", in ", Grouped(microbatches),
                     " microbatches of at most ",
@@ -105,11 +114,8 @@ std::string StepsLine(const JobPlan& plan) {
                                   epochs == 1 ? " epoch of " : " epochs of ",
                                   Grouped(training.steps_per_epoch), ", ",
                                   Counted(samples, "sample"));
-  if (job.data.train->tokens()) {
-    absl::StrAppend(
-        &text, ", ",
-        Counted(samples * job.data.train->input_shape().front(), "token"));
-  }
+  const std::string tokens = TokensOf(job, samples);
+  if (!tokens.empty()) absl::StrAppend(&text, ", ", tokens);
   if (plan.start.step > 0) {
     absl::StrAppend(
         &text, "; ",

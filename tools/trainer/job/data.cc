@@ -61,7 +61,7 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSplit(
   data.classes = options.synthetic_classes;
   data.length = split == Split::kTrain ? options.synthetic_samples
                                        : (options.synthetic_samples + 7) / 8;
-  if (options.context > 0) data.context = options.context;
+  data.context = ResolvedContext(options);
   data.vocabulary = options.vocabulary;
   if (transformer.has_value() && transformer->from_folder) {
     data.unsaid_vocabulary = VocabularySize(transformer->model);
@@ -71,7 +71,6 @@ absl::StatusOr<std::shared_ptr<const Dataset>> OpenSplit(
   data.end_of_text = options.end_of_text;
   if (!options.synthetic_shape.empty()) {
     data.image_shape = options.synthetic_shape;
-    data.context = options.synthetic_shape.front();
   }
   absl::StatusOr<std::shared_ptr<const Dataset>> dataset = MakeDataset(data);
   if (dataset.ok()) {

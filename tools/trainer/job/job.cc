@@ -61,7 +61,7 @@ absl::Status CheckAccumulation(const TrainOptions& options,
   if (parts <= batch_size_per_replica) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--gradient_accumulation_steps=", parts, ": a rank has ",
-      batch_size_per_replica, " samples of --batch_size=", options.batch_size,
+      batch_size_per_replica, " samples of ", BatchSizeAsGiven(options),
       " to cut into so many parts; give ", batch_size_per_replica,
       " at most, or a larger batch"));
 }
@@ -76,10 +76,10 @@ std::vector<std::string> StrategyNames() {
 
 absl::StatusOr<int64_t> ReplicaBatchSize(const TrainOptions& options,
                                          int replicas) {
-  const auto size = BatchSizePerReplica(options.batch_size, replicas);
+  TANDEM_RETURN_IF_ERROR(CheckTokensPerStep(options, replicas));
+  const auto size = BatchSizePerReplica(ResolvedBatchSize(options), replicas);
   if (size.ok()) return size;
-  return Annotate(size.status(),
-                  absl::StrCat("--batch_size=", options.batch_size));
+  return Annotate(size.status(), BatchSizeAsGiven(options));
 }
 
 absl::StatusOr<Mesh> JobMesh(const TrainOptions& options, int world_size) {
@@ -153,7 +153,7 @@ JobDescription DescribeJob(const Job& job) {
       {"dataset", job.options.dataset},
       {"training_samples", job.data.train->size()},
       {"test_samples", job.data.test->size()},
-      {"batch_size", job.options.batch_size},
+      {"batch_size", ResolvedBatchSize(job.options)},
       {"batch_per_replica", job.batch_size_per_replica},
       {"optimizer", job.options.optimizer},
       {"learning_rate", ResolvedLearningRate(job.options)},

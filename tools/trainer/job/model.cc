@@ -212,10 +212,9 @@ LossFunction JobLoss(const TrainOptions& options) {
     return ChunkedCrossEntropy(absl::StrCat(kHead, ".weight"),
                                options.loss_chunk, ignored);
   }
-  const LossFunction plain = ignored
-                                 ? CrossEntropyIgnoring(*ignored)
-                                 : LossFunction::OfAnyPrecision(CrossEntropy);
-  return options.z_loss > 0 ? WithZLoss(plain, options.z_loss) : plain;
+  const LossFunction loss =
+      SmoothedCrossEntropy(options.label_smoothing, ignored);
+  return options.z_loss > 0 ? WithZLoss(loss, options.z_loss) : loss;
 }
 
 namespace {

@@ -220,15 +220,15 @@ bool IsInOnePiece(const TrainOptions& options) {
 
 absl::StatusOr<PartitionTask> MakeTask(const TrainOptions& options,
                                        const LayerSpecs& layers,
-                                       const JobData& data, int world_size) {
+                                       const JobData& data, int workers) {
   const PipelineSettings& pipeline = options.pipeline;
   PartitionTask task;
   task.specs = layers;
   task.loss = JobLoss(options);
   if (IsPipeline(pipeline, MakePipelineContext(options))) {
     // In a step.
-    const int64_t replicas = world_size / pipeline.pipe;
-    const int64_t samples = options.batch_size / replicas;
+    const int64_t replicas = workers / pipeline.pipe;
+    const int64_t samples = ResolvedBatchSize(options) / replicas;
     TANDEM_ASSIGN_OR_RETURN(
         task.schedule,
         ScheduleFor(pipeline, pipeline.pipe * options.devices.devices_per_rank,
@@ -239,7 +239,8 @@ absl::StatusOr<PartitionTask> MakeTask(const TrainOptions& options,
     task.evaluation_batch = EvaluationBatch(options, data, samples, replicas);
     return task;
   }
-  const int64_t accumulated = options.ddp.gradient_accumulation_steps;
+  const int64_t samples = ResolvedBatchSize(options) / workers;
+  const int64_t accumulated = AccumulationSteps(options, samples);
   TANDEM_ASSIGN_OR_RETURN(
       task.schedule,
       SequentialSchedule(
@@ -247,9 +248,9 @@ absl::StatusOr<PartitionTask> MakeTask(const TrainOptions& options,
               ? 1
               : static_cast<int>(options.devices.devices_per_rank),
           static_cast<int>(accumulated)));
-  const int64_t samples = options.batch_size / world_size;
-  task.microbatch = LargestMicrobatch(samples, accumulated, 0);
-  task.evaluation_batch = EvaluationBatch(options, data, samples, world_size);
+  task.microbatch =
+      LargestMicrobatch(samples, accumulated, pipeline.microbatch_size);
+  task.evaluation_batch = EvaluationBatch(options, data, samples, workers);
   return task;
 }
 
@@ -261,8 +262,9 @@ absl::StatusOr<JobPartition> MakePartition(
     const JobData& data, Communicator& world) {
   const LongTask preparing("cutting the model",
                            LongTask::SpeaksIf(world.rank() == 0));
-  TANDEM_ASSIGN_OR_RETURN(PartitionTask task,
-                          MakeTask(options, layers, data, world.size()));
+  TANDEM_ASSIGN_OR_RETURN(
+      PartitionTask task, MakeTask(options, layers, data,
+                                   world.size() - ParameterServerCount(options)));
   task.optimizers = optimizers;
   if (IsInOnePiece(options)) return JobPartition{task.schedule, {}, ""};
   return PartitionJob(options, task, devices, *data.train, world);
@@ -271,9 +273,9 @@ absl::StatusOr<JobPartition> MakePartition(
 absl::StatusOr<PlannedPartition> PlanPartition(const TrainOptions& options,
                                                const LayerSpecs& layers,
                                                const JobData& data,
-                                               int world_size) {
+                                               int workers) {
   TANDEM_ASSIGN_OR_RETURN(const PartitionTask task,
-                          MakeTask(options, layers, data, world_size));
+                          MakeTask(options, layers, data, workers));
   PlannedPartition planned;
   planned.microbatch = task.microbatch;
   if (!IsInOnePiece(options)) {

@@ -65,7 +65,7 @@ absl::StatusOr<JobPartition> MakePartition(
     const JobData& data, Communicator& world);
 
 // What MakePartition will come to, as far as that is known before a job has
-// devices and ranks.
+// devices and ranks. `workers`: all ranks but parameter servers.
 struct PlannedPartition {
   JobPartition partition;
   int64_t microbatch = 1;  // samples of a replica's largest one
@@ -75,7 +75,7 @@ struct PlannedPartition {
 absl::StatusOr<PlannedPartition> PlanPartition(const TrainOptions& options,
                                                const LayerSpecs& layers,
                                                const JobData& data,
-                                               int world_size);
+                                               int workers);
 
 }  // namespace tandem
 

@@ -147,7 +147,7 @@ std::string DescribeStep(const RehearsedJob& job, const TrainOptions& options) {
       "a step would take %s ms: %.4g samples/s, %.4g TFLOP/s; bubble %.1f %% "
       "of the busiest device's work%s\n",
       Milliseconds(job.step),
-      static_cast<double>(options.batch_size) / job.step,
+      static_cast<double>(ResolvedBatchSize(options)) / job.step,
       flops / job.step / 1e12, 100 * job.bubble, DescribeCommunication(job));
 }
 

@@ -60,9 +60,8 @@ std::string DescribeLosses(const StepReport& step) {
     absl::StrAppendFormat(&added, "  %s %.4g", name, Shown(mean));
   }
   added += DescribeSums(step.sums);
-  if (IsText(step)) {
-    absl::StrAppendFormat(&added, "  perplexity %.4g",
-                          Shown(std::exp(step.score.loss())));
+  if (const auto perplexity = TrainingPerplexity(step)) {
+    absl::StrAppendFormat(&added, "  perplexity %.4g", Shown(*perplexity));
   }
   return added;
 }
@@ -81,6 +80,11 @@ std::string Row(const std::string& label, const std::string& text) {
 }
 
 }  // namespace
+
+std::optional<double> TrainingPerplexity(const StepReport& step) {
+  if (!IsText(step) || step.is_smoothed) return std::nullopt;
+  return std::exp(step.score.loss());
+}
 
 std::string ReportLine(const StepReport& step, int64_t steps_in_all) {
   const std::string norm =
@@ -112,7 +116,9 @@ Json ReportFields(const StepReport& step) {
   if (IsText(step)) {
     fields["tokens"] = step.tokens;
     fields["tokens_per_s"] = step.tokens_per_s;
-    fields["perplexity"] = std::exp(step.score.loss());
+  }
+  if (const auto perplexity = TrainingPerplexity(step)) {
+    fields["perplexity"] = *perplexity;
   }
   if (step.gradient_norm) fields["gradient_norm"] = *step.gradient_norm;
   if (step.flops_per_s > 0) fields["flops_per_s"] = step.flops_per_s;

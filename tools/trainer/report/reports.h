@@ -46,14 +46,19 @@ struct StepReport {
   std::optional<double> gradient_norm;
   double samples_per_s = 0;
   double tokens_per_s = 0;  // 0: samples are no text
-  double flops_per_s = 0;   // the model's; 0: not known
-  double utilization = 0;   // MFU: of what devices could do; 0: not known
-  double step_ms = 0;       // mean since the last report
-  double left_s = 0;        // what the steps that are left will take, by that
-  double rss_mib = 0;       // memory that this process holds
-  double loss_scale = 0;    // from the next step on; 0: it is not scaled
+  // Labels are smoothed: the loss is no cross entropy of the text.
+  bool is_smoothed = false;
+  double flops_per_s = 0;  // the model's; 0: not known
+  double utilization = 0;  // MFU: of what devices could do; 0: not known
+  double step_ms = 0;      // mean since the last report
+  double left_s = 0;       // what the steps that are left will take, by that
+  double rss_mib = 0;      // memory that this process holds
+  double loss_scale = 0;   // from the next step on; 0: it is not scaled
   std::vector<RankReport> ranks;  // all, for TensorBoard; else none
 };
+
+// What a line shows for a text; nothing where the loss does not say it.
+std::optional<double> TrainingPerplexity(const StepReport& step);
 
 std::string ReportLine(const StepReport& step, int64_t steps_in_all);
 nlohmann::ordered_json ReportFields(const StepReport& step);

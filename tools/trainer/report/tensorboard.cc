@@ -38,11 +38,12 @@ class Scalars {
 
 Scalars StepScalars(const StepReport& step) {
   Scalars scalars;
-  const double loss = step.score.loss();
   const bool is_text = step.tokens_per_s > 0;
-  scalars.Add("train/loss", loss);
+  scalars.Add("train/loss", step.score.loss());
   scalars.Add("train/accuracy", step.score.accuracy());
-  if (is_text) scalars.Add("train/perplexity", std::exp(loss));
+  if (const auto perplexity = TrainingPerplexity(step)) {
+    scalars.Add("train/perplexity", *perplexity);
+  }
   scalars.AddTrained(step.auxiliary_losses);
   scalars.AddTrained(step.sums);
   scalars.Add("train/lr", step.learning_rate);

@@ -43,7 +43,41 @@ absl::Status CheckImages(const TrainOptions& options) {
              : absl::InvalidArgumentError(absl::StrCat("--", images.message()));
 }
 
+// --tokens_per_step, which is given.
+absl::Status CheckBudget(const TrainOptions& options) {
+  const std::string& dataset = options.dataset;
+  const int64_t context = ResolvedContext(options);
+  const int64_t samples = options.tokens_per_step / context;
+  const std::string given =
+      absl::StrCat("--tokens_per_step=", options.tokens_per_step);
+  const absl::Status divides = CheckTokensPerStep(options, /*replicas=*/1);
+  return CheckRules({
+      {dataset != "tokens" && dataset != "synthetic_tokens",
+       absl::StrCat(given,
+                    " is for --dataset=tokens and synthetic_tokens, but "
+                    "--dataset=",
+                    dataset, " was given: give --batch_size=SAMPLES")},
+      {!divides.ok(), std::string(divides.message())},
+      {options.batch_size.value_or(samples) != samples,
+       absl::StrCat(given, " is ", samples, " samples of ", context,
+                    " tokens, but --batch_size=", ResolvedBatchSize(options),
+                    " was given: give one")},
+  });
+}
+
 }  // namespace
+
+absl::Status CheckBatch(const TrainOptions& options) {
+  if (options.tokens_per_step > 0) TANDEM_RETURN_IF_ERROR(CheckBudget(options));
+  const int64_t parts = options.ddp.gradient_accumulation_steps;
+  const int64_t size = options.pipeline.microbatch_size;
+  return CheckRules({
+      {parts > 1 && size > 0,
+       absl::StrCat("--gradient_accumulation_steps=", parts,
+                    " and --microbatch_size=", size,
+                    " both say how a rank's batch is cut: give one")},
+  });
+}
 
 // What registered data sets go by is not known: the rules are those of the
 // trainer's own.

@@ -101,9 +101,12 @@ absl::Status CheckOptimizer(const TrainOptions& options) {
   const std::string is_sgds = absl::StrCat(
       " is sgd's, but --optimizer=", options.optimizer, " was given");
   const bool in_steps = options.lr_schedule == "step";
-  const std::string is_of_steps = absl::StrCat(
-      " is of --lr_schedule=step, but --lr_schedule=", options.lr_schedule,
-      " was given");
+  const bool is_wsd = options.lr_schedule == "wsd";
+  const auto is_of = [&](const std::string& schedule) {
+    return absl::StrCat(" is of --lr_schedule=", schedule,
+                        ", but --lr_schedule=", options.lr_schedule,
+                        " was given");
+  };
   const bool exempts = !options.no_weight_decay_on.empty();
   const std::string no_regex = RegexError(options.no_weight_decay_on);
   const bool clips = options.clip_grad_norm > 0;
@@ -131,12 +134,22 @@ absl::Status CheckOptimizer(const TrainOptions& options) {
        "--lr_schedule=step needs --lr_step_size=STEPS, the steps between two "
        "decays"},
       {!in_steps && options.lr_step_size > 0,
-       absl::StrCat("--lr_step_size=", options.lr_step_size, is_of_steps)},
+       absl::StrCat("--lr_step_size=", options.lr_step_size, is_of("step"))},
       {!in_steps && options.lr_gamma != usual.lr_gamma,
-       absl::StrCat("--lr_gamma=", options.lr_gamma, is_of_steps)},
-      {options.min_learning_rate > 0 && options.lr_schedule != "cosine",
+       absl::StrCat("--lr_gamma=", options.lr_gamma, is_of("step"))},
+      {is_wsd && options.lr_wsd_decay_steps == 0,
+       "--lr_schedule=wsd needs --lr_wsd_decay_steps=STEPS, the last ones, "
+       "over which the learning rate falls"},
+      {!is_wsd && options.lr_wsd_decay_steps > 0,
+       absl::StrCat("--lr_wsd_decay_steps=", options.lr_wsd_decay_steps,
+                    is_of("wsd"))},
+      {!is_wsd && options.lr_wsd_decay_style != usual.lr_wsd_decay_style,
+       absl::StrCat("--lr_wsd_decay_style=", options.lr_wsd_decay_style,
+                    is_of("wsd"))},
+      {options.min_learning_rate > 0 && !FallsToTheEnd(options.lr_schedule),
        absl::StrCat("--min_learning_rate=", options.min_learning_rate,
-                    " is where --lr_schedule=cosine ends, but --lr_schedule=",
+                    " is where --lr_schedule=cosine, linear and wsd end, but "
+                    "--lr_schedule=",
                     options.lr_schedule, " was given")},
       {options.min_learning_rate > ResolvedLearningRate(options),
        absl::StrCat("--min_learning_rate=", options.min_learning_rate,
@@ -173,19 +186,22 @@ absl::Status CheckModel(const TrainOptions& options) {
   const SelectiveCheckpointing selective =
       RequestedSelectiveCheckpointing(options);
   const absl::Status groups = CheckpointedGroups({}, selective).status();
+  const std::string of_logits =
+      FirstSetting(Differing(Describe(options), Describe(TrainOptions())),
+                   {"label_smoothing", "z_loss"});
   return CheckRules({
-      {in_chunks && options.z_loss > 0,
+      {in_chunks && !of_logits.empty(),
        absl::StrCat("--loss_chunk=", options.loss_chunk,
-                    " computes no logits for --z_loss to look at: leave one "
-                    "out")},
+                    " computes no logits for ", of_logits,
+                    " to look at: leave one out")},
       {in_chunks && replicates,
        absl::StrCat("--loss_chunk=", options.loss_chunk,
                     " hands the head's weight to the loss, but "
                     "--strategy=data_parallel gathers samples from its devices "
                     "alone: use --strategy=ddp with a rank a device")},
-      {in_parts && options.z_loss > 0,
-       parts(" computes no logits of the whole vocabulary for --z_loss to look "
-             "at")},
+      {in_parts && !of_logits.empty(),
+       parts(absl::StrCat(" computes no logits of the whole vocabulary for ",
+                          of_logits, " to look at"))},
       {in_parts && replicates, parts(" needs a pipeline, or one device, not "
                                      "--strategy=data_parallel")},
       {in_parts && ParameterServerCount(options) > 0,

@@ -26,6 +26,9 @@ absl::Status CheckAdapters(const TrainOptions& options);
 
 absl::Status CheckData(const TrainOptions& options);
 
+// Whether what is given of a step's samples and tokens says it once.
+absl::Status CheckBatch(const TrainOptions& options);
+
 // Whether what was given suits --strategy=parameter_server; or, with another,
 // that nothing was given that is its alone.
 absl::Status CheckParameterServer(const TrainOptions& options);

@@ -5,16 +5,24 @@
 
 #include <glog/logging.h>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "datasets/registry.h"
 #include "tools/trainer/settings/option_rules.h"
 
 namespace tandem {
+namespace {
+
+constexpr int64_t kUsualBatchSize = 64;
+
+}  // namespace
 
 absl::Status Validate(const TrainOptions& options) {
 #define SETTING(kind, name, value, range, help) \
   TANDEM_RETURN_IF_ERROR(setting::range.Check(#name, SETTINGS.name));
 #include "tools/trainer/settings/all_settings.def"
   TANDEM_RETURN_IF_ERROR(CheckDevices(options.devices));
+  TANDEM_RETURN_IF_ERROR(CheckBatch(options));
   TANDEM_RETURN_IF_ERROR(
       Validate(options.pipeline, MakePipelineContext(options)));
   TANDEM_RETURN_IF_ERROR(CheckDdp(options.ddp));
@@ -53,7 +61,7 @@ CommHook RequestedHook(const DdpSettings& settings) {
 
 PipelineContext MakePipelineContext(const TrainOptions& options) {
   return {options.strategy, options.devices.devices_per_rank,
-          options.batch_size};
+          ResolvedBatchSize(options)};
 }
 
 SelectiveCheckpointing RequestedSelectiveCheckpointing(
@@ -76,9 +84,55 @@ int ParameterServerCount(const TrainOptions& options) {
   return static_cast<int>(options.ddp.servers);
 }
 
+int64_t ResolvedContext(const TrainOptions& options) {
+  if (!options.synthetic_shape.empty()) return options.synthetic_shape.front();
+  return options.context > 0 ? options.context : DatasetOptions().context;
+}
+
+int64_t ResolvedBatchSize(const TrainOptions& options) {
+  if (options.batch_size.has_value()) return *options.batch_size;
+  return options.tokens_per_step > 0
+             ? options.tokens_per_step / ResolvedContext(options)
+             : kUsualBatchSize;
+}
+
+std::string BatchSizeAsGiven(const TrainOptions& options) {
+  const int64_t samples = ResolvedBatchSize(options);
+  if (options.tokens_per_step == 0) {
+    return absl::StrCat("--batch_size=", samples);
+  }
+  return absl::StrCat("--tokens_per_step=", options.tokens_per_step, " (",
+                      samples, samples == 1 ? " sample)" : " samples)");
+}
+
+absl::Status CheckTokensPerStep(const TrainOptions& options, int64_t replicas) {
+  const int64_t tokens = options.tokens_per_step;
+  const int64_t context = ResolvedContext(options);
+  const int64_t rest = tokens % (context * replicas);
+  if (rest == 0) return absl::OkStatus();
+  const int64_t below = tokens - rest;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--tokens_per_step=", tokens, " does not divide by the ", context,
+      " tokens of a sample",
+      replicas > 1 ? absl::StrCat(" on each of ", replicas, " replicas") : "",
+      ": take ", below > 0 ? absl::StrCat(below, " or ") : "",
+      below + context * replicas));
+}
+
+int64_t AccumulationSteps(const TrainOptions& options, int64_t samples) {
+  const int64_t size = options.pipeline.microbatch_size;
+  if (size == 0) return options.ddp.gradient_accumulation_steps;
+  return (samples + size - 1) / size;
+}
+
 double ResolvedLearningRate(const TrainOptions& options) {
   return options.learning_rate.value_or(options.optimizer == "sgd" ? 0.05
                                                                    : 0.001);
+}
+
+bool FallsToTheEnd(const std::string& lr_schedule) {
+  return lr_schedule == "cosine" || lr_schedule == "linear" ||
+         lr_schedule == "wsd";
 }
 
 bool MeasuresKernels(const TrainOptions& options) {
@@ -134,6 +188,7 @@ SettingValues Describe(const DdpSettings& settings) {
 
 SettingValues Describe(const TrainOptions& given) {
   TrainOptions options = given;
+  options.batch_size = ResolvedBatchSize(given);
   options.learning_rate = ResolvedLearningRate(given);
   return {
 #define SETTING(kind, name, value, range, help) \

@@ -89,9 +89,35 @@ absl::Status CheckStepsToTrace(const TrainOptions& options, int64_t done,
 // How many ranks are parameter servers: 0 unless --strategy=parameter_server.
 int ParameterServerCount(const TrainOptions& options);
 
+// Tokens of a sample of --dataset=tokens and synthetic_tokens: --context, or
+// --synthetic_shape, or the usual ones.
+int64_t ResolvedContext(const TrainOptions& options);
+
+// The samples of a step that will be used, of all ranks together: --batch_size,
+// else as many as --tokens_per_step makes, else 64. Requires what Validate
+// accepts.
+int64_t ResolvedBatchSize(const TrainOptions& options);
+
+// What they come from, for a message: "--batch_size=64", or
+// "--tokens_per_step=8192 (64 samples)".
+std::string BatchSizeAsGiven(const TrainOptions& options);
+
+// Whether each of so many replicas has as many whole samples of
+// --tokens_per_step, if that is given; else the message has the nearest numbers
+// of tokens that would do.
+absl::Status CheckTokensPerStep(const TrainOptions& options, int64_t replicas);
+
+// Into how many parts a replica that is no pipeline cuts its `samples` of a
+// step: --gradient_accumulation_steps, or as many as --microbatch_size makes.
+int64_t AccumulationSteps(const TrainOptions& options, int64_t samples);
+
 // The learning rate that will be used: --learning_rate, or where that is not
 // given the optimizer's usual one (sgd 0.05, adam and adamw 0.001).
 double ResolvedLearningRate(const TrainOptions& options);
+
+// Whether --lr_schedule falls until the last step, and so goes by how many
+// there are in all.
+bool FallsToTheEnd(const std::string& lr_schedule);
 
 // --comm_hook. Requires what Validate accepts.
 CommHook RequestedHook(const DdpSettings& settings);

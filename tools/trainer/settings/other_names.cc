@@ -44,6 +44,7 @@ std::vector<OtherFlagName> OtherNames() {
       {"n_head", "write --heads=NUMBER"},
       {"n_layer", "write --layers=NUMBER"},
       {"out_dir", "write --save_dir=FOLDER"},
+      {"total_batch_size", "write --tokens_per_step=TOKENS"},
       {"vocab_size", "write --vocabulary=NUMBER"},
       {"warmup_iters", "write --lr_warmup_steps=STEPS"},
       // PyTorch's, of its examples and of Hugging Face's Trainer.
@@ -62,6 +63,7 @@ std::vector<OtherFlagName> OtherNames() {
       {"gamma", "write --lr_gamma=FACTOR, for --lr_schedule=step"},
       {"gpus", "write --device=cuda and --nproc_per_node=NUMBER"},
       {"gradient_checkpointing", "write --checkpoint_every=1"},
+      {"label_smoothing_factor", "write --label_smoothing=SHARE"},
       {"log_interval", "write --log_every=STEPS"},
       {"logging_steps", "write --log_every=STEPS"},
       {"lr", "write --learning_rate=RATE"},

@@ -48,7 +48,7 @@ absl::Status CheckSchedule(const PipelineSettings& settings) {
 // empty: none.
 std::string FirstPipelineFlag(const PipelineSettings& settings) {
   return FirstBut(Differing(Describe(settings), Describe(PipelineSettings())),
-                  {"pipe", "balance"});
+                  {"pipe", "balance", "microbatch_size"});
 }
 
 absl::Status CheckTogether(const PipelineSettings& settings,

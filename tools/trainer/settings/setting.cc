@@ -94,11 +94,6 @@ absl::Status CheckRules(const std::vector<SettingRule>& rules) {
 
 namespace setting {
 
-SettingValue NumberIfGiven::ToValue(const std::optional<double>& field) {
-  if (field.has_value()) return *field;
-  return std::string();
-}
-
 // JSON's integers are signed.
 SettingValue Seed::ToValue(uint64_t field) {
   if (field <= INT64_MAX) return static_cast<int64_t>(field);
@@ -185,6 +180,12 @@ absl::Status Between::Check(const char* name, double given) const {
   return Refused(
       name, given,
       absl::StrCat("from ", AllDigits(least_), " to ", AllDigits(most_)));
+}
+
+absl::Status Between::Check(const char* name,
+                            const std::optional<int64_t>& given) const {
+  return given.has_value() ? Check(name, static_cast<double>(*given))
+                           : absl::OkStatus();
 }
 
 absl::Status EachBetween::Check(const char* name,

@@ -76,9 +76,16 @@ using Number = Plain<double>;
 using Word = Plain<std::string>;
 
 // Or none, where something else says which.
-struct NumberIfGiven : Plain<std::optional<double>> {
-  static SettingValue ToValue(const std::optional<double>& field);
+template <typename T>
+struct IfGiven : Plain<std::optional<T>> {
+  static SettingValue ToValue(const std::optional<T>& field) {
+    if (field.has_value()) return *field;
+    return std::string();
+  }
 };
+
+using IntegerIfGiven = IfGiven<int64_t>;
+using NumberIfGiven = IfGiven<double>;
 
 struct Seed : Plain<uint64_t> {
   static SettingValue ToValue(uint64_t field);
@@ -154,6 +161,8 @@ class Between {
  public:
   Between(double least, double most) : least_(least), most_(most) {}
   absl::Status Check(const char* name, double given) const;
+  absl::Status Check(const char* name,
+                     const std::optional<int64_t>& given) const;
 
  private:
   const double least_, most_;

@@ -168,6 +168,11 @@ TEST(StepReportTest, OfTextThereAreTokensAndThePerplexity) {
   EXPECT_EQ(fields["tokens_per_s"], 6400);
   EXPECT_EQ(fields["perplexity"], 1);
   EXPECT_EQ(fields["auxiliary_losses"]["z"], 0.5);
+  // A loss of smoothed labels says nothing of the text.
+  report.is_smoothed = true;
+  EXPECT_THAT(ReportLine(report, 9), Not(HasSubstr("perplexity")));
+  EXPECT_FALSE(ReportFields(report).contains("perplexity"));
+  EXPECT_EQ(ReportFields(report)["tokens"], 7168);
 }
 
 EvaluationReport EvaluationOfEpoch() {

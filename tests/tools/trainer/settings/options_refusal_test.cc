@@ -91,12 +91,29 @@ std::vector<Refusal> Misfits() {
        "--synthetic_shape=3,8,8"},
       {"--loss_chunk=8 --z_loss=1",
        "--loss_chunk=8 computes no logits for --z_loss"},
+      {"--loss_chunk=8 --label_smoothing=0.1",
+       "--loss_chunk=8 computes no logits for --label_smoothing=0.1 to look"},
       {"--loss_chunk=8 --strategy=data_parallel",
        "--strategy=data_parallel gathers samples"},
       {"--vocab_parallel=2 --z_loss=1",
        "--vocab_parallel=2 computes no logits of the whole"},
+      {"--vocab_parallel=2 --label_smoothing=0.1",
+       "vocabulary for --label_smoothing=0.1 to look at: leave one out"},
+      {"--label_smoothing=1.5", "--label_smoothing=1.5: must be from 0 to 1"},
       {"--vocab_parallel=0", "--vocab_parallel"},
       {"--vocabulary=9", "--vocabulary=9 is for --dataset=tokens"},
+      {"--tokens_per_step=1024",
+       "--tokens_per_step=1024 is for --dataset=tokens and synthetic_tokens, "
+       "but --dataset=fashion_mnist"},
+      {"--dataset=tokens --tokens_per_step=1000",
+       "does not divide by the 128 tokens of a sample: take 896 or 1024"},
+      {"--dataset=tokens --context=64 --tokens_per_step=60",
+       "64 tokens of a sample: take 64"},
+      {"--dataset=tokens --tokens_per_step=1024 --batch_size=9",
+       "--tokens_per_step=1024 is 8 samples of 128 tokens, but --batch_size=9 "
+       "was given: give one"},
+      {"--gradient_accumulation_steps=2 --microbatch_size=4",
+       "--gradient_accumulation_steps=2 and --microbatch_size=4 both say"},
       {"--token_bytes=4", "--token_bytes=4 is for --dataset=tokens"},
       {"--dataset=tokens --token_bytes=3", "--token_bytes=3: expected 2 or 4"},
       {"--context=9", "--context=9 is for --dataset=tokens"},
@@ -239,8 +256,19 @@ std::vector<Refusal> OptimizerMisfits() {
        "--optimizer=muon steps whole matrices, but with "
        "--strategy=parameter_server"},
       {"--min_learning_rate=1e-4",
-       "--min_learning_rate=0.0001 is where --lr_schedule=cosine ends, but "
-       "--lr_schedule=constant"},
+       "--min_learning_rate=0.0001 is where --lr_schedule=cosine, linear and "
+       "wsd end, but --lr_schedule=constant"},
+      {"--lr_schedule=linear --min_learning_rate=0.5",
+       "is greater than the peak, --learning_rate=0.05"},
+      {"--lr_schedule=wsd", "needs --lr_wsd_decay_steps=STEPS"},
+      {"--lr_schedule=linear --lr_wsd_decay_steps=5",
+       "--lr_wsd_decay_steps=5 is of --lr_schedule=wsd, but "
+       "--lr_schedule=linear"},
+      {"--lr_wsd_decay_style=sqrt",
+       "--lr_wsd_decay_style=sqrt is of --lr_schedule=wsd, but"},
+      {"--lr_schedule=wsd --lr_wsd_decay_steps=5 "
+       "--lr_wsd_decay_style=exponential",
+       "exponential: unknown; known: linear, sqrt, cosine"},
       {"--lr_schedule=cosine --min_learning_rate=0.5",
        "is greater than the peak, --learning_rate=0.05"},
       {"--lr_schedule=cosine --learning_rate=0 --min_learning_rate=1e-4",
@@ -305,8 +333,8 @@ TEST(OptionsRefusalTest, WhatWouldDoNothingIsNamed) {
 }
 
 TEST(OptionsRefusalTest, NoRowIsMissing) {
-  EXPECT_EQ(Misfits().size(), 101u);
-  EXPECT_EQ(OptimizerMisfits().size(), 25u);
+  EXPECT_EQ(Misfits().size(), 109u);
+  EXPECT_EQ(OptimizerMisfits().size(), 30u);
   EXPECT_EQ(Useless().size(), 18u);
 }
 

@@ -33,6 +33,60 @@ TEST(TrainOptionsTest, APipelineNeedsNoSettingOfReplicas) {
   ExpectOk(Validate(options));
 }
 
+TEST(BatchSizeTest, IsThatOfTheTokensUnlessGiven) {
+  TrainOptions options;
+  EXPECT_EQ(ResolvedBatchSize(options), 64);
+  EXPECT_EQ(BatchSizeAsGiven(options), "--batch_size=64");
+  options.batch_size = 8;
+  EXPECT_EQ(ResolvedBatchSize(options), 8);
+  ExpectOk(CheckTokensPerStep(options, 3));
+  options.batch_size.reset();
+  options.dataset = "synthetic_tokens";
+  options.tokens_per_step = 8192;
+  EXPECT_EQ(ResolvedBatchSize(options), 64);  // of 128 tokens
+  options.context = 1024;
+  EXPECT_EQ(ResolvedBatchSize(options), 8);
+  options.context = 0;
+  options.synthetic_shape = {8192};
+  EXPECT_EQ(BatchSizeAsGiven(options), "--tokens_per_step=8192 (1 sample)");
+  ExpectOk(Validate(options));
+  // Which say the same.
+  options.batch_size = 1;
+  ExpectOk(Validate(options));
+}
+
+TEST(BatchSizeTest, ReplicasHaveAsManyWholeSamples) {
+  TrainOptions options;
+  options.dataset = "tokens";
+  options.tokens_per_step = 8320;  // 65 samples
+  ExpectOk(Validate(options));
+  EXPECT_EQ(CheckTokensPerStep(options, 2).message(),
+            "--tokens_per_step=8320 does not divide by the 128 tokens of a "
+            "sample on each of 2 replicas: take 8192 or 8448");
+  options.tokens_per_step = 128;
+  EXPECT_THAT(CheckTokensPerStep(options, 4), Says("4 replicas: take 512"));
+  options.tokens_per_step = 8192;
+  ExpectOk(CheckTokensPerStep(options, 2));
+}
+
+// The same parts on one rank and on several.
+TEST(AccumulationTest, IsByNumberOrBySize) {
+  TrainOptions options;
+  EXPECT_EQ(AccumulationSteps(options, 64), 1);
+  options.ddp.gradient_accumulation_steps = 3;
+  EXPECT_EQ(AccumulationSteps(options, 64), 3);
+  options.ddp.gradient_accumulation_steps = 1;
+  options.pipeline.microbatch_size = 16;
+  EXPECT_EQ(AccumulationSteps(options, 64), 4);
+  EXPECT_EQ(AccumulationSteps(options, 33), 3);
+  EXPECT_EQ(AccumulationSteps(options, 8), 1);
+  for (const std::string strategy :
+       {"auto", "single", "ddp", "model_parallel", "parameter_server"}) {
+    options.strategy = strategy;
+    ExpectOk(Validate(options));
+  }
+}
+
 // With "auto" it is the number of ranks that makes a pipeline one of several.
 TEST(TrainOptionsTest, SeveralPipelinesAverageWhatOneDoesNot) {
   TrainOptions options;
