@@ -386,7 +386,7 @@ INSTANTIATE_TEST_SUITE_P(LastSamples, TechniqueTest,
                          testing::ValuesIn(LastSampleRows()), RowName<SameRow>);
 
 TEST(TechniqueTableTest, NoCellIsMissing) {
-  EXPECT_EQ(CellsIn(DdpRows()), 22);
+  EXPECT_EQ(CellsIn(DdpRows()), 23);
   EXPECT_EQ(CellsIn(HybridRows()), 7 * 2 + 3 + 3 + 3);
   EXPECT_EQ(CellsIn(DataParallelRows()), 5 * 4);
   EXPECT_EQ(CellsIn(EmaRows()), 7 + 5);

@@ -5,9 +5,9 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/markup.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/drawing/markup.h"
 #include "core/program/exit_code.h"
 
 namespace tandem {
