@@ -23,6 +23,7 @@ load("//third_party/libtorch_cuda:workspace.bzl", "libtorch_cuda")
 load("//third_party/mistral_tokenizer:workspace.bzl", "mistral_tokenizer")
 load("//third_party/nlohmann_json:workspace.bzl", "nlohmann_json")
 load("//third_party/pcre2:workspace.bzl", "pcre2")
+load("//third_party/peft:workspace.bzl", "peft")
 load("//third_party/platforms:workspace.bzl", "platforms")
 load("//third_party/protozero:workspace.bzl", "protozero")
 load("//third_party/pytorch_tests:workspace.bzl", "pytorch_tests")
@@ -59,6 +60,7 @@ _REPOSITORIES = {
     "mistral_tokenizer": mistral_tokenizer,
     "nlohmann_json": nlohmann_json,
     "pcre2": pcre2,
+    "peft": peft,
     "platforms": platforms,
     "protozero": protozero,
     "pytorch_tests": pytorch_tests,

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fills a folder with every file that tandem's build downloads, for a site
 # without internet (docs/dependencies.md).
-#   tools/mirror.sh [--cuda] FOLDER      --cuda: what --config=cuda downloads, too
+#   tools/mirror.sh [--cuda] FOLDER      --cuda: what --config=cuda and //tests:full download, too
 # Run it where there is internet; what Bazel's repository cache has already is
 # not downloaded again. Every file is checked against its sha256. There:
 #   bazel build --repo_env=TANDEM_MIRROR=/FOLDER //...
@@ -9,7 +9,7 @@ set -euo pipefail
 
 fail() { echo "mirror: $*" >&2; exit 1; }
 
-without='cuda_toolkit|libtorch_cuda'
+without='cuda_toolkit|libtorch_cuda|peft'
 if [ "${1:-}" = --cuda ]; then
   without=none
   shift

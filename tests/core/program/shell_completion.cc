@@ -109,15 +109,15 @@ std::vector<std::string> OfferedByZsh(const std::string& script,
   WriteBytes(folder + "/.zshrc", kZshSetup);
   const bool evaluated = use == ZshUse::kEvaluated;
   const std::string command = absl::StrCat(
-      "cd ", InQuotes(testing::TempDir()), " && timeout 50 env -i ZSH=", Absolute(kZsh),
+      "cd ", InQuotes(testing::TempDir()),
+      " && timeout 50 env -i ZSH=", Absolute(kZsh),
       " ZSH_MODULES=", Absolute(kModules),
       " ZSH_FUNCTIONS=", Absolute(kFunctions), " ZDOTDIR=", folder,
       evaluated ? " EVALUATED=" : " FUNCTIONS=", evaluated ? file : functions,
       " OFFERED=", folder, "/out ", Absolute(kZsh), " -f ", folder, "/driver ",
       InQuotes(line), " 2>", folder, "/said");
-  EXPECT_EQ(std::system(command.c_str()), 0)
-      << command << "\n"
-      << ReadBytes(folder + "/said");
+  EXPECT_EQ(std::system(command.c_str()), 0) << command << "\n"
+                                             << ReadBytes(folder + "/said");
   return LinesOf(folder + "/out");
 }
 

@@ -1,5 +1,6 @@
-// What shells offer to complete by a completion script (core/program/completion.h):
-// bash, the machine's, and zsh, of third_party/zsh. For tests.
+// What shells offer to complete by a completion script
+// (core/program/completion.h): bash, the machine's, and zsh, of
+// third_party/zsh. For tests.
 
 #ifndef TANDEM_TESTS_CORE_PROGRAM_SHELL_COMPLETION_H_
 #define TANDEM_TESTS_CORE_PROGRAM_SHELL_COMPLETION_H_

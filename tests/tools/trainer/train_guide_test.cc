@@ -139,24 +139,24 @@ TEST(TrainGuideTest, ShellsCompleteValues) {
     std::string begun;
     std::vector<std::string> offered;
   };
-  for (const Case& each : std::vector<Case>{
-           {"--model", "gpt2-m", {"gpt2-medium"}},
-           {"--dataset", "cifar", {"cifar10", "cifar100"}},
-           {"--optimizer", "ad", {"adam", "adamw"}},
-           {"--strategy", "parameter", {"parameter_server"}},
-           {"--schedule", "gp", {"gpipe"}},
-           {"--save_dir", "saved_b", {"saved_before"}},
-           {"--resume", "saved_b", {"saved_before"}}}) {
-    EXPECT_EQ(OfferedByBash(bash, absl::StrCat("train ", each.flag, " = ",
-                                               each.begun)),
+  for (const Case& each :
+       std::vector<Case>{{"--model", "gpt2-m", {"gpt2-medium"}},
+                         {"--dataset", "cifar", {"cifar10", "cifar100"}},
+                         {"--optimizer", "ad", {"adam", "adamw"}},
+                         {"--strategy", "parameter", {"parameter_server"}},
+                         {"--schedule", "gp", {"gpipe"}},
+                         {"--save_dir", "saved_b", {"saved_before"}},
+                         {"--resume", "saved_b", {"saved_before"}}}) {
+    EXPECT_EQ(OfferedByBash(
+                  bash, absl::StrCat("train ", each.flag, " = ", each.begun)),
               each.offered);
     std::vector<std::string> whole;
     for (const std::string& value : each.offered) {
       whole.push_back(absl::StrCat(each.flag, "=", value));
     }
-    EXPECT_EQ(OfferedByZsh(zsh, absl::StrCat("train ", each.flag, "=",
-                                             each.begun)),
-              whole);
+    EXPECT_EQ(
+        OfferedByZsh(zsh, absl::StrCat("train ", each.flag, "=", each.begun)),
+        whole);
   }
 }
 
