@@ -227,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(All, SimRefusalTest, testing::ValuesIn(SimRows()),
                          RowName<RefusalRow>);
 
 TEST(RefusalTableTest, NoRowIsMissing) {
-  EXPECT_EQ(JobRows().size(), 30u);
+  EXPECT_EQ(JobRows().size(), 33u);
   EXPECT_EQ(PipelineRows().size(), 7u + 9 + 5 + 5);
   EXPECT_EQ(SimRows().size(), 17u + 2);
 }

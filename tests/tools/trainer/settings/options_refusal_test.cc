@@ -241,7 +241,7 @@ std::vector<Refusal> OptimizerMisfits() {
       {"--optimizer=adam --adam_eps=-1", "--adam_eps=-1: must be at least 0"},
       {"--muon_momentum=0.9 --optimizer=adamw",
        "--muon_momentum=0.9 is muon's, but --optimizer=adamw"},
-      {"--nomuon_nesterov",
+      {"--muon_nesterov=false",
        "--muon_nesterov=false is muon's, but --optimizer=sgd"},
       {"--optimizer=muon --muon_ns_steps=100",
        "--muon_ns_steps=100: must be from 1 to 99"},
