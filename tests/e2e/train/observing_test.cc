@@ -50,7 +50,7 @@ Flags TextJob() {
     std::ofstream(*made + "/tokenizer.txt") << "bytes\n";
     return made;
   }();
-  return Joined(Words("--model=gpt_tiny --dataset=tokens --vocabulary=257 "
+  return Joined(Words("--model=gpt_tiny --dataset=tokens --vocabulary=256 "
                       "--context=16 --batch_size=16 --optimizer=adam "
                       "--max_steps=6 --eval_batches=1 --log_every=1 "
                       "--intra_op_threads=1 --save_dir="),
