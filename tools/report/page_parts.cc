@@ -255,8 +255,7 @@ std::string RanksSection(const RunLog& run) {
         "<tr><th>rank %s</th><td><div class=\"bar c0\"><span style=\"width:"
         "%.2f%%\"></span></div></td><td>%s</td><td>%s</td></tr>\n",
         EscapedMarkup(rank), 100 * ms / most, ShownSeconds(ms / 1e3),
-        median > 0 ? absl::StrCat(over > 0 ? "+" : "", ShownPercent(over))
-                   : "");
+        median > 0 ? absl::StrFormat("%+.1f %%", 100 * over) : "");
   }
   return absl::StrCat(
       "<h2>Slowest ranks</h2>\n<p class=\"note\">Each rank's mean step, and "

@@ -148,14 +148,14 @@ TEST(ReportPageTest, TheSlowestOfSeveralRanksAreListed) {
         ranks, "}}"))});
   };
   const std::string several = page(R"("7":62.5,"0":50,"3":49,"x":null)");
-  EXPECT_THAT(
-      several,
-      AllOf(HasSubstr("<h2>Slowest ranks</h2>"),
-            HasSubstr("<tr><th>rank 7</th><td><div class=\"bar c0\">"
-                      "<span style=\"width:100.00%\"></span></div>"
-                      "</td><td>62.5 ms</td><td>+25 %</td></tr>"),
-            HasSubstr("width:80.00%"), HasSubstr("<td>50 ms</td><td>0 %</td>"),
-            HasSubstr("<td>49 ms</td><td>-2 %</td>")));
+  EXPECT_THAT(several,
+              AllOf(HasSubstr("<h2>Slowest ranks</h2>"),
+                    HasSubstr("<tr><th>rank 7</th><td><div class=\"bar c0\">"
+                              "<span style=\"width:100.00%\"></span></div>"
+                              "</td><td>62.5 ms</td><td>+25.0 %</td></tr>"),
+                    HasSubstr("width:80.00%"),
+                    HasSubstr("<td>50 ms</td><td>+0.0 %</td>"),
+                    HasSubstr("<td>49 ms</td><td>-2.0 %</td>")));
   EXPECT_THAT(several, Not(HasSubstr("rank x")));
   EXPECT_LT(several.find("rank 7"), several.find("rank 0"));
   EXPECT_LT(several.find("rank 0"), several.find("rank 3"));

@@ -39,9 +39,10 @@ TEST(MeasureSafetyTest, EachMeansHasACostInEachRound) {
   const auto results = MeasureSafety(Small({"mlp_small"}));
   const std::string progress = testing::internal::GetCapturedStderr();
   ASSERT_TRUE(results.ok()) << results.status();
-  EXPECT_THAT(progress, StartsWith("jobs: 0% (0/26): mlp_small, nothing\n"));
+  EXPECT_THAT(progress, StartsWith("jobs: 0% (0/26): mlp_small, nothing\n"
+                                   "jobs: 3% (1/26), about "));
   EXPECT_THAT(progress,
-              ContainsRegex("\njobs: 96% \\(25/26\\), about [0-9]+ s left: "
+              ContainsRegex("jobs: 96% \\(25/26\\), about [0-9]+ s left: "
                             "mlp_small, --check_finite\n$"));
   ASSERT_THAT(*results, SizeIs(8));
   EXPECT_EQ((*results)[0].means, "nothing, once more");
