@@ -202,7 +202,7 @@ INSTANTIATE_TEST_SUITE_P(All, TransformerRefusalTest,
 
 TEST(TechniqueRefusalTableTest, NoRowIsMissing) {
   EXPECT_EQ(DataParallelRows().size(), 6u);
-  EXPECT_EQ(ValuesRows().size(), 8u + 1);
+  EXPECT_EQ(ValuesRows().size(), 8u + 4);
   EXPECT_EQ(ReproducibleRows().size(), 7u);
   EXPECT_EQ(ServerRows().size(), 8u);
   EXPECT_EQ(TransformerRows().size(), 7u + 4);
