@@ -25,6 +25,7 @@
 #include "core/model/batch.h"
 #include "core/program/interrupt.h"
 #include "core/program/logging.h"
+#include "core/program/openmp_waits.h"
 #include "core/run/run_ranks.h"
 #include "core/run/setup_failure.h"
 #include "datasets/registry.h"
@@ -231,6 +232,7 @@ std::string Usage() {
 }  // namespace
 
 int TrainMain(int argc, char** argv, const absl::Status& registered) {
+  WaitPassivelyWhereBusy(argc, argv);
   const auto check = [&](const Launch& first) {
     return registered.ok() ? CheckJob(first) : registered;
   };

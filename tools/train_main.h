@@ -10,7 +10,9 @@ namespace tandem {
 
 // Trains as the flags of docs/training.md say, which come with this library, on
 // one rank or on many; returns what main returns (core/run/run_ranks.h). Ranks
-// are further processes of this program. Once in a process.
+// are further processes of this program. Once in a process, and first in main,
+// behind what registers: on a busy machine it starts the program anew
+// (WaitPassivelyWhereBusy, core/program/openmp_waits.h).
 //
 // --model and --dataset know what RegisterModel (models/registry.h) and
 // RegisterDataset (datasets/registry.h) were told before; --help and errors

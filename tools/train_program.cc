@@ -1,10 +1,8 @@
 // The trainer as a program: tools/train.cc.
 
 #include "core/base/end_process.h"
-#include "core/program/openmp_waits.h"
 #include "tools/train_main.h"
 
 int main(int argc, char** argv) {
-  tandem::WaitPassivelyWhereBusy(argc, argv);
   tandem::EndProcess(tandem::TrainMain(argc, argv));
 }

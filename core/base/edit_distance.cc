@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <numeric>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 
 namespace tandem {
@@ -17,6 +18,21 @@ std::string Initials(absl::string_view name) {
     initials += word.front();
   }
   return initials;
+}
+
+// The one name that begins or ends with `given`; empty: none or several do.
+std::string OnlyWithPart(absl::string_view given,
+                         const std::vector<std::string>& known) {
+  if (given.size() < 4) return "";
+  std::string only;
+  for (const std::string& name : known) {
+    if (!absl::StartsWith(name, given) && !absl::EndsWith(name, given)) {
+      continue;
+    }
+    if (!only.empty()) return "";
+    only = name;
+  }
+  return only;
 }
 
 }  // namespace
@@ -38,7 +54,8 @@ int EditDistance(absl::string_view a, absl::string_view b) {
 
 std::string NearestName(absl::string_view given,
                         const std::vector<std::string>& known) {
-  std::string nearest;
+  std::string nearest = OnlyWithPart(given, known);
+  if (!nearest.empty()) return nearest;
   int least = static_cast<int>(given.size()) / 3 + 2;  // farther is no typing
   for (const std::string& name : known) {
     if (given.size() > 1 && Initials(name) == given) return name;

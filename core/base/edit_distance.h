@@ -14,8 +14,9 @@ namespace tandem {
 // (Levenshtein's distance).
 int EditDistance(absl::string_view a, absl::string_view b);
 
-// The name of `known` that `given` may have been meant for: one that it
-// abbreviates ("lr": learning_rate), else the nearest; empty: none is near.
+// The name of `known` that `given` may have been meant for: the only one that
+// begins or ends with it, or one that it abbreviates ("lr": learning_rate),
+// else the nearest; empty: none is near.
 std::string NearestName(absl::string_view given,
                         const std::vector<std::string>& known);
 

@@ -74,6 +74,13 @@ absl::Status CheckClone(const std::string& what,
                         const NamedTensors& replica, size_t at, size_t number) {
   const bool is_there =
       at < replica.size() && replica[at].first == master.first;
+  if (is_there && replica[at].second.is_same(master.second)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "replica ", number, " is the module itself and no copy: ", what, " ",
+        master.first,
+        " is the same tensor; give a factory that makes another module each "
+        "time"));
+  }
   if (is_there && replica[at].second.sizes() == master.second.sizes()) {
     return absl::OkStatus();
   }

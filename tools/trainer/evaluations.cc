@@ -311,9 +311,11 @@ bool Evaluations::stops() const {
 
 std::string Evaluations::DescribeStop() const {
   const Evaluation* const best = history_.best();
+  const int64_t count = history_.count_since_best();
   return absl::StrFormat(
-      "%d evaluations in a row were no better%s (--early_stopping_patience)",
-      history_.count_since_best(),
+      "%s no better%s (--early_stopping_patience)",
+      count == 1 ? "1 evaluation was"
+                 : absl::StrFormat("%d evaluations in a row were", count),
       best == nullptr
           ? ""
           : absl::StrFormat(" than the one after step %d", best->step));

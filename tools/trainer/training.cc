@@ -140,7 +140,12 @@ absl::Status Training::LinkBestCheckpoint() {
     const absl::Status linked = LinkBest(folder, each.path);
     if (!linked.ok()) {
       report_.Say(absl::StrCat("warning: ", linked.message()));
+      return absl::OkStatus();
     }
+    // The one that was the best before is one of the old ones now.
+    const absl::Status removed = RemoveOld(
+        folder, {job_.options.keep_last, job_.options.keep_every}, each.path);
+    LOG_IF(WARNING, !removed.ok()) << "an old checkpoint stays: " << removed;
     return absl::OkStatus();
   }
   return absl::OkStatus();

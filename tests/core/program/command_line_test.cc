@@ -193,6 +193,11 @@ TEST(EditDistanceTest, ANameIsNearOrAbbreviated) {
   EXPECT_EQ(NearestName("resnet-18", known), "resnet18");
   EXPECT_EQ(NearestName("adam", known), "");
   EXPECT_EQ(NearestName("x", {}), "");
+  EXPECT_EQ(NearestName("patience", {"keep_best", "early_stopping_patience"}),
+            "early_stopping_patience");
+  EXPECT_EQ(NearestName("early_stop", {"keep_best", "early_stopping_patience"}),
+            "early_stopping_patience");
+  EXPECT_EQ(NearestName("warm", {"lr_warm", "warm_start"}), "");
 }
 
 TEST(EditDistanceTest, CountsInsertionsRemovalsAndReplacements) {

@@ -183,7 +183,7 @@ TEST(DryRunTest, RefusesWhatTheJobRefuses) {
        "/no/such/folder"},
       {"--dataset=tokens --data_dir=" + text, "--dataset=synthetic"},
       {"--save_dir=" + folder + "/file", "--save_dir=" + folder + "/file"},
-      {"--resume=/no/such/checkpoint", "/no/such/checkpoint"},
+      {"--resume=/no/such/checkpoint", "--resume=/no/such/checkpoint: there"},
       {"--init_from=/no/such/weights", "/no/such/weights"},
       {"--metrics_file=/no/such/folder/metrics", "/no/such/folder"},
       {"--no_weight_decay_on=qqq --weight_decay=0.1", "matches no parameter"},

@@ -130,6 +130,17 @@ TEST(KeepBestTest, TheBestCheckpointStaysAndIsTheOneThatWasEvaluated) {
   }
 }
 
+TEST(KeepBestTest, TheBestOneBeforeGoesWithTheOtherOldOnes) {
+  const std::string folder = NewFolder("newest_is_best");
+  const Events events =
+      RunJobForEvents(Small("--max_steps=3 --eval_every=1 "
+                            "--keep_best=loss --keep_last=1 --save_dir=" +
+                            folder));
+  ASSERT_EQ(events.back()["best"]["step"], 3);
+  EXPECT_TRUE(fs::exists(SavedStep(folder, 3)));
+  EXPECT_FALSE(fs::exists(SavedStep(folder, 1)));  // the best one until then
+}
+
 TEST(KeepBestTest, WhatIsCalledSoAndIsNoLinkStaysAndCostsNoTraining) {
   const std::string folder = NewFolder("mine");
   std::ofstream(folder + "/best") << "mine";

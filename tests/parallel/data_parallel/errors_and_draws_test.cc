@@ -154,6 +154,12 @@ TEST_P(DataParallelErrorsTest, AFactorysErrorsAreTold) {
               InvalidArgument("replica 0 is not a copy of the module",
                               "parameter in.weight, Double [5, 5], and the "
                               "replica Float [3, 5]"));
+  const absl::Status itself =
+      MakeDataParallel(net, options(), [&](c10::Device) -> Made {
+        return net;
+      }).status();
+  EXPECT_THAT(itself, InvalidArgument("replica 0 is the module itself",
+                                      " is the same tensor"));
 }
 
 // PyTorch's test_data_parallel_model_device.

@@ -66,6 +66,11 @@ Candidates CandidatesIn(const std::string& folder) {
 absl::StatusOr<Candidates> Look(const Job& job) {
   const std::string& resume = job.options.resume;
   if (IsAuto(job)) return CandidatesIn(job.options.save_dir);
+  std::error_code error;
+  if (!std::filesystem::exists(resume, error) && !error) {
+    return absl::NotFoundError(
+        absl::StrCat("--resume=", resume, ": there is no such folder or file"));
+  }
   TANDEM_ASSIGN_OR_RETURN(std::string path, CheckpointAt(resume));
   // What it holds itself may have the newest of several.
   if (path != resume && IsCheckpointFolder(path)) return CandidatesIn(resume);

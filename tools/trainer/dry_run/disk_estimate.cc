@@ -1,12 +1,15 @@
 #include "tools/trainer/dry_run/disk_estimate.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <numeric>
 #include <system_error>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/byte_size.h"
 #include "tools/trainer/dry_run/memory_estimate.h"
@@ -32,42 +35,55 @@ int64_t Common(int64_t a, int64_t b) {
   return a == 0 || b == 0 ? 0 : AtMostEnd(a / std::gcd(a, b), b);
 }
 
-struct Periods {
-  int64_t steps = 0;
-  int64_t epochs = 0;  // in steps
-};
-
-Periods SavePeriods(const SavePlan& plan) {
-  return {plan.save_every,
-          AtMostEnd(plan.save_every_epochs, plan.steps_per_epoch)};
+// Steps from one checkpoint to the next, of each reason for one.
+std::vector<int64_t> SavePeriods(const SavePlan& plan) {
+  std::vector<int64_t> periods = {
+      plan.save_every, AtMostEnd(plan.save_every_epochs, plan.steps_per_epoch)};
+  if (plan.keep_best) {
+    periods.push_back(plan.eval_every);
+    periods.push_back(plan.steps_per_epoch);
+  }
+  return periods;
 }
 
-bool IsDue(int64_t period, int64_t step) {
-  return period > 0 && step % period == 0;
+// Steps in (done, steps] that any of the periods divides: by inclusion and
+// exclusion.
+int64_t MultiplesOfAny(const std::vector<int64_t>& periods,
+                       const SavePlan& plan) {
+  int64_t count = 0;
+  for (size_t chosen = 1; chosen < size_t{1} << periods.size(); ++chosen) {
+    int64_t common = 1;
+    int64_t sign = -1;
+    for (size_t i = 0; i < periods.size(); ++i) {
+      if ((chosen >> i & 1) == 0) continue;
+      common = Common(common, periods[i]);
+      sign = -sign;
+    }
+    count += sign * Multiples(common, plan);
+  }
+  return count;
 }
 
 }  // namespace
 
 int64_t CheckpointCount(const SavePlan& plan) {
   if (plan.steps <= plan.done) return 0;
-  const auto [steps, epochs] = SavePeriods(plan);
-  const bool last_is_one =
-      IsDue(steps, plan.steps) || IsDue(epochs, plan.steps);
-  return Multiples(steps, plan) + Multiples(epochs, plan) -
-         Multiples(Common(steps, epochs), plan) + (last_is_one ? 0 : 1);
+  const std::vector<int64_t> periods = SavePeriods(plan);
+  const bool last_is_one = absl::c_any_of(periods, [&](int64_t period) {
+    return period > 0 && plan.steps % period == 0;
+  });
+  return MultiplesOfAny(periods, plan) + (last_is_one ? 0 : 1);
 }
 
 int64_t MostCheckpoints(const SavePlan& plan) {
   const int64_t made = CheckpointCount(plan);
   if (plan.keep_last == 0 || made == 0) return made;
   // Kept for good: those of the steps that --keep_every divides.
-  const auto [steps, epochs] = SavePeriods(plan);
-  const int64_t by_steps = Common(steps, plan.keep_every);
-  const int64_t by_epochs = Common(epochs, plan.keep_every);
-  const int64_t kept = Multiples(by_steps, plan) + Multiples(by_epochs, plan) -
-                       Multiples(Common(by_steps, by_epochs), plan);
-  // Beside the newest there is one more while it is replaced.
-  return std::min(made, kept + plan.keep_last + 1);
+  std::vector<int64_t> periods = SavePeriods(plan);
+  for (int64_t& period : periods) period = Common(period, plan.keep_every);
+  const int64_t kept = MultiplesOfAny(periods, plan);
+  // Beside the newest there is one more while it is replaced, and the best.
+  return std::min(made, kept + plan.keep_last + (plan.keep_best ? 2 : 1));
 }
 
 DiskEstimate EstimateDisk(const JobPlan& plan) {
@@ -82,6 +98,8 @@ DiskEstimate EstimateDisk(const JobPlan& plan) {
   saves.save_every_epochs = options.save_every_epochs;
   saves.keep_last = options.keep_last;
   saves.keep_every = options.keep_every;
+  saves.keep_best = options.keep_best != "off";
+  saves.eval_every = options.eval_every;
   estimate.checkpoint = CheckpointBytes(plan);
   estimate.made = CheckpointCount(saves);
   estimate.at_once = MostCheckpoints(saves);
@@ -106,7 +124,8 @@ absl::Status CheckDisk(const DiskEstimate& estimate,
       "--save_dir=", options.save_dir, ": ", estimate.at_once,
       estimate.at_once == 1 ? " checkpoint of " : " checkpoints of ",
       FormatBytes(estimate.checkpoint),
-      " will be there at once, but its disk has ", FormatBytes(estimate.free),
+      options.keep_best == "off" ? " will" : " may",
+      " be there at once, but its disk has ", FormatBytes(estimate.free),
       " left: free some, or give --keep_last=NUMBER, a larger --save_every, or "
       "a folder of another disk"));
 }

@@ -20,10 +20,13 @@ struct SavePlan {
   int64_t save_every_epochs = 0;
   int64_t keep_last = 0;  // 0: all
   int64_t keep_every = 0;
+  bool keep_best = false;
+  int64_t eval_every = 0;  // steps; epochs' ends are evaluated in any case
 };
 
 // Checkpoints that it makes: those of steps and of epochs' ends, and the last
-// one. Two that fall together are one.
+// one; with `keep_best` as if each evaluation were the best so far. Two that
+// fall together are one.
 int64_t CheckpointCount(const SavePlan& plan);
 
 // How many of them are there at once at most: the oldest goes when the next

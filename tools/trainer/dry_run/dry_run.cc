@@ -129,7 +129,8 @@ std::string DiskLine(const DiskEstimate& disk, const TrainOptions& options) {
   if (disk.made == 0) return "none are saved";
   const double bytes =
       static_cast<double>(disk.checkpoint) * static_cast<double>(disk.at_once);
-  std::string text = absl::StrCat(Counted(disk.made, "checkpoint"), " of ",
+  std::string text = absl::StrCat(options.keep_best == "off" ? "" : "up to ",
+                                  Counted(disk.made, "checkpoint"), " of ",
                                   FormatBytes(disk.checkpoint), ", ",
                                   Grouped(disk.at_once), " at once at most");
   if (bytes < 9e18) {

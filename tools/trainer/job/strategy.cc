@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/status_macros.h"
+#include "core/base/torch_status.h"
 #include "core/model/layer_list.h"
 #include "core/program/long_task.h"
 #include "parallel/data_parallel/replicated_layers.h"
@@ -54,12 +55,13 @@ absl::StatusOr<LayerSpecs> ReplicatedModel(
     const std::vector<c10::Device>& devices) {
   TANDEM_ASSIGN_OR_RETURN(const LayerList layers,
                           MakeModelLayers(specs, options.seed));
-  TANDEM_ASSIGN_OR_RETURN(
-      const LayerList replicated,
-      ReplicateOverDevices(
-          layers, [&] { return MakeLayers(specs, options.seed); }, devices,
-          JobLoss(options).names().outputs));
-  return SpecsFromLayers(replicated);
+  const auto replicated = ReplicateOverDevices(
+      layers, [&] { return MakeLayers(specs, options.seed); }, devices,
+      JobLoss(options).names().outputs);
+  TANDEM_RETURN_IF_ERROR(Annotate(
+      replicated.status(),
+      "--strategy=data_parallel makes the model again for each device"));
+  return SpecsFromLayers(*replicated);
 }
 
 // Replicas that reduce their gradients.

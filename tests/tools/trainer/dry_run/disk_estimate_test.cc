@@ -29,7 +29,10 @@ Counts Simulated(const SavePlan& plan) {
     const bool by_epoch =
         ends && plan.save_every_epochs > 0 &&
         step / plan.steps_per_epoch % plan.save_every_epochs == 0;
-    if (!by_step && !by_epoch && step != plan.steps) continue;
+    const bool evaluated =
+        ends || (plan.eval_every > 0 && step % plan.eval_every == 0);
+    const bool is_best = plan.keep_best && evaluated;
+    if (!by_step && !by_epoch && !is_best && step != plan.steps) continue;
     there.push_back(step);
     ++counts.made;
     counts.at_once =
@@ -75,6 +78,37 @@ TEST(DiskEstimateTest, CountsAreThoseOfAJobThatSaves) {
     }
   }
   EXPECT_EQ(jobs, 5 * 4 * 5 * 4 * 3 * 7);
+}
+
+TEST(DiskEstimateTest, EachEvaluationMayBeTheBest) {
+  for (const int64_t per_epoch : {1, 5, 6, 31}) {
+    for (const int64_t every : {0, 4, 5}) {
+      for (const int64_t eval_every : {0, 1, 3, 10}) {
+        for (const int64_t last : {0, 1, 3}) {
+          SavePlan plan = {/*steps=*/30,
+                           per_epoch,
+                           /*done=*/3,
+                           every,
+                           /*save_every_epochs=*/0,
+                           last};
+          plan.keep_best = true;
+          plan.eval_every = eval_every;
+          const Counts counts = Simulated(plan);
+          EXPECT_EQ(CheckpointCount(plan), counts.made);
+          EXPECT_GE(MostCheckpoints(plan), counts.at_once);
+          if (last == 0) {
+            EXPECT_EQ(MostCheckpoints(plan), counts.made);
+          }
+        }
+      }
+    }
+  }
+  // The first is the best, and stays beside the newest and the one before.
+  SavePlan plan = {
+      /*steps=*/30,     /*steps_per_epoch=*/10,  /*done=*/0,
+      /*save_every=*/1, /*save_every_epochs=*/1, /*keep_last=*/1};
+  plan.keep_best = true;
+  EXPECT_EQ(MostCheckpoints(plan), 3);
 }
 
 TEST(DiskEstimateTest, NumbersWithoutEndAreNoStep) {
