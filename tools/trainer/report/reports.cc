@@ -274,8 +274,8 @@ std::vector<std::string> ReportLines(const SummaryReport& summary) {
     lines.push_back(absl::StrFormat("  %s %.0f", name, value));
   }
   add(summary.saves > 0, "saving",
-      absl::StrFormat("%d times, %.1f ms in all", summary.saves,
-                      summary.save_stall_ms));
+      absl::StrFormat("%d time%s, %.1f ms in all", summary.saves,
+                      summary.saves == 1 ? "" : "s", summary.save_stall_ms));
   add(!summary.checkpoint.empty(), "checkpoint", summary.checkpoint);
   if (summary.advice.empty()) return lines;
   lines.push_back("what to try next: the same flags (--help lists all), and");
