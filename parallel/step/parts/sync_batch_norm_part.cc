@@ -49,8 +49,6 @@ class StageStatistics {
       const LayerList& layers, Communicator& group);
   ~StageStatistics();
 
-  int size() const;  // layers
-
   // A step begins.
   void Begin();
   absl::Status NoForward(const Microbatch& microbatch);
@@ -117,10 +115,6 @@ absl::StatusOr<std::unique_ptr<StageStatistics>> StageStatistics::Create(
     each->set_statistics_group(stage->shared_);
   }
   return stage;
-}
-
-int StageStatistics::size() const {
-  return static_cast<int>(shared_->layers().size());
 }
 
 void StageStatistics::Begin() { shared_->Begin(); }
