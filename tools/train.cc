@@ -115,6 +115,10 @@ absl::Status SetUp(Job& job) {
                           MakePartition(settings, layers, groups.update,
                                         job.devices, job.data, *job.world));
   job.partition = partition.table;
+  if (!partition.microbatches.empty()) {
+    job.microbatches = partition.schedule.microbatches;
+    job.microbatches_tried = partition.microbatches;
+  }
   // What this rank has of the model, and how a step goes.
   TANDEM_ASSIGN_OR_RETURN(
       job.strategy, MakeStrategy(settings, layers, groups.update, partition,

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/Device.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -130,6 +131,15 @@ class StateBackup {
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
 };
 
+// Zeros stand for the sums of the microbatches before.
+void GiveGradients(const Layer& layer) {
+  for (const auto& each : NamedParameters({layer})) {
+    at::Tensor parameter = each.second;
+    if (!parameter.requires_grad()) continue;
+    parameter.mutable_grad() = at::zeros_like(parameter);
+  }
+}
+
 // What backward of a layer begins from: its output, and the skips that it left.
 at::TensorList GradientRoots(const Layer& layer, const LayerFlow& made,
                              std::vector<at::Tensor>& roots) {
@@ -169,6 +179,7 @@ absl::StatusOr<LayerFlow> RunOnce(const Layer& layer,
                                   const LayerFlow& leaves, Times& times) {
   const auto sink = std::make_shared<WeightGradientSink>();
   LayerFlow made = leaves;
+  if (options.adds_gradients) GiveGradients(layer);
   DeviceStopwatch clock(options.device);
   {
     const WeightGradientSink::Scope scope(sink);

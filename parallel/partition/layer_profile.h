@@ -31,6 +31,9 @@ struct ProfileOptions {
   // (parallel/split_backward/graph_split.h); else in one part, but for what
   // layers leave to a sink (core/model/weight_gradient_sink.h).
   bool splits_backward = false;
+  // Each layer's weights have gradients already, as they have in all but a
+  // step's first microbatch, and what backward gives is added to them.
+  bool adds_gradients = false;
   // What training will keep for each parameter.
   StatePerParameter kept = {};
   // What layers read of the microbatch beside its input: a batch's.

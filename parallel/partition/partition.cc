@@ -128,28 +128,12 @@ bool ChargeShared(const ModelProfile& profile, const Cuts& cuts,
   return changed;
 }
 
-absl::StatusOr<double> PredictedStep(const ModelProfile& profile,
-                                     const Cuts& cuts, const Schedule& schedule,
-                                     const PipelineDevices& devices) {
-  TANDEM_ASSIGN_OR_RETURN(
-      const SchedulePrediction predicted,
-      PredictSchedule(
-          schedule, MakeScheduleCosts(profile, cuts, schedule, devices.sending,
-                                      devices.checkpointing)));
-  return predicted.step;
-}
-
 // Stages alike can matter more than devices alike: which do?
 absl::StatusOr<Cuts> Better(const Cuts& by_device, const Cuts& by_stage,
                             const ModelProfile& profile,
                             const Schedule& schedule,
                             const PipelineDevices& devices) {
-  for (const int64_t bytes :
-       DeviceMemories(profile, by_stage, schedule, devices.checkpointing)) {
-    const bool fits =
-        devices.device_bytes == 0 || bytes <= devices.device_bytes;
-    if (!fits) return by_device;
-  }
+  if (!FitsDevices(profile, by_stage, schedule, devices)) return by_device;
   TANDEM_ASSIGN_OR_RETURN(const double with_devices,
                           PredictedStep(profile, by_device, schedule, devices));
   TANDEM_ASSIGN_OR_RETURN(const double with_stages,
@@ -296,6 +280,16 @@ std::vector<int64_t> DeviceMemories(const ModelProfile& profile,
   return PartCosts(layers, options).DeviceBytes(cuts);
 }
 
+bool FitsDevices(const ModelProfile& profile, const Cuts& cuts,
+                 const Schedule& schedule, const PipelineDevices& devices) {
+  if (devices.device_bytes == 0) return true;
+  const std::vector<int64_t> needs =
+      DeviceMemories(profile, cuts, schedule, devices.checkpointing);
+  return std::all_of(needs.begin(), needs.end(), [&](int64_t bytes) {
+    return bytes <= devices.device_bytes;
+  });
+}
+
 ScheduleCosts MakeScheduleCosts(const ModelProfile& profile, const Cuts& cuts,
                                 const Schedule& schedule,
                                 const SendingCost& sending,
@@ -324,6 +318,17 @@ ScheduleCosts MakeScheduleCosts(const ModelProfile& profile, const Cuts& cuts,
   }
   if (messages > 0) costs.transfer /= messages;
   return costs;
+}
+
+absl::StatusOr<double> PredictedStep(const ModelProfile& profile,
+                                     const Cuts& cuts, const Schedule& schedule,
+                                     const PipelineDevices& devices) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const SchedulePrediction predicted,
+      PredictSchedule(
+          schedule, MakeScheduleCosts(profile, cuts, schedule, devices.sending,
+                                      devices.checkpointing)));
+  return predicted.step;
 }
 
 }  // namespace tandem

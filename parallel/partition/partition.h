@@ -103,12 +103,22 @@ std::vector<int64_t> DeviceMemories(
     const ModelProfile& profile, const Cuts& cuts, const Schedule& schedule,
     ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever);
 
+// Whether all of that is within `devices.device_bytes`.
+bool FitsDevices(const ModelProfile& profile, const Cuts& cuts,
+                 const Schedule& schedule, const PipelineDevices& devices);
+
 // What PredictSchedule takes: the stages' times, with what is computed twice,
 // and the mean time of a message between devices.
 ScheduleCosts MakeScheduleCosts(
     const ModelProfile& profile, const Cuts& cuts, const Schedule& schedule,
     const SendingCost& sending,
     ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever);
+
+// Seconds that a step of the schedule is predicted to take, with these cuts.
+// Errors of PredictSchedule.
+absl::StatusOr<double> PredictedStep(const ModelProfile& profile,
+                                     const Cuts& cuts, const Schedule& schedule,
+                                     const PipelineDevices& devices);
 
 }  // namespace tandem
 

@@ -113,6 +113,9 @@ absl::StatusOr<RunReport> RunReport::Start(const Job& job, Report& report) {
   report.ShowSettings(settings.shown, settings.all);
   if (job.is_rank_zero()) report.ShowEnvironment(JobEnvironment(job));
   if (!job.partition.empty()) report.Say(job.partition);
+  if (job.microbatches > 0) {
+    report.Say("microbatches: " + job.microbatches_tried);
+  }
   if (!job.data.has_test()) {
     report.Say("the test set is empty: nothing is evaluated");
   }

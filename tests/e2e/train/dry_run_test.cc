@@ -126,6 +126,16 @@ TEST(DryRunTest, SaysWhichOptimizerHasWhat) {
                         "rest\n"));
 }
 
+TEST(DryRunTest, SaysWhatIsMeasuredLater) {
+  const std::string plan =
+      Planned(Tiny("mlp_small",
+                   "--strategy=pipeline --devices_per_rank=2 "
+                   "--microbatches=auto --balance=profile"));
+  EXPECT_THAT(plan, AllOf(HasSubstr(", in 4 microbatches of at most 2\n"),
+                          HasSubstr("\n  --balance=profile measures when"),
+                          HasSubstr("\n  --microbatches=auto measures when")));
+}
+
 TEST(DryRunTest, AGptsMemoryIsWhatItsDevicesHold) {
   const Flags job = {"--model=gpt_baby",     "--dataset=synthetic_tokens",
                      "--synthetic_shape=64", "--synthetic_samples=16",

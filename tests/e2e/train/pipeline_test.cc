@@ -14,7 +14,9 @@
 namespace tandem::pipeline_test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // Relative. Sums of float32 in another order, a thousand roundings in each of
 // four steps (tests/models/rounding.h).
@@ -44,6 +46,18 @@ bool Normalises(const std::string& model) { return model == "resnet18"; }
 
 void ToldOfStages(const JobRun& run, const JobRun&) {
   EXPECT_THAT(run.program.out, HasSubstr("stage"));
+}
+
+// The number that was chosen is what the job has.
+void ToldOfMicrobatches(const JobRun& run, const JobRun&) {
+  const nlohmann::json settings = EventsOf(run.events, "settings").front();
+  const std::string tried = settings["microbatches_tried"];
+  const std::string number =
+      std::to_string(settings["microbatches"].get<int>());
+  EXPECT_THAT(tried, StartsWith(number + " of 2, 4"));
+  EXPECT_THAT(run.program.out,
+              AllOf(HasSubstr("\nmicrobatches: " + tried + "\n"),
+                    HasSubstr(" devices, " + number + " microbatches; means")));
 }
 
 std::vector<SameRow> PlaceRows() {
@@ -81,6 +95,15 @@ std::vector<SameRow> PlaceRows() {
       {"ClippedNormsAreThoseOfTheWholeModel",
        Tiny("gpt_tiny_tied", "--clip_grad_norm=0.1 --optimizer=adamw"),
        Crossed(TwoPlaces(), {"--microbatches=1"}), SameLosses(kTolerance)});
+  Texts measured =
+      Crossed(TwoPlaces(), {"--microbatches=auto",
+                            "--microbatches=auto --balance=profile "
+                            "--schedule=zb_v --checkpoint_activations=always"});
+  measured.push_back(
+      "--strategy=hybrid --nproc_per_node=4 --pipe=2 --microbatches=auto");
+  rows.push_back({"MeasuredMicrobatchesGiveTheSameLosses",
+                  Tiny("gpt_tiny_tied", "--learning_rate=0.01"), measured,
+                  Both(SameLosses(kTolerance), ToldOfMicrobatches)});
   return rows;
 }
 
@@ -162,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(All, PipelineRecipeTest,
                          testing::ValuesIn(RecipeRows()), RowName<SameRow>);
 
 TEST(PipelineTableTest, NoCellIsMissing) {
-  EXPECT_EQ(CellsIn(PlaceRows()), 5 * (8 + 8) + 4 * 2 + 2);
+  EXPECT_EQ(CellsIn(PlaceRows()), 5 * (8 + 8) + 4 * 2 + 2 + 5);
   EXPECT_EQ(CellsIn(RecipeRows()), 5 * 2 * (6 + 3 + 2 + 4 + 5));
 }
 
@@ -174,6 +197,19 @@ TEST(PipelineTest, OnesOwnScheduleTrains) {
   ExpectSame({"OwnSchedule", RecipeJob("gpt_tiny_tied"),
               Crossed(TwoPlaces(), {"--schedule=" + path}),
               SameLosses(kTolerance)});
+}
+
+TEST(PipelineTest, MeasuresMicrobatchesAgainWhenItGoesOn) {
+  const std::string folder = NewFolder("measured");
+  const Flags job = Tiny("mlp_small",
+                         "--strategy=pipeline --devices_per_rank=2 "
+                         "--microbatches=auto --save_dir=" +
+                             folder);
+  RunJobForEvents(Joined(job, {"--max_steps=2"}));
+  const Events events = RunJobForEvents(Joined(job, {"--resume=auto"}));
+  EXPECT_EQ(StepsOf(events).front(), 3);
+  EXPECT_TRUE(
+      EventsOf(events, "settings").front().contains("microbatches_tried"));
 }
 
 TEST(PipelineTest, TellsOfCutsAndBubbles) {

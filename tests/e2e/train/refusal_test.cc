@@ -147,6 +147,12 @@ Rows PipelineRows() {
        "--microbatches=17 is more|--batch_size=16"},
       {"MicrobatchesTwice", "--microbatches=4 --microbatch_size=4",
        "say the same thing twice"},
+      {"MicrobatchesByTimeInAReproducibleJob",
+       "--microbatches=auto --reproducible --microbatch_size=4",
+       "--microbatches=auto goes by measured times|--reproducible"},
+      {"NoNumberOfMicrobatchesFits",
+       "--microbatches=auto --device=sim --device_memory=32KiB",
+       "--microbatches=auto|memory", 1},
       {"MissingFile", "--schedule=/no/such/file", "/no/such/file"},
       {"FileThatDeadlocks", schedule("B0 F0\nF0 B0\n"), "mine.txt"},
       {"FileThatForgets", schedule("F0 F1 B0 B1\nF0 B0 F1\n"),
@@ -228,7 +234,7 @@ INSTANTIATE_TEST_SUITE_P(All, SimRefusalTest, testing::ValuesIn(SimRows()),
 
 TEST(RefusalTableTest, NoRowIsMissing) {
   EXPECT_EQ(JobRows().size(), 33u);
-  EXPECT_EQ(PipelineRows().size(), 7u + 9 + 5 + 5);
+  EXPECT_EQ(PipelineRows().size(), 7u + 9 + 7 + 5);
   EXPECT_EQ(SimRows().size(), 17u + 2);
 }
 

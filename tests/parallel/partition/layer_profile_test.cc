@@ -122,6 +122,28 @@ TEST_P(LayerProfileTest, HasTheGradientsOfOneLayerAtATime) {
   EXPECT_GT(looks, 1);
 }
 
+// In training a step's first microbatch alone finds none.
+TEST_P(LayerProfileTest, AddsToGradientsWhereItIsAsked) {
+  for (const bool adds : {false, true}) {
+    const auto linear = std::make_shared<torch::nn::LinearImpl>(4, 3);
+    int given = 0;
+    const LayerList layers = {
+        {"linear", linear, [&](const at::Tensor& x) {
+           for (const at::Tensor& each : {linear->weight, linear->bias}) {
+             if (each.grad().defined()) ++given;
+           }
+           return linear->forward(x);
+         }}};
+    ProfileOptions options;
+    options.adds_gradients = adds;
+    const auto profile = Profile(layers, at::ones({3, 4}), options);
+    ASSERT_TRUE(profile.ok()) << profile.status();
+    EXPECT_EQ(given, adds ? 2 * (options.warmup + options.runs) : 0);
+    EXPECT_FALSE(linear->weight.grad().defined());
+    EXPECT_EQ(profile->layers[0].state_bytes, 3 * (4 * 3 + 3) * kFloat);
+  }
+}
+
 TEST_P(LayerProfileTest, RunsInTheCallersAutocast) {
   const LayerList layers = MakeLayers(Mlp({12, 3, 16, 5}), 1);
   const AutocastGuard precision(Devices(1).front().type(), at::kBFloat16);

@@ -188,6 +188,11 @@ void AddMemory(const MemoryEstimate& memory, const JobPlan& plan,
         "  --balance=profile measures when the job starts: these are the cuts "
         "of --balance=parameters");
   }
+  if (MeasuresMicrobatches(plan.job.options.pipeline)) {
+    lines->push_back(
+        "  --microbatches=auto measures when the job starts: this is for as "
+        "many as without it");
+  }
 }
 
 // Whether a file could be made or written there. `flag`: that names it.

@@ -166,6 +166,9 @@ JobDescription DescribeJob(const Job& job) {
   if (job.mesh.data() > 1 && !sharding.empty()) {
     resolved.push_back({"optimizer_state", sharding});
   }
+  if (job.microbatches > 0) {
+    resolved.push_back({"microbatches", job.microbatches});
+  }
   if (!job.optimizer_groups.empty()) {
     resolved.push_back({"optimizer_groups", job.optimizer_groups});
   }
@@ -176,6 +179,9 @@ JobDescription DescribeJob(const Job& job) {
   JobDescription description = {resolved, resolved};
   if (job.options.eval_only) RemoveTraining(&description.shown);
   description.all.push_back({"flops_per_sample", job.flops.per_sample()});
+  if (job.microbatches > 0) {
+    description.all.push_back({"microbatches_tried", job.microbatches_tried});
+  }
   Append(given, &description.all);
   Append(job.options.show_settings ? given
                                    : Differing(given, Describe(TrainOptions())),

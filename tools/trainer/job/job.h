@@ -61,7 +61,11 @@ struct Job {
   int64_t planned_steps = 0;           // of all of it, where it trains
   JobFlops flops;                      // on rank 0
   std::unique_ptr<Strategy> strategy;
-  std::string partition;          // where the model was cut, for a person
+  std::string partition;  // where the model was cut, for a person
+  // --microbatches=auto, on rank 0: how many were taken, and why, for a person;
+  // 0 and empty: it was not given.
+  int64_t microbatches = 0;
+  std::string microbatches_tried;
   std::string optimizer_groups;   // OptimizerGroups' description
   std::string exempt_from_decay;  // how many parameters are; empty: as usual
 

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -22,6 +25,7 @@
 #include "core/precision/autocast.h"
 #include "core/program/long_task.h"
 #include "parallel/partition/layer_profile.h"
+#include "parallel/partition/microbatch_choice.h"
 #include "parallel/partition/partition.h"
 #include "parallel/partition/table.h"
 #include "parallel/pipeline/microbatches.h"
@@ -77,6 +81,7 @@ StatePerParameter KeptBy(const TrainOptions& options, const PartitionTask& task,
 
 absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
                                      const PartitionTask& task,
+                                     const LayerList& layers,
                                      c10::Device device, const Dataset& data,
                                      const StatePerParameter& kept) {
   TANDEM_ASSIGN_OR_RETURN(const Batch sample,
@@ -84,6 +89,7 @@ absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
   ProfileOptions profile;
   profile.device = device;
   profile.splits_backward = SplitsBackward(task.schedule);
+  profile.adds_gradients = task.schedule.microbatches > 1;
   profile.kept = kept;
   profile.further_inputs = sample.further_inputs;
   profile.loss_takes = task.loss.names().outputs;
@@ -98,8 +104,7 @@ absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
   const AutocastGuard precision(device.type(),
                                 RequestedPrecision(options).param_dtype);
   TANDEM_ASSIGN_OR_RETURN(ModelProfile model,
-                          ProfileLayers(MakeLayers(task.specs, options.seed),
-                                        sample.inputs, profile));
+                          ProfileLayers(layers, sample.inputs, profile));
   const int64_t evaluated = LargestMicrobatch(
       task.evaluation_batch, task.schedule.microbatches, /*size=*/0);
   model.evaluation_scale =
@@ -113,34 +118,72 @@ absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
 
 absl::StatusOr<JobPartition> Cut(const BalanceRule& rule,
                                  const ModelOutline& outline,
-                                 const Schedule& schedule,
-                                 const PipelineDevices& devices) {
+                                 const Schedule& schedule) {
   JobPartition partition;
+  partition.schedule = schedule;
   TANDEM_ASSIGN_OR_RETURN(partition.cuts,
-                          PartitionModel(rule, outline, schedule, devices));
-  TANDEM_ASSIGN_OR_RETURN(
-      partition.table,
-      PartitionTable(outline, partition.cuts, schedule, devices));
+                          PartitionModel(rule, outline, schedule));
+  TANDEM_ASSIGN_OR_RETURN(partition.table,
+                          PartitionTable(outline, partition.cuts, schedule));
   return partition;
 }
 
-absl::StatusOr<JobPartition> Partition(const TrainOptions& options,
-                                       const PartitionTask& task,
-                                       const std::vector<c10::Device>& devices,
-                                       const Dataset& data,
-                                       const Communicator& world) {
+// The task, and its partition.
+struct ChosenTask {
+  int64_t index = 0;
+  JobPartition partition;
+};
+
+absl::StatusOr<ChosenTask> Measure(const TrainOptions& options,
+                                   const BalanceRule& rule,
+                                   const std::vector<PartitionTask>& tasks,
+                                   const std::vector<c10::Device>& devices,
+                                   const Dataset& data,
+                                   const Communicator& world) {
+  const PartitionTask& first = tasks.front();
+  TANDEM_ASSIGN_OR_RETURN(PipelineDevices described,
+                          DescribeDevices(options, devices));
+  described.checkpointing = first.checkpointing;
+  const StatePerParameter kept = KeptBy(options, first, devices, world);
+  const LayerList layers = MakeLayers(first.specs, options.seed);
+  std::vector<Schedule> schedules;
+  for (const PartitionTask& each : tasks) schedules.push_back(each.schedule);
+  TANDEM_ASSIGN_OR_RETURN(
+      const MicrobatchChoice choice,
+      ChooseMicrobatches(rule, Outline(first.specs), schedules, described,
+                         [&](size_t i) {
+                           return Profile(options, tasks[i], layers,
+                                          devices.front(), data, kept);
+                         }));
+  ChosenTask chosen;
+  chosen.index = static_cast<int64_t>(choice.index);
+  chosen.partition.schedule = schedules[choice.index];
+  chosen.partition.cuts = choice.cuts;
+  TANDEM_ASSIGN_OR_RETURN(chosen.partition.table,
+                          PartitionTable(choice.model, choice.cuts,
+                                         chosen.partition.schedule, described));
+  if (MeasuresMicrobatches(options.pipeline)) {
+    chosen.partition.microbatches = DescribeChoice(choice);
+  }
+  return chosen;
+}
+
+absl::StatusOr<ChosenTask> Partition(const TrainOptions& options,
+                                     const std::vector<PartitionTask>& tasks,
+                                     const std::vector<c10::Device>& devices,
+                                     const Dataset& data,
+                                     const Communicator& world) {
   const std::string flag = BalanceFor(options.pipeline);
   TANDEM_ASSIGN_OR_RETURN(const BalanceRule rule, ParseBalance(flag));
-  ModelOutline outline = Outline(task.specs);
-  PipelineDevices described;
-  if (rule.kind == BalanceKind::kProfile) {
-    TANDEM_ASSIGN_OR_RETURN(described, DescribeDevices(options, devices));
-    described.checkpointing = task.checkpointing;
-    TANDEM_ASSIGN_OR_RETURN(outline.profile,
-                            Profile(options, task, devices.front(), data,
-                                    KeptBy(options, task, devices, world)));
+  if (rule.kind == BalanceKind::kProfile ||
+      MeasuresMicrobatches(options.pipeline)) {
+    return Measure(options, rule, tasks, devices, data, world);
   }
-  return Cut(rule, outline, task.schedule, described);
+  ChosenTask only;
+  TANDEM_ASSIGN_OR_RETURN(
+      only.partition,
+      Cut(rule, Outline(tasks.front().specs), tasks.front().schedule));
+  return only;
 }
 
 // How many samples of the test set each of so many replicas evaluates at a time
@@ -152,61 +195,64 @@ int64_t EvaluationBatch(const TrainOptions& options, const JobData& data,
   return std::min(share, EvaluationBatchSize(options, samples, *data.test));
 }
 
-std::string EncodePartition(const absl::StatusOr<JobPartition>& partition) {
+std::string EncodeChosen(const absl::StatusOr<ChosenTask>& chosen) {
   std::string text;
-  AppendField(EncodeStatus(partition.status()), &text);
-  if (partition.ok()) {
-    absl::StrAppend(&text, absl::StrJoin(partition->cuts, ","));
+  AppendField(EncodeStatus(chosen.status()), &text);
+  if (chosen.ok()) {
+    AppendNumber(chosen->index, &text);
+    absl::StrAppend(&text, absl::StrJoin(chosen->partition.cuts, ","));
   }
   return text;
 }
 
 // Every rank fails as rank 0 does, with the same code.
-absl::StatusOr<Cuts> DecodeCuts(absl::string_view text) {
+absl::StatusOr<ChosenTask> DecodeChosen(
+    absl::string_view text, const std::vector<PartitionTask>& tasks) {
   TANDEM_RETURN_IF_ERROR(Verdict({std::string(TakeField(&text).value_or(""))}));
-  Cuts cuts;
+  ChosenTask chosen;
+  chosen.index = TakeInt64(&text).value_or(-1);
+  if (chosen.index < 0 || chosen.index >= static_cast<int64_t>(tasks.size())) {
+    return absl::InternalError("not the number of a schedule");
+  }
+  chosen.partition.schedule = tasks[chosen.index].schedule;
   for (const auto word : absl::StrSplit(text, ',', absl::SkipEmpty())) {
-    cuts.push_back(0);
-    if (absl::SimpleAtoi(word, &cuts.back())) continue;
+    int64_t& cut = chosen.partition.cuts.emplace_back(0);
+    if (absl::SimpleAtoi(word, &cut)) continue;
     return absl::InternalError(absl::StrCat("not a cut: ", word));
   }
-  return cuts;
+  return chosen;
 }
 
-// The status, with the flag that asked for cuts that are not possible, if one
-// did.
+// The status, with the flags that asked for what is not possible, if any did.
 absl::Status AsAsked(const TrainOptions& options, const absl::Status& status) {
-  const std::string& balance = options.pipeline.balance;
-  return balance.empty()
-             ? status
-             : Annotate(status, absl::StrCat("--balance=", balance));
+  const PipelineSettings& pipeline = options.pipeline;
+  std::vector<std::string> flags;
+  if (MeasuresMicrobatches(pipeline)) flags.push_back("--microbatches=auto");
+  if (!pipeline.balance.empty()) {
+    flags.push_back(absl::StrCat("--balance=", pipeline.balance));
+  }
+  return flags.empty() ? status : Annotate(status, absl::StrJoin(flags, " "));
 }
 
 }  // namespace
 
-int64_t LargestMicrobatch(int64_t samples, int64_t microbatches, int64_t size) {
-  if (size > 0) return std::min(size, samples);
-  return (samples + microbatches - 1) / microbatches;
-}
-
 absl::StatusOr<JobPartition> PartitionJob(
-    const TrainOptions& options, const PartitionTask& task,
+    const TrainOptions& options, const std::vector<PartitionTask>& tasks,
     const std::vector<c10::Device>& devices, const Dataset& data,
     Communicator& world) {
-  absl::StatusOr<JobPartition> mine = JobPartition();
+  absl::StatusOr<ChosenTask> mine = ChosenTask();
   if (world.rank() == 0) {
-    mine = Partition(options, task, devices, data, world);
+    mine = Partition(options, tasks, devices, data, world);
     if (!mine.ok()) mine = AsAsked(options, mine.status());
   }
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                          world.AllGatherString(EncodePartition(mine), [] {
+                          world.AllGatherString(EncodeChosen(mine), [] {
                             return "where the model is cut";
                           }));
   if (!mine.ok()) return mine.status();
-  JobPartition partition = *std::move(mine);
-  partition.schedule = task.schedule;
-  TANDEM_ASSIGN_OR_RETURN(partition.cuts, DecodeCuts(all[0]));
-  return partition;
+  if (world.rank() == 0) return (*std::move(mine)).partition;
+  TANDEM_ASSIGN_OR_RETURN(ChosenTask chosen, DecodeChosen(all[0], tasks));
+  return std::move(chosen.partition);
 }
 
 namespace {
@@ -254,6 +300,30 @@ absl::StatusOr<PartitionTask> MakeTask(const TrainOptions& options,
   return task;
 }
 
+// One for each number of microbatches that is to be tried.
+absl::StatusOr<std::vector<PartitionTask>> MakeTasks(
+    const TrainOptions& options, const LayerSpecs& layers,
+    const UpdateOptions& optimizers, const JobData& data, int workers) {
+  const PipelineSettings& pipeline = options.pipeline;
+  std::vector<std::optional<int64_t>> numbers = {pipeline.microbatches};
+  if (MeasuresMicrobatches(pipeline)) {
+    const std::vector<int64_t> candidates = MicrobatchCandidates(
+        pipeline, pipeline.pipe * options.devices.devices_per_rank,
+        ResolvedBatchSize(options) / (workers / pipeline.pipe));
+    numbers.assign(candidates.begin(), candidates.end());
+  }
+  TrainOptions given = options;
+  std::vector<PartitionTask> tasks;
+  for (const std::optional<int64_t>& each : numbers) {
+    given.pipeline.microbatches = each;
+    TANDEM_ASSIGN_OR_RETURN(PartitionTask task,
+                            MakeTask(given, layers, data, workers));
+    task.optimizers = optimizers;
+    tasks.push_back(std::move(task));
+  }
+  return tasks;
+}
+
 }  // namespace
 
 absl::StatusOr<JobPartition> MakePartition(
@@ -263,12 +333,13 @@ absl::StatusOr<JobPartition> MakePartition(
   const LongTask preparing("cutting the model",
                            LongTask::SpeaksIf(world.rank() == 0));
   TANDEM_ASSIGN_OR_RETURN(
-      PartitionTask task,
-      MakeTask(options, layers, data,
-               world.size() - ParameterServerCount(options)));
-  task.optimizers = optimizers;
-  if (IsInOnePiece(options)) return JobPartition{task.schedule, {}, ""};
-  return PartitionJob(options, task, devices, *data.train, world);
+      const std::vector<PartitionTask> tasks,
+      MakeTasks(options, layers, optimizers, data,
+                world.size() - ParameterServerCount(options)));
+  if (IsInOnePiece(options)) {
+    return JobPartition{tasks.front().schedule, {}, "", ""};
+  }
+  return PartitionJob(options, tasks, devices, *data.train, world);
 }
 
 absl::StatusOr<PlannedPartition> PlanPartition(const TrainOptions& options,
@@ -284,7 +355,7 @@ absl::StatusOr<PlannedPartition> PlanPartition(const TrainOptions& options,
     TANDEM_ASSIGN_OR_RETURN(BalanceRule rule, ParseBalance(flag));
     planned.is_measured_later = rule.kind == BalanceKind::kProfile;
     if (planned.is_measured_later) rule.kind = BalanceKind::kParameters;
-    auto cut = Cut(rule, Outline(task.specs), task.schedule, {});
+    auto cut = Cut(rule, Outline(task.specs), task.schedule);
     if (!cut.ok()) return AsAsked(options, cut.status());
     planned.partition = *std::move(cut);
   }

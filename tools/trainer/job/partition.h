@@ -26,7 +26,9 @@ namespace tandem {
 struct JobPartition {
   Schedule schedule;  // of a replica's devices
   Cuts cuts;          // between its stages; empty for a model in one piece
-  std::string table;  // for a person; empty on ranks other than 0, and for none
+  // For a person, on rank 0; empty: there are none.
+  std::string table;
+  std::string microbatches;  // --microbatches=auto: DescribeChoice
 };
 
 // What is to be cut, and how it will run.
@@ -43,15 +45,14 @@ struct PartitionTask {
   UpdateOptions optimizers;  // MakeOptimizerGroups'
 };
 
-// The samples of the largest of `microbatches` microbatches of `samples`, or of
-// those of `size` samples (0: of no given size).
-int64_t LargestMicrobatch(int64_t samples, int64_t microbatches, int64_t size);
-
-// The cuts between the schedule's stages, as --balance says. With
-// --balance=profile rank 0 measures the layers on a microbatch of `data`, and
-// the others take its cuts; else it makes one layer at a time. Collective.
+// The cuts between the schedule's stages, as --balance says, for the one of
+// `tasks` whose step is predicted to be the shortest: they differ in schedule
+// and microbatch alone, and there are several with --microbatches=auto, else
+// one. With that flag or --balance=profile rank 0 measures the layers on a
+// microbatch of `data` for each, and the others take its choice and cuts; else
+// it makes one layer at a time. Collective.
 absl::StatusOr<JobPartition> PartitionJob(
-    const TrainOptions& options, const PartitionTask& task,
+    const TrainOptions& options, const std::vector<PartitionTask>& tasks,
     const std::vector<c10::Device>& devices, const Dataset& data,
     Communicator& world);
 

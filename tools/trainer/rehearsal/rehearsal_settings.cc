@@ -56,6 +56,8 @@ absl::Status CheckJob(const TrainOptions& options) {
            "cannot time kernels: leave out --kernels=measured"),
       rule(options.pipeline.balance == "profile",
            "cannot time layers: leave out --balance=profile"),
+      rule(MeasuresMicrobatches(options.pipeline),
+           "cannot time layers: leave out --microbatches=auto"),
       rule(options.strategy == "data_parallel",
            "knows replicas of other ranks alone: leave out "
            "--strategy=data_parallel"),

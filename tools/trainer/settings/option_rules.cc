@@ -186,6 +186,10 @@ absl::Status CheckModel(const TrainOptions& options) {
   const SelectiveCheckpointing selective =
       RequestedSelectiveCheckpointing(options);
   const absl::Status groups = CheckpointedGroups({}, selective).status();
+  const std::string measured =
+      options.pipeline.balance == "profile"    ? "--balance=profile"
+      : MeasuresMicrobatches(options.pipeline) ? "--microbatches=auto"
+                                               : "";
   const std::string of_logits =
       FirstSetting(Differing(Describe(options), Describe(TrainOptions())),
                    {"label_smoothing", "z_loss"});
@@ -209,14 +213,14 @@ absl::Status CheckModel(const TrainOptions& options) {
                           "--strategy=",
                           options.strategy, " was given"))},
       {!groups.ok(), absl::StrCat("--", groups.message())},
-      {selective.is_on() && options.pipeline.balance == "profile",
+      {selective.is_on() && !measured.empty(),
        absl::StrCat(
            selective.layers.empty()
                ? absl::StrCat("--checkpoint_every=", selective.every)
                : absl::StrCat("--checkpoint_layers=", selective.layers),
-           " drops what --balance=profile would plan with, which knows of "
-           "--checkpoint_activations alone: leave one out, or balance another "
-           "way")},
+           " drops what ", measured,
+           " would plan with, which knows of --checkpoint_activations alone: "
+           "leave one out")},
   });
 }
 
@@ -255,6 +259,9 @@ absl::Status CheckEvaluation(const TrainOptions& options) {
                     " needs ranks that take their steps together, but "
                     "workers of --strategy=parameter_server do not: "
                     "leave it out; epochs end with an evaluation")},
+      {options.eval_only && MeasuresMicrobatches(options.pipeline),
+       "--microbatches=auto predicts a step of training, of which --eval_only "
+       "has none: leave one out"},
       {patience > 0 && options.replace_replicas > 0 && options.save_dir.empty(),
        absl::StrCat("--early_stopping_patience=", patience,
                     " needs --save_dir with --replace_replicas: what "

@@ -43,6 +43,10 @@ bool IsDataParallel(const PipelineContext& around);
 absl::Status Validate(const PipelineSettings& settings,
                       const PipelineContext& around);
 
+// Whether --microbatches=auto was given: layers are measured when a job starts,
+// and until then the number is as if the flag were not there.
+bool MeasuresMicrobatches(const PipelineSettings& settings);
+
 // What ParseBalance takes: --balance, or "parameters".
 std::string BalanceFor(const PipelineSettings& settings);
 
@@ -64,6 +68,19 @@ absl::Status CheckLayout(const PipelineSettings& settings,
 // or the batch has fewer samples.
 absl::StatusOr<int64_t> MicrobatchesFor(const PipelineSettings& settings,
                                         int64_t devices, int64_t batch_size);
+
+// The samples of the largest of `microbatches` microbatches of `samples`, or of
+// those of `size` samples (0: of no given size).
+int64_t LargestMicrobatch(int64_t samples, int64_t microbatches, int64_t size);
+
+// The numbers of microbatches that --microbatches=auto tries for a replica's
+// `batch_size` samples, from few to many: about as many as there are devices,
+// twice as many, and so on, six at most. Of the numbers from one of these to
+// the next it is the one that the samples are shared by most evenly, and that
+// the schedule takes; each makes microbatches of another size. The samples
+// themselves where they are fewer than devices.
+std::vector<int64_t> MicrobatchCandidates(const PipelineSettings& settings,
+                                          int64_t devices, int64_t batch_size);
 
 // The schedule for a pipeline of `devices` (pipe x devices_per_rank); a file's
 // must have as many, and be one that ends. InvalidArgument, NotFound.

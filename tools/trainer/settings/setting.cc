@@ -94,6 +94,30 @@ absl::Status CheckRules(const std::vector<SettingRule>& rules) {
 
 namespace setting {
 
+absl::Status IntegerOrAuto::Read(const char* name, const std::string& given,
+                                 Field* field) {
+  field->reset();
+  if (given == "auto") return absl::OkStatus();
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(given, &number)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", name, "=", given, ": takes a whole number, or auto"));
+  }
+  *field = number;
+  return absl::OkStatus();
+}
+
+IntegerOrAuto::Field IntegerOrAuto::Of(const char* usual) {
+  Field field;
+  CHECK(Read("usual", usual, &field).ok()) << usual;
+  return field;
+}
+
+SettingValue IntegerOrAuto::ToValue(const Field& field) {
+  if (field.has_value()) return *field;
+  return std::string("auto");
+}
+
 // JSON's integers are signed.
 SettingValue Seed::ToValue(uint64_t field) {
   if (field <= INT64_MAX) return static_cast<int64_t>(field);

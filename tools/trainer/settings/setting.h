@@ -87,6 +87,16 @@ struct IfGiven : Plain<std::optional<T>> {
 using IntegerIfGiven = IfGiven<int64_t>;
 using NumberIfGiven = IfGiven<double>;
 
+// A number, or none for the word "auto": it is found out when the job starts.
+struct IntegerOrAuto {
+  using Flag = std::string;
+  using Field = std::optional<int64_t>;
+  static Field Of(const char* usual);  // which is one
+  static absl::Status Read(const char* name, const std::string& given,
+                           Field* field);
+  static SettingValue ToValue(const Field& field);
+};
+
 struct Seed : Plain<uint64_t> {
   static SettingValue ToValue(uint64_t field);
 };

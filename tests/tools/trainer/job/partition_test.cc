@@ -5,11 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "core/model/layer.h"
@@ -25,15 +28,11 @@ namespace tandem::partition_test {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
-
-TEST(LargestMicrobatchTest, IsOfAReplicasSamples) {
-  EXPECT_EQ(LargestMicrobatch(16, 4, 0), 4);
-  EXPECT_EQ(LargestMicrobatch(10, 4, 0), 3);
-  EXPECT_EQ(LargestMicrobatch(10, 3, 4), 4);  // 4, 4, 2
-  EXPECT_EQ(LargestMicrobatch(3, 1, 4), 3);
-}
+using testing::StartsWith;
 
 // Notes how many samples were asked for.
 class Samples : public Dataset {
@@ -54,22 +53,32 @@ class Samples : public Dataset {
   mutable std::vector<int64_t> asked_;
 };
 
-// The partition that rank 0 of so many finds, with so many devices each.
-JobPartition FoundPartition(const TrainOptions& options, PartitionTask task,
-                            const Samples& data, int ranks = 1,
-                            int devices = 2) {
-  JobPartition partition;
-  const auto groups = MakeOptimizerGroups(options, task.specs, {});
+// What each of so many ranks finds, with so many devices.
+std::vector<JobPartition> FoundPartitions(const TrainOptions& options,
+                                          std::vector<PartitionTask> tasks,
+                                          const Samples& data, int ranks,
+                                          int devices) {
+  std::vector<JobPartition> partitions(static_cast<size_t>(ranks));
+  const auto groups = MakeOptimizerGroups(options, tasks.front().specs, {});
   ExpectOk(groups.status());
-  if (groups.ok()) task.optimizers = groups->update;
+  for (PartitionTask& each : tasks) {
+    if (groups.ok()) each.optimizers = groups->update;
+  }
   ExpectOk(RunThreadRanks(ranks, [&](Communicator& world) {
     const auto found =
-        PartitionJob(options, task,
+        PartitionJob(options, tasks,
                      std::vector<c10::Device>(devices, c10::kCPU), data, world);
-    if (found.ok() && world.rank() == 0) partition = *found;
+    if (found.ok()) partitions[static_cast<size_t>(world.rank())] = *found;
     return found.status();
   }));
-  return partition;
+  return partitions;
+}
+
+// Rank 0's.
+JobPartition FoundPartition(const TrainOptions& options,
+                            const PartitionTask& task, const Samples& data,
+                            int ranks = 1, int devices = 2) {
+  return FoundPartitions(options, {task}, data, ranks, devices).front();
 }
 
 TEST(PartitionJobTest, MeasuresAMicrobatchByTheJobsLoss) {
@@ -100,6 +109,71 @@ TEST(PartitionJobTest, MeasuresAMicrobatchByTheJobsLoss) {
   EXPECT_THAT(data.asked(), ElementsAre(5));
   EXPECT_GT(losses, 0);
   EXPECT_THAT(partition.table, HasSubstr("160 B"));  // 5 x 8 floats of relu1
+}
+
+// A step of 200 samples, in 2 microbatches or in 50.
+std::vector<PartitionTask> TwoTasks() {
+  std::vector<PartitionTask> tasks;
+  for (const int microbatches : {2, 50}) {
+    PartitionTask& task = tasks.emplace_back();
+    task.specs = {LinearLayer("fc1", 4, 8), ReluLayer("relu1"),
+                  LinearLayer("fc2", 8, 3)};
+    task.schedule = *OneFOneB({2, 1, microbatches});
+    task.microbatch = 200 / microbatches;
+    task.loss = CrossEntropy;
+  }
+  return tasks;
+}
+
+TEST(PartitionJobTest, MeasuresEachNumberOfMicrobatchesAndAllTakeTheSame) {
+  for (const char* balance : {"", "profile", "relu1"}) {
+    SCOPED_TRACE(balance);
+    const Samples data;
+    TrainOptions options;
+    options.pipeline.balance = balance;
+    options.pipeline.microbatches.reset();
+    const std::vector<JobPartition> found =
+        FoundPartitions(options, TwoTasks(), data, /*ranks=*/2, /*devices=*/1);
+    EXPECT_THAT(data.asked(), ElementsAre(100, 4));
+    const int microbatches = found[0].schedule.microbatches;
+    EXPECT_EQ(found[1].schedule.microbatches, microbatches);
+    EXPECT_EQ(found[1].cuts, found[0].cuts);
+    EXPECT_THAT(found[0].microbatches,
+                AllOf(StartsWith(absl::StrCat(microbatches, " of 2, 50 (")),
+                      ContainsRegex("predicted [0-9.]+ ms a step; "
+                                    "(2|50): [0-9.]+\\)$")));
+    EXPECT_THAT(found[0].table, HasSubstr("predicted step"));
+    EXPECT_EQ(found[1].microbatches, "");
+  }
+}
+
+// One that is given is measured for its cuts alone.
+TEST(PartitionJobTest, SaysNothingOfMicrobatchesThatAreGiven) {
+  const Samples data;
+  TrainOptions options;
+  options.pipeline.balance = "profile";
+  EXPECT_EQ(FoundPartition(options, TwoTasks().back(), data).microbatches, "");
+}
+
+// Inputs of 100 samples take 1600 bytes, and the first device keeps two.
+TEST(PartitionJobTest, ANumberThatDoesNotFitIsNotTaken) {
+  const Samples data;
+  TrainOptions options;
+  options.pipeline.microbatches.reset();
+  options.devices.device_memory = "2KiB";
+  const JobPartition found =
+      FoundPartitions(options, TwoTasks(), data, 1, 2).front();
+  EXPECT_EQ(found.schedule.microbatches, 50);
+  EXPECT_THAT(found.microbatches, EndsWith("; 2: does not fit)"));
+  options.devices.device_memory = "100B";
+  EXPECT_THAT(RunThreadRanks(2,
+                             [&](Communicator& world) {
+                               return PartitionJob(options, TwoTasks(),
+                                                   {c10::kCPU}, data, world)
+                                   .status();
+                             }),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "--microbatches=auto", "do not fit into devices"));
 }
 
 // A job evaluates in as many microbatches as a step has, here of 10 samples,
@@ -245,7 +319,7 @@ TEST(PartitionJobTest, MakesNoWholeModelWhereSizesSuffice) {
     options.pipeline.balance = balance;
     const size_t before = layers.made();
     ExpectOk(RunThreadRanks(2, [&](Communicator& world) {
-      return PartitionJob(options, task, {c10::kCPU}, data, world).status();
+      return PartitionJob(options, {task}, {c10::kCPU}, data, world).status();
     }));
     // By rank 0 alone.
     EXPECT_EQ(layers.made() - before, task.specs.size());

@@ -54,6 +54,7 @@ std::vector<Misfit> Misfits() {
       {"--trace_file", [](auto& o) { o.trace_file = "/trace"; }},
       {"--kernels=measured", [](auto& o) { o.kernels = "measured"; }},
       {"--balance=profile", [](auto& o) { o.pipeline.balance = "profile"; }},
+      {"--microbatches=auto", [](auto& o) { o.pipeline.microbatches.reset(); }},
       {"--strategy=data_parallel",
        [](auto& o) { o.strategy = "data_parallel"; }},
       {"--strategy=parameter_server",

@@ -150,6 +150,16 @@ std::vector<Refusal> Misfits() {
        "--checkpoint_every=2 drops what --balance=profile"},
       {"--checkpoint_layers=h --devices_per_rank=2 --balance=profile",
        "--checkpoint_layers=h drops what --balance=profile"},
+      {"--checkpoint_every=2 --strategy=pipeline --devices_per_rank=2 "
+       "--microbatches=auto",
+       "--checkpoint_every=2 drops what --microbatches=auto would plan with"},
+      {"--microbatches=few", "--microbatches=few: takes a whole number, or"},
+      {"--strategy=pipeline --devices_per_rank=2 --microbatches=auto "
+       "--reproducible --microbatch_size=4",
+       "--microbatches=auto goes by measured times"},
+      {"--strategy=pipeline --devices_per_rank=2 --microbatches=auto "
+       "--eval_only --resume=checkpoints",
+       "--microbatches=auto predicts a step of training, of which --eval_only"},
       {"--comm_hook=bf16_power_sgd",
        "known: none, allreduce, fp16, bf16, powersgd, powersgd_fp16, "
        "powersgd_bf16"},
@@ -333,7 +343,7 @@ TEST(OptionsRefusalTest, WhatWouldDoNothingIsNamed) {
 }
 
 TEST(OptionsRefusalTest, NoRowIsMissing) {
-  EXPECT_EQ(Misfits().size(), 109u);
+  EXPECT_EQ(Misfits().size(), 113u);
   EXPECT_EQ(OptimizerMisfits().size(), 30u);
   EXPECT_EQ(Useless().size(), 18u);
 }

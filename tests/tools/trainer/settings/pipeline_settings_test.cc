@@ -20,6 +20,7 @@
 namespace tandem::pipeline_settings_test {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Flags beside those of a pipeline on two devices, and a part of what is said
@@ -80,6 +81,10 @@ TEST(PipelineSettings, GoodOnes) {
       {"--schedule=interleaved_1f1b --chunks=3 --microbatches=4"},
       {"--microbatch_size=32"},
       {"--balance=profile"},
+      {"--microbatches=auto"},
+      {"--microbatches=auto --schedule=interleaved_1f1b --pipe=2 "
+       "--strategy=hybrid",
+       "", 4},
       {"--pipe=4 --strategy=auto --devices_per_rank=1 "
        "--balance=type:Linear|Block --checkpoint_activations=except_last "
        "--deferred_batch_norm --weight_gradient_batch=4",
@@ -92,7 +97,7 @@ TEST(PipelineSettings, GoodOnes) {
       {"--microbatches=2 --schedule=" +
        FileOf("two.txt", "F0 F1 B0 B1\nF0 B0 F1 B1\n")},
   };
-  EXPECT_EQ(good.size(), 9u);
+  EXPECT_EQ(good.size(), 11u);
   for (const Asked& asked : good) EXPECT_EQ(Error(asked), "") << asked.flags;
 }
 
@@ -127,6 +132,17 @@ std::vector<Asked> BadTogether() {
   return {
       {"--microbatches=4 --microbatch_size=8",
        "--microbatches=4 and --microbatch_size=8 say the same thing"},
+      {"--microbatches=auto --microbatch_size=8",
+       "--microbatches=auto and --microbatch_size=8 say the same thing"},
+      {"--microbatches=auto --reproducible --microbatch_size=8",
+       "--microbatches=auto goes by measured times, and another run may come "
+       "to another number, which --reproducible cannot have"},
+      {"--microbatches=auto --schedule=./mine.txt",
+       "the microbatches of --schedule=./mine.txt are those of the file"},
+      {"--microbatches=auto --strategy=hybrid --devices_per_rank=1",
+       "--microbatches=auto needs several devices"},
+      {"--microbatches=auto --strategy=model_parallel",
+       "--microbatches=auto is for pipelines, but --strategy=model_parallel"},
       {"--microbatches=33",
        "--microbatches=33 is more than a step has samples (--batch_size=32)"},
       {"--microbatch_size=64", "--microbatch_size=64 is more"},
@@ -202,7 +218,7 @@ TEST(PipelineSettings, BadOnesAreRefusedByName) {
   ExpectRefused(BadTogether());
   ExpectRefused(BadLayouts());
   EXPECT_EQ(BadAlone().size(), 10u);
-  EXPECT_EQ(BadTogether().size(), 16u);
+  EXPECT_EQ(BadTogether().size(), 21u);
   EXPECT_EQ(BadLayouts().size(), 11u);
 }
 
@@ -225,6 +241,41 @@ TEST(PipelineLayout, MicrobatchesAreGivenOrTwiceTheStages) {
   settings.microbatch_size = 0;
   settings.microbatches = 7;
   EXPECT_EQ(Microbatches(settings, 2, 64), 7);
+}
+
+TEST(PipelineLayout, TheLargestMicrobatchIsOfAReplicasSamples) {
+  EXPECT_EQ(LargestMicrobatch(16, 4, 0), 4);
+  EXPECT_EQ(LargestMicrobatch(10, 4, 0), 3);
+  EXPECT_EQ(LargestMicrobatch(10, 3, 4), 4);  // 4, 4, 2
+  EXPECT_EQ(LargestMicrobatch(3, 1, 4), 3);
+}
+
+// Doubled, and shared by evenly as far as the samples can be.
+TEST(PipelineLayout, AutoTriesAFewNumbers) {
+  PipelineSettings settings;
+  settings.microbatches.reset();
+  const auto tried = [&](int64_t devices, int64_t samples) {
+    return MicrobatchCandidates(settings, devices, samples);
+  };
+  EXPECT_THAT(tried(2, 32), ElementsAre(2, 4, 8, 16, 32));
+  EXPECT_THAT(tried(2, 4096), ElementsAre(2, 4, 8, 16, 32, 64));
+  EXPECT_THAT(tried(3, 64), ElementsAre(4, 8, 16, 32, 64));
+  EXPECT_THAT(tried(2, 100), ElementsAre(2, 4, 10, 20, 50, 100));
+  EXPECT_THAT(tried(2, 31), ElementsAre(2, 4, 8, 31));
+  EXPECT_THAT(tried(4, 4), ElementsAre(4));
+  EXPECT_THAT(tried(4, 3), ElementsAre(3));
+  settings.schedule = "interleaved_1f1b";
+  EXPECT_THAT(tried(3, 64), ElementsAre(3, 6, 12, 33));
+  EXPECT_THAT(tried(3, 4), ElementsAre(3));
+}
+
+// It is as if the flag were not there: what a dry run shows.
+TEST(PipelineLayout, AutoIsTheRuleUntilItIsMeasured) {
+  PipelineSettings settings;
+  EXPECT_FALSE(MeasuresMicrobatches(settings));
+  settings.microbatches.reset();
+  EXPECT_TRUE(MeasuresMicrobatches(settings));
+  EXPECT_EQ(Microbatches(settings, 2, 64), 4);
 }
 
 TEST(PipelineLayout, MakesTheSchedule) {

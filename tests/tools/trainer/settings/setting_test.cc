@@ -85,6 +85,23 @@ TEST(SettingKinds, StepsAreARangeOrOne) {
   }
 }
 
+TEST(SettingKinds, ANumberMayBeFoundOutLater) {
+  using setting::IntegerOrAuto;
+  EXPECT_EQ(IntegerOrAuto::Of("3"), 3);
+  const auto shown = [](const char* given) {
+    IntegerOrAuto::Field number = 7;
+    const absl::Status read = IntegerOrAuto::Read("flag", given, &number);
+    return read.ok() ? ToText(IntegerOrAuto::ToValue(number))
+                     : std::string(read.message());
+  };
+  EXPECT_EQ(shown("-12"), "-12");
+  EXPECT_EQ(shown("auto"), "auto");
+  for (const char* wrong : {"", "Auto", "1.5", "4x", "9223372036854775808"}) {
+    EXPECT_THAT(shown(wrong), HasSubstr("takes a whole number, or auto"))
+        << wrong;
+  }
+}
+
 TEST(SettingRanges, NameTheFlagAndWhatItTakes) {
   EXPECT_TRUE(setting::AtLeast(0).Check("flag", 0).ok());
   EXPECT_EQ(setting::AtLeast(0).Check("flag", -1).message(),
