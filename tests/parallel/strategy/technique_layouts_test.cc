@@ -272,8 +272,13 @@ LossResult PytorchsSmoothedLoss(const at::Tensor& outputs,
   result.loss =
       at::cross_entropy_loss(logits, labels, /*weight=*/{}, at::Reduction::Mean,
                              /*ignore_index=*/-100, kLabelSmoothing);
-  result.score.loss_sum =
-      result.loss.item<double>() * static_cast<double>(result.score.count);
+  const at::Tensor sum = result.loss.detach().to(at::kDouble) *
+                         static_cast<double>(result.score.count);
+  if (result.sums.defined()) {  // on a device, which nobody waits for
+    result.sums.select(0, 0).copy_(sum);
+  } else {
+    result.score.loss_sum = sum.item<double>();
+  }
   return result;
 }
 
