@@ -13,6 +13,7 @@
 #include "tools/bench/gpt/suite.h"
 #include "tools/bench/gpu/suite.h"
 #include "tools/bench/hybrid/suite.h"
+#include "tools/bench/job/suite.h"
 #include "tools/bench/pipeline/suite.h"
 #include "tools/bench/process/program.h"
 #include "tools/bench/replacement/suite.h"
@@ -47,7 +48,9 @@ constexpr char kUsage[] =
     "  checkpoint     saves, loads (on our side with all checksums) and\n"
     "                 stalls beside torch.distributed.checkpoint, one rank\n"
     "                 each on one core: some minutes\n"
-    "  tokenizer      tokenizers beside Python's, on one core\n\n"
+    "  tokenizer      tokenizers beside Python's, on one core\n"
+    "  job            whole jobs from start to end beside Python's, with\n"
+    "                 loading, evaluation and a checkpoint: some minutes\n\n"
     "  bench --suite=ddp                               all cases, both peers\n"
     "  bench --suite=ddp --cases=mlp_small --json=r    figures also in a file\n"
     "  bench --suite=pipeline --cases=gpt_tiny/1f1b\n"
@@ -70,7 +73,8 @@ constexpr Suite kSuites[] = {{"ddp", RunDdpSuite},
                              {"safety", RunSafetySuite},
                              {"replacement", RunReplacementSuite},
                              {"checkpoint", RunCheckpointSuite},
-                             {"tokenizer", RunTokenizerSuite}};
+                             {"tokenizer", RunTokenizerSuite},
+                             {"job", RunJobSuite}};
 
 absl::StatusOr<RunSuite*> SuiteNamed(const std::string& name) {
   std::vector<std::string> known;

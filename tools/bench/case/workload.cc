@@ -45,6 +45,23 @@ Workload MlpDeep() {
   return result;
 }
 
+// The trainer's default job: an image of 1x28x28 takes 16 x 9 multiplications
+// at each of its places forward, and 32 x 16 x 9 at a quarter of them.
+Workload Cnn() {
+  Workload result;
+  result.model = "cnn";
+  result.input_shape = {1, 28, 28};
+  result.classes = 10;
+  result.batch_size = 64;
+  result.optimizer = "sgd";
+  result.learning_rate = 0.05;
+  result.steps = 50;
+  result.compared_steps = 10;
+  result.gflop = LinearGflop(28 * 28 * 16 * 9 + 14 * 14 * 32 * 16 * 9 +
+                             32 * 7 * 7 * 128 + 128 * 10);
+  return result;
+}
+
 // One image of 3x64x64 takes 0.148e9 multiplications forward (1.814e9 at
 // 224x224, whose area is 12.25 times as large).
 Workload Resnet18() {
@@ -98,8 +115,8 @@ Workload Gpt2() {
 
 const std::vector<Workload>& Workloads() {
   static const auto* const all =
-      new std::vector<Workload>{MlpSmall(), MlpWide(), MlpDeep(), Resnet18(),
-                                GptTiny(),  GptBaby(), Gpt2()};
+      new std::vector<Workload>{MlpSmall(), MlpWide(), MlpDeep(), Cnn(),
+                                Resnet18(), GptTiny(), GptBaby(), Gpt2()};
   return *all;
 }
 

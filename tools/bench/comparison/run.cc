@@ -12,7 +12,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "core/base/environment.h"
 #include "core/base/status_macros.h"
 #include "core/process/process_end.h"
 #include "core/process/subprocess.h"
@@ -24,15 +23,6 @@ namespace {
 
 constexpr char kProgram[] = "tools/bench/rank/rank";
 constexpr char kScript[] = "tools/bench/peers/peer.py";
-
-Environment SideEnvironment(const ComparisonOptions& options) {
-  Environment environment = Environment::OfProcess();
-  environment.Set("OMP_NUM_THREADS", absl::StrCat(options.threads));
-  environment.Set("GLOO_SOCKET_IFNAME", "lo");
-  environment.Set("TORCHINDUCTOR_CACHE_DIR", options.folder + "/inductor");
-  environment.Set("PYTHONDONTWRITEBYTECODE", "1");
-  return environment;
-}
 
 // What tandem's ranks and the peers' take alike.
 std::vector<std::string> Flags(const Case& bench,
@@ -97,6 +87,15 @@ absl::Status CheckOptions(const ComparisonOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckAtLeast("threads", options.threads, 1));
   TANDEM_RETURN_IF_ERROR(CheckAtLeast("rounds", options.rounds, 1));
   return CheckAtLeast("steps", static_cast<int>(options.steps), 0);
+}
+
+Environment SideEnvironment(const ComparisonOptions& options) {
+  Environment environment = Environment::OfProcess();
+  environment.Set("OMP_NUM_THREADS", absl::StrCat(options.threads));
+  environment.Set("GLOO_SOCKET_IFNAME", "lo");
+  environment.Set("TORCHINDUCTOR_CACHE_DIR", options.folder + "/inductor");
+  environment.Set("PYTHONDONTWRITEBYTECODE", "1");
+  return environment;
 }
 
 absl::StatusOr<ComparisonOptions> InOwnFolder(ComparisonOptions options,

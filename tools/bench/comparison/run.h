@@ -11,6 +11,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/environment.h"
 #include "tools/bench/case/case.h"
 #include "tools/bench/comparison/contender.h"
 #include "tools/bench/suite/suite.h"
@@ -43,6 +44,10 @@ absl::Status CheckOptions(const ComparisonOptions& options);
 // through a file want a new one.
 absl::StatusOr<ComparisonOptions> InOwnFolder(ComparisonOptions options,
                                               const std::string& name);
+
+// What processes of both sides find in their environment: threads, Gloo on the
+// loopback, caches in the folder.
+Environment SideEnvironment(const ComparisonOptions& options);
 
 // The program whose ranks a contender has.
 enum class Program {

@@ -23,6 +23,31 @@ def mlp(state):
     return nn.Sequential(parts)
 
 
+def cnn(state):
+    def convolution(name):
+        outputs, inputs = state[f"{name}.weight"].shape[:2]
+        return nn.Conv2d(inputs, outputs, 3, padding=1)
+
+    def linear(name):
+        outputs, inputs = state[f"{name}.weight"].shape
+        return nn.Linear(inputs, outputs)
+
+    return nn.Sequential(
+        OrderedDict(
+            conv1=convolution("conv1"),
+            relu1=nn.ReLU(),
+            pool1=nn.MaxPool2d(2),
+            conv2=convolution("conv2"),
+            relu2=nn.ReLU(),
+            pool2=nn.MaxPool2d(2),
+            flatten=nn.Flatten(),
+            fc1=linear("fc1"),
+            relu3=nn.ReLU(),
+            fc2=linear("fc2"),
+        )
+    )
+
+
 class BasicBlock(nn.Module):
     """torchvision's."""
 
@@ -163,6 +188,8 @@ def resnet18(state):
 def make_model(name, state):
     if name.startswith("mlp"):
         model = mlp(state)
+    elif name == "cnn":
+        model = cnn(state)
     elif name == "resnet18":
         model = resnet18(state)
     elif name in GPT_HEADS:

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -21,6 +20,7 @@
 #include "core/program/progress.h"
 #include "tools/bench/case/workload.h"
 #include "tools/bench/measure/median.h"
+#include "tools/bench/process/metrics.h"
 #include "tools/bench/process/program.h"
 #include "tools/bench/suite/suite.h"
 
@@ -122,19 +122,6 @@ std::vector<double> NumbersBehind(absl::string_view mark,
   return numbers;
 }
 
-absl::StatusOr<nlohmann::json> SummaryIn(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  while (std::getline(file, line)) {
-    nlohmann::json event =
-        nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (event.is_object() && event.value("event", "") == "summary") {
-      return event;
-    }
-  }
-  return absl::InternalError(absl::StrCat(path, " has no summary"));
-}
-
 // How many jobs a model has in a round.
 int JobsInRound(const std::vector<SafetyFeature>& all) {
   int jobs = 0;
@@ -162,7 +149,9 @@ absl::StatusOr<JobTimes> MeasureTimes(const SafetyBench& bench,
   command.insert(command.end(), means.flags.begin(), means.flags.end());
   TANDEM_ASSIGN_OR_RETURN(const JobEnd end,
                           RunJob(command, Environment::OfProcess(), kTimeout));
-  TANDEM_ASSIGN_OR_RETURN(const nlohmann::json summary, SummaryIn(metrics));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<nlohmann::json> summaries,
+                          MetricsEvents(metrics, "summary"));
+  const nlohmann::json& summary = summaries.front();
   JobTimes times;
   times.step_ms = summary.at("step_ms_median").get<double>();
   if (const auto count = summary.at("saves").get<int64_t>(); count > 0) {

@@ -117,7 +117,7 @@ TEST(SettingChoices, AreAllThatTheSamplesAllow) {
 
 TEST(Workload, IsFoundByTheNameOfItsModel) {
   for (const char* name :
-       {"mlp_small", "mlp_wide", "mlp_deep", "resnet18", "gpt_tiny"}) {
+       {"mlp_small", "mlp_wide", "mlp_deep", "cnn", "resnet18", "gpt_tiny"}) {
     const auto workload = WorkloadNamed(name);
     ASSERT_TRUE(workload.ok()) << workload.status();
     EXPECT_EQ(workload->model, name);

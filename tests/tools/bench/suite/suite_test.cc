@@ -26,8 +26,9 @@ using testing::Not;
 
 const std::vector<std::string>& Suites() {
   static const auto* const suites = new std::vector<std::string>{
-      "ddp",           "pipeline", "hybrid",      "gpt",        "gpu",
-      "data_parallel", "safety",   "replacement", "checkpoint", "tokenizer"};
+      "ddp",        "pipeline",      "hybrid", "gpt",
+      "gpu",        "data_parallel", "safety", "replacement",
+      "checkpoint", "tokenizer",     "job"};
   return *suites;
 }
 
@@ -47,17 +48,18 @@ std::vector<FlagUse> Uses() {
       {"cases",
        "a",
        {"ddp", "pipeline", "hybrid", "gpt", "gpu", "data_parallel", "safety",
-        "replacement"}},
+        "replacement", "job"}},
       {"steps",
        "2",
        {"ddp", "pipeline", "hybrid", "gpt", "gpu", "data_parallel", "safety",
-        "replacement"}},
+        "replacement", "job"}},
       {"peers", "eager", {"ddp", "pipeline", "gpt", "gpu"}},
       {"dtypes", "bf16", comparisons},
       {"threads", "2", comparisons},
       {"python",
        "p",
-       {"ddp", "pipeline", "hybrid", "gpt", "gpu", "checkpoint", "tokenizer"}},
+       {"ddp", "pipeline", "hybrid", "gpt", "gpu", "checkpoint", "tokenizer",
+        "job"}},
       {"ranks", "3", {"ddp", "safety", "replacement"}},
       {"devices", "3", {"pipeline", "data_parallel"}},
       {"backend", "gloo", {"ddp"}},
