@@ -30,7 +30,7 @@ constexpr size_t kColumn = 14;
 // "937", "1,048,576".
 std::string Grouped(int64_t number) {
   std::string digits = absl::StrCat(number);
-  for (size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
+  for (size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
   return digits;
 }
 
