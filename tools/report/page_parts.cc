@@ -249,20 +249,18 @@ std::string RanksSection(const RunLog& run) {
   const double median = NumberField(run.summary, kRankMedian).value_or(0);
   std::string rows;
   for (const auto& [rank, ms] : ranks) {
-    const double over = ms / median - 1;
+    const std::string over =
+        median > 0 ? absl::StrFormat("%+.1f %%", 100 * (ms / median - 1)) : "";
     absl::StrAppendFormat(
         &rows,
         "<tr><th>rank %s</th><td><div class=\"bar c0\"><span style=\"width:"
         "%.2f%%\"></span></div></td><td>%s</td><td>%s</td></tr>\n",
-        EscapedMarkup(rank), 100 * ms / most, ShownSeconds(ms / 1e3),
-        median > 0 ? absl::StrFormat("%+.1f %%", 100 * over) : "");
+        EscapedMarkup(rank), 100 * ms / most, ShownSeconds(ms / 1e3), over);
   }
   return absl::StrCat(
       "<h2>Slowest ranks</h2>\n<p class=\"note\">Each rank's mean step, and "
-      "how "
-      "far it lies from the median of all ranks. Ranks that wait for each "
-      "other "
-      "in a step take as long as the slowest of them.</p>\n"
+      "how far it lies from the median of all ranks. Ranks that wait for each "
+      "other in a step take as long as the slowest of them.</p>\n"
       "<table class=\"ranks\">",
       rows, "</table>\n");
 }

@@ -145,22 +145,25 @@ Rows TransposedTensorRows() {
            LabLayoutNamed("1f1b 1x1x1", 4)}};
 }
 
-// Evaluation is of the averages.
-Rows EmaRows() {
+// A technique with and without a sharded optimizer, of two models, in layouts
+// of every kind. `change` is told the model; `test` is LabJob's.
+Rows ShardedAndNotRows(
+    const std::string& technique, int test,
+    const std::function<void(const std::string&, MeshStrategyOptions&)>&
+        change) {
   Rows rows;
   for (const std::string model : {"mlp_dropout", "gpt_tiny_tied"}) {
     for (const auto sharding :
          {OptimizerSharding::kOff, OptimizerSharding::kOn}) {
       LabJob job = RegistryJob(model, [=](auto& options) {
+        change(model, options);
         options.reproducible = true;
-        options.ema_decay = 0.75;
-        options.optimizer = AdamWOptions();
         options.shard_optimizer = sharding;
       });
-      job.test = 9;
+      job.test = test;
       const bool shares = sharding == OptimizerSharding::kOn;
       rows.push_back(
-          {absl::StrCat("Ema_", model, shares ? "Sharded" : ""),
+          {absl::StrCat(technique, "_", model, shares ? "Sharded" : ""),
            LabLayouts("sequential 1x1x1, 1f1b 2x1x1, 1f1b 1x1x2, zb_h1 1x2x1, "
                       "zb_h1 2x1x2, 1f1b 3x2x1, zb_v 2x1x2x2, "
                       "interleaved_1f1b 2x2x1x2"),
@@ -170,28 +173,21 @@ Rows EmaRows() {
   return rows;
 }
 
+// Evaluation is of the averages.
+Rows EmaRows() {
+  return ShardedAndNotRows("Ema", /*test=*/9, [](const auto&, auto& options) {
+    options.ema_decay = 0.75;
+    options.optimizer = AdamWOptions();
+  });
+}
+
 // Matrices of hidden layers by Muon, the rest by AdamW.
 Rows MuonRows() {
-  Rows rows;
-  for (const std::string model : {"mlp_dropout", "gpt_tiny_tied"}) {
-    for (const auto sharding :
-         {OptimizerSharding::kOff, OptimizerSharding::kOn}) {
-      const LabJob job = RegistryJob(model, [=](auto& options) {
-        MuonAndAdamW(model, options);
-        options.reproducible = true;
-        options.clip_norm = 0.5;
-        options.shard_optimizer = sharding;
-      });
-      const bool shares = sharding == OptimizerSharding::kOn;
-      rows.push_back(
-          {absl::StrCat("Muon_", model, shares ? "Sharded" : ""),
-           LabLayouts("sequential 1x1x1, 1f1b 2x1x1, 1f1b 1x1x2, zb_h1 1x2x1, "
-                      "zb_h1 2x1x2, 1f1b 3x2x1, zb_v 2x1x2x2, "
-                      "interleaved_1f1b 2x2x1x2"),
-           Always(job)});
-    }
-  }
-  return rows;
+  return ShardedAndNotRows("Muon", /*test=*/-1,
+                           [](const std::string& model, auto& options) {
+                             MuonAndAdamW(model, options);
+                             options.clip_norm = 0.5;
+                           });
 }
 
 struct Chunked {

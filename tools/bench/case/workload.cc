@@ -1,5 +1,7 @@
 #include "tools/bench/case/workload.h"
 
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -45,16 +47,23 @@ Workload MlpDeep() {
   return result;
 }
 
+// A network of images of ten classes.
+Workload ImageNetwork(const std::string& name, std::vector<int64_t> shape,
+                      int64_t batch_size, double learning_rate) {
+  Workload result;
+  result.model = name;
+  result.input_shape = std::move(shape);
+  result.classes = 10;
+  result.batch_size = batch_size;
+  result.optimizer = "sgd";
+  result.learning_rate = learning_rate;
+  return result;
+}
+
 // The trainer's default job: an image of 1x28x28 takes 16 x 9 multiplications
 // at each of its places forward, and 32 x 16 x 9 at a quarter of them.
 Workload Cnn() {
-  Workload result;
-  result.model = "cnn";
-  result.input_shape = {1, 28, 28};
-  result.classes = 10;
-  result.batch_size = 64;
-  result.optimizer = "sgd";
-  result.learning_rate = 0.05;
+  Workload result = ImageNetwork("cnn", {1, 28, 28}, 64, 0.05);
   result.steps = 50;
   result.compared_steps = 10;
   result.gflop = LinearGflop(28 * 28 * 16 * 9 + 14 * 14 * 32 * 16 * 9 +
@@ -65,13 +74,7 @@ Workload Cnn() {
 // One image of 3x64x64 takes 0.148e9 multiplications forward (1.814e9 at
 // 224x224, whose area is 12.25 times as large).
 Workload Resnet18() {
-  Workload result;
-  result.model = "resnet18";
-  result.input_shape = {3, 64, 64};
-  result.classes = 10;
-  result.batch_size = 32;
-  result.optimizer = "sgd";
-  result.learning_rate = 0.001;
+  Workload result = ImageNetwork("resnet18", {3, 64, 64}, 32, 0.001);
   result.steps = 3;
   // In float32 it is unstable: rounding grows a hundredfold with every step.
   result.compared_steps = 2;

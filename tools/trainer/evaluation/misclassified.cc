@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/base/torch_status.h"
 #include "core/comm/group_agreement.h"
 #include "core/drawing/markup.h"
@@ -36,14 +37,13 @@ constexpr char kTag[] = "misclassified";
 
 absl::Status CheckPredictions(const at::Tensor& logits, const Batch& batch) {
   if (logits.dim() == 2 && logits.size(0) == batch.size && logits.size(1) > 1 &&
-      batch.targets.dim() == 1) {
+      batch.targets.dim() == 1 && batch.targets.scalar_type() == at::kLong) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "the model gives [", absl::StrJoin(logits.sizes(), ", "), "] for ",
-      batch.size, " images with targets [",
-      absl::StrJoin(batch.targets.sizes(), ", "),
-      "]: expected a logit for each class, and a class for each image"));
+      batch.size, " images with targets ", DescribeTensor(batch.targets),
+      ": expected a logit for each class, and a class for each image, Long"));
 }
 
 // The classes of a batch, int64 [size].

@@ -126,12 +126,14 @@ std::string DescribeMuon(const LayerList& layers, const RowParts& parts,
 
 // The optimizers of groups 0, 1, ...
 std::vector<OptimizerOptions> GroupOptimizers(const TrainOptions& options) {
-  std::vector<OptimizerOptions> all =
+  const std::vector<OptimizerOptions> decaying =
       RequestedOptimizers(options, options.weight_decay);
-  if (options.no_weight_decay_on.empty()) return all;
+  if (options.no_weight_decay_on.empty()) return decaying;
   const std::vector<OptimizerOptions> exempt = RequestedOptimizers(options, 0);
-  for (size_t i = exempt.size(); i > 0; --i) {
-    all.insert(all.begin() + static_cast<std::ptrdiff_t>(i), exempt[i - 1]);
+  std::vector<OptimizerOptions> all;
+  for (size_t i = 0; i < decaying.size(); ++i) {
+    all.push_back(decaying[i]);
+    all.push_back(exempt[i]);
   }
   return all;
 }

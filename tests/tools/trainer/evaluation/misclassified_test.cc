@@ -33,8 +33,9 @@ using ::testing::IsEmpty;
 // Targets are the same, but for samples that are given others.
 class Corners : public Dataset {
  public:
-  Corners(int64_t size, std::map<int64_t, int64_t> others)
-      : size_(size), others_(std::move(others)) {}
+  Corners(int64_t size, std::map<int64_t, int64_t> others,
+          at::ScalarType of_targets = at::kLong)
+      : size_(size), others_(std::move(others)), of_targets_(of_targets) {}
 
   int64_t size() const override { return size_; }
   std::vector<int64_t> input_shape() const override { return {1, 2, 2}; }
@@ -48,7 +49,7 @@ class Corners : public Dataset {
     Batch batch;
     batch.size = static_cast<int64_t>(indices.size());
     batch.inputs = at::zeros({batch.size, 1, 2, 2}).sub(1);
-    batch.targets = at::zeros({batch.size}, at::kLong);
+    batch.targets = at::zeros({batch.size}, of_targets_);
     for (int64_t i = 0; i < batch.size; ++i) {
       const int64_t sample = indices[static_cast<size_t>(i)];
       read_ = std::max(read_, sample + 1);
@@ -64,6 +65,7 @@ class Corners : public Dataset {
  private:
   const int64_t size_;
   const std::map<int64_t, int64_t> others_;
+  const at::ScalarType of_targets_;
   mutable int64_t read_ = 0;
 };
 
@@ -126,6 +128,12 @@ TEST(FindMisclassifiedTest, AModelWithoutALogitForEachClassIsRefused) {
   EXPECT_THAT(FindMisclassified(LayerList(), data, 1, 1).status(),
               InvalidArgument("gives [1, 1, 2, 2] for 1 images",
                               "a logit for each class"));
+}
+
+TEST(FindMisclassifiedTest, ClassesOfAnotherTypeAreRefused) {
+  const Corners data(8, {}, at::kFloat);
+  EXPECT_THAT(FindMisclassified(Brightest(), data, 8, 1).status(),
+              InvalidArgument("targets Float [8]", "Long"));
 }
 
 ReadEvent SummaryOf(const std::vector<Misclassified>& found,
