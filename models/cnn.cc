@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/upsample_nearest2d.h>
 #include <glog/logging.h>
 #include <torch/nn/modules/conv.h>
@@ -12,7 +11,8 @@
 #include <memory>
 #include <string>
 
-#include "models/functions/convolution_function.h"
+#include "models/functions/conv2d_function.h"
+#include "models/functions/max_pool_function.h"
 #include "models/layers/basic_layers.h"
 #include "models/layers/initialize.h"
 
@@ -84,7 +84,7 @@ at::Tensor Down(const ConvRelu& convolution, const std::string& skip,
                 const at::Tensor& x, Skips& skips) {
   const at::Tensor y = convolution.forward(x);
   skips[skip] = y;
-  return at::max_pool2d(y, {2, 2});
+  return MaxPool2dFunction(y, /*kernel_size=*/2, /*stride=*/2, /*padding=*/0);
 }
 
 // Makes x as high and wide as the skip, which comes in as further channels.

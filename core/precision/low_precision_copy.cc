@@ -33,11 +33,13 @@ class Copy {
 
   bool is_orphan() const { return of_.expired(); }
 
-  at::Tensor In(at::ScalarType dtype, const at::Tensor& parameter) {
+  at::Tensor In(at::ScalarType dtype, at::MemoryFormat format,
+                const at::Tensor& parameter) {
     absl::MutexLock lock(&mutex_);
-    if (!Fits(dtype, parameter)) {
+    if (!Fits(dtype, format, parameter)) {
       const MemoryCategoryScope category(MemoryCategory::kParameters);
-      values_ = at::empty_like(parameter, parameter.options().dtype(dtype));
+      values_ =
+          at::empty_like(parameter, parameter.options().dtype(dtype), format);
       data_ = nullptr;
     }
     if (data_ != parameter.const_data_ptr() ||
@@ -55,12 +57,15 @@ class Copy {
   }
 
  private:
-  bool Fits(at::ScalarType dtype, const at::Tensor& parameter) const
+  bool Fits(at::ScalarType dtype, at::MemoryFormat format,
+            const at::Tensor& parameter) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return values_.defined() && values_.scalar_type() == dtype &&
            values_.device() == parameter.device() &&
            values_.sizes() == parameter.sizes() &&
-           values_.strides() == parameter.strides();
+           (format == at::MemoryFormat::Preserve
+                ? values_.strides() == parameter.strides()
+                : values_.is_contiguous(format));
   }
 
   // Keeps the address, which is the key, from being another's.
@@ -141,14 +146,18 @@ Copies& AllCopies() {
 
 }  // namespace
 
-at::Tensor LowPrecisionCopy(const at::Tensor& parameter, at::ScalarType dtype) {
+at::Tensor LowPrecisionCopy(const at::Tensor& parameter, at::ScalarType dtype,
+                            at::MemoryFormat format) {
   if (parameter.scalar_type() == dtype) return parameter;
-  if (at::GradMode::is_enabled()) return parameter.to(dtype);
+  const auto converted = [&] {
+    return parameter.to(dtype, /*non_blocking=*/false, /*copy=*/false, format);
+  };
+  if (at::GradMode::is_enabled()) return converted();
   const at::Tensor leaf = ViewedLeaf(parameter);
-  if (!IsKept(leaf)) return parameter.to(dtype);
+  if (!IsKept(leaf)) return converted();
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const at::Tensor owner = LeafParameter(leaf);
-  return AllCopies().Of(owner)->In(dtype, owner);
+  return AllCopies().Of(owner)->In(dtype, format, owner);
 }
 
 at::Tensor KeptLowPrecisionCopy(const at::Tensor& parameter) {

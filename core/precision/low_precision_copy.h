@@ -8,7 +8,8 @@
 
 namespace tandem {
 
-// `parameter` in `dtype`. Where gradients are recorded it is
+// `parameter` in `dtype`, itself if it is that. A copy lies in `format`. Where
+// gradients are recorded it is
 // parameter.to(dtype), a part of the graph. Else it is a copy that lives as
 // long as the parameter and is written anew, in its place, by the first call
 // after somebody has written to the parameter (its version says so): once a
@@ -17,7 +18,9 @@ namespace tandem {
 //
 // Thread-safe, as far as reading a parameter is while another thread writes to
 // it. Throws c10::Error.
-at::Tensor LowPrecisionCopy(const at::Tensor& parameter, at::ScalarType dtype);
+at::Tensor LowPrecisionCopy(
+    const at::Tensor& parameter, at::ScalarType dtype,
+    at::MemoryFormat format = at::MemoryFormat::Preserve);
 
 // What is kept of it; undefined: nothing.
 at::Tensor KeptLowPrecisionCopy(const at::Tensor& parameter);

@@ -20,9 +20,9 @@
 #include <string_view>
 #include <tuple>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "core/autotune/kernel_choices.h"
+#include "core/autotune/thread_answers.h"
 #include "core/device/host_memory.h"
 #include "core/fused/row_major_gemm.h"
 
@@ -70,19 +70,6 @@ std::string QuestionText(const Question& question) {
                       threads == 1 ? " thread" : " threads");
 }
 
-struct Answers {
-  uint64_t generation = 0;
-  absl::flat_hash_map<Question, bool> one_dnn;
-};
-
-// A thread's own: nobody waits for another's look at them.
-absl::flat_hash_map<Question, bool>& CurrentAnswers() {
-  static thread_local Answers answers;
-  const uint64_t now = KernelChoices::OfProcess().generation();
-  if (answers.generation != now) answers = {now, {}};
-  return answers.one_dnn;
-}
-
 }  // namespace
 
 int64_t LeastProductForOneDnn() {
@@ -100,15 +87,16 @@ bool FasterIsOneDnn(const at::Tensor& a, const at::Tensor& b,
                              MemoryOrder(b),
                              bias.defined(),
                              at::get_num_threads()};
-  const auto found = CurrentAnswers().find(question);
-  if (found != CurrentAnswers().end()) return found->second;
+  const auto& answers = ThreadAnswers<Question, bool>();
+  const auto found = answers.find(question);
+  if (found != answers.end()) return found->second;
   const bool rule = a.size(0) * a.size(1) * b.size(1) >= kLeastOneDnnProduct;
   const bool answer =
       KernelChoices::OfProcess().Pick(
           QuestionText(question),
           {{"mkl", [&] { by_mkl(); }}, {"onednn", [&] { by_one_dnn(); }}},
           rule ? 1 : 0) == 1;
-  CurrentAnswers()[question] = answer;
+  ThreadAnswers<Question, bool>()[question] = answer;
   return answer;
 }
 

@@ -10,12 +10,14 @@
 #include <ATen/ops/native_batch_norm_backward.h>
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
+#include <ATen/ops/ones.h>
 
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "core/fused/layer_norm.h"
+#include "models/functions/image_kernels.h"
 #include "models/functions/split_backward.h"
 
 namespace tandem {
@@ -79,6 +81,26 @@ SplitOperator BatchNormOperator(const BatchNormArguments& arguments,
   return operation;
 }
 
+// In training; what else would be gained is little.
+at::Tensor InFasterFormat(const at::Tensor& x,
+                          const BatchNormArguments& arguments) {
+  const bool has_backward = RecordsGradients(x, {}, {});
+  if (!has_backward || !arguments.training) return x;
+  const auto run = [&](const at::Tensor& images) {
+    const at::TensorOptions options(at::kCPU);
+    BatchNormArguments plain = arguments;
+    plain.weight = at::ones({x.size(1)}, options.dtype(at::kFloat));
+    plain.bias = plain.weight;
+    plain.running_mean.reset();
+    plain.running_var.reset();
+    const auto [y, mean, inverse_deviation] = NativeBatchNorm(images, plain);
+    return std::get<0>(at::native_batch_norm_backward(
+        y, images, plain.weight, /*running_mean=*/{}, /*running_var=*/{}, mean,
+        inverse_deviation, /*train=*/true, plain.eps, {true, true, true}));
+  };
+  return InFormat(x, FasterFormat(x, x.scalar_type(), {"batch norm", {}}, run));
+}
+
 }  // namespace
 
 at::Tensor LayerNormFunction(const at::Tensor& x, const at::Tensor& weight,
@@ -100,9 +122,10 @@ at::Tensor LayerNormFunction(const at::Tensor& x, const at::Tensor& weight,
                            LayerNormOperator(mean, rstd, bias));
 }
 
-at::Tensor BatchNormFunction(const at::Tensor& x,
+at::Tensor BatchNormFunction(const at::Tensor& given,
                              const BatchNormArguments& arguments,
                              BatchStatistics* statistics) {
+  const at::Tensor x = InFasterFormat(given, arguments);
   const at::Tensor& weight = arguments.weight;
   const at::Tensor& bias = arguments.bias;
   const bool splits = WantsSplitBackward(x, weight, bias);

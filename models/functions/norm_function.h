@@ -30,7 +30,8 @@ struct BatchStatistics {
   at::Tensor mean, inverse_deviation;
 };
 
-// torch.nn.functional.batch_norm of x [n, channels, ...], with its bits;
+// torch.nn.functional.batch_norm of x [n, channels, ...], with its bits unless
+// kernels are measured: then of images in the faster memory format;
 // without a sink it is what is called. In training, writes what it has computed
 // to `statistics`, if given.
 at::Tensor BatchNormFunction(const at::Tensor& x,

@@ -1,14 +1,15 @@
 #include "models/layers/basic_layers.h"
 
 #include <ATen/ops/adaptive_avg_pool2d.h>
-#include <ATen/ops/max_pool2d.h>
 #include <torch/nn/modules/conv.h>
 
 #include <functional>
 #include <memory>
 #include <utility>
 
-#include "models/functions/convolution_function.h"
+#include "core/autotune/kernel_choices.h"
+#include "models/functions/conv2d_function.h"
+#include "models/functions/max_pool_function.h"
 #include "models/layers/basic_modules.h"
 #include "models/layers/batch_norm_2d.h"
 #include "models/layers/module_layer.h"
@@ -87,8 +88,8 @@ LayerSpec ReluLayer(const std::string& name) {
 LayerSpec MaxPool2dLayer(const std::string& name, int64_t kernel_size,
                          int64_t stride, int64_t padding) {
   return FunctionLayer(name, "MaxPool2d", [=](const at::Tensor& x) {
-    const at::Tensor y = at::max_pool2d(x, kernel_size, stride, padding);
-    if (y.is_contiguous()) return y;
+    const at::Tensor y = MaxPool2dFunction(x, kernel_size, stride, padding);
+    if (y.is_contiguous() || KernelChoices::OfProcess().measures()) return y;
     // LibTorch's backward would bring all that it takes into the layout of the
     // gradient, and go the slow way for contiguous ones.
     if (y.requires_grad()) y.register_hook(ToChannelsLast);

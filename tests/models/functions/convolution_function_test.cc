@@ -15,6 +15,7 @@
 
 #include <vector>
 
+#include "models/functions/image_patches.h"
 #include "models/functions/matrix_product.h"
 
 namespace tandem::convolution_function_test {

@@ -25,7 +25,7 @@
 #include "core/model/weight_gradient_sink.h"
 #include "core/precision/autocast.h"
 #include "models/functions/activation_functions.h"
-#include "models/functions/convolution_function.h"
+#include "models/functions/conv2d_function.h"
 #include "models/functions/embedding_function.h"
 #include "models/functions/linear_function.h"
 #include "models/functions/matrix_product.h"

@@ -37,7 +37,7 @@ TEST(BenchTest, SaysWhichSuitesThereAre) {
   EXPECT_EQ(result.err,
             "bench: --suite: 'all': expected one of ddp, pipeline, hybrid, "
             "gpt, gpu, data_parallel, safety, replacement, checkpoint, "
-            "tokenizer\n");
+            "tokenizer, job\n");
 }
 
 TEST(BenchTest, RefusesAFlagOfAnotherSuite) {
