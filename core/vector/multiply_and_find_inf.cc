@@ -26,18 +26,30 @@ using FloatBits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
 // Infinities and NaNs are the numbers whose exponent is all ones: a comparison
 // of integers, which vectors of every instruction set have.
 template <typename T>
+struct Exponent {
+  Exponent() {
+    const T infinity = std::numeric_limits<T>::infinity();
+    std::memcpy(&all_ones, &infinity, sizeof(all_ones));
+  }
+
+  TANDEM_INLINE FloatBits<T> IsAllOnes(const T& number) const {
+    FloatBits<T> bits;
+    std::memcpy(&bits, &number, sizeof(bits));
+    return static_cast<FloatBits<T>>((bits & all_ones) == all_ones);
+  }
+
+  FloatBits<T> all_ones;
+};
+
+template <typename T>
 struct MultiplyAndFind {
   static TANDEM_INLINE void Body(T* x, int64_t count, T factor,
                                  FloatBits<T>* found) {
-    const T infinity = std::numeric_limits<T>::infinity();
-    FloatBits<T> exponent;
-    std::memcpy(&exponent, &infinity, sizeof(exponent));
+    const Exponent<T> exponent;
     FloatBits<T> any = 0;
     TANDEM_INDEPENDENT
     for (int64_t i = 0; i < count; ++i) {
-      FloatBits<T> bits;
-      std::memcpy(&bits, x + i, sizeof(bits));
-      any |= static_cast<FloatBits<T>>((bits & exponent) == exponent);
+      any |= exponent.IsAllOnes(x[i]);
       x[i] = x[i] * factor;
     }
     *found = any;
@@ -45,18 +57,47 @@ struct MultiplyAndFind {
 };
 
 template <typename T>
-bool OnHost(const at::Tensor& part, float factor) {
-  static const auto run =
-      Choose<MultiplyAndFind<T>, T*, int64_t, T, FloatBits<T>*>();
-  T* const all = part.mutable_data_ptr<T>();
+struct Find {
+  static TANDEM_INLINE void Body(const T* x, int64_t count,
+                                 FloatBits<T>* found) {
+    const Exponent<T> exponent;
+    FloatBits<T> any = 0;
+    TANDEM_INDEPENDENT
+    for (int64_t i = 0; i < count; ++i) any |= exponent.IsAllOnes(x[i]);
+    *found = any;
+  }
+};
+
+// Whether `look` found one in any block, [begin, end), of so many elements.
+template <typename T, typename Look>
+bool InAnyBlock(int64_t count, const Look& look) {
   std::atomic<bool> found{false};
-  at::parallel_for(
-      0, part.numel(), kElementsOfABlock, [&](int64_t begin, int64_t end) {
-        FloatBits<T> any = 0;
-        run(all + begin, end - begin, static_cast<T>(factor), &any);
-        if (any != 0) found = true;
-      });
+  at::parallel_for(0, count, kElementsOfABlock,
+                   [&](int64_t begin, int64_t end) {
+                     FloatBits<T> any = 0;
+                     look(begin, end - begin, &any);
+                     if (any != 0) found = true;
+                   });
   return found;
+}
+
+template <typename T>
+bool OnHost(const at::Tensor& part, float factor) {
+  static const auto multiply =
+      Choose<MultiplyAndFind<T>, T*, int64_t, T, FloatBits<T>*>();
+  static const auto find = Choose<Find<T>, const T*, int64_t, FloatBits<T>*>();
+  if (factor == 1) {
+    const T* const all = part.const_data_ptr<T>();
+    return InAnyBlock<T>(part.numel(),
+                         [&](int64_t begin, int64_t count, FloatBits<T>* any) {
+                           find(all + begin, count, any);
+                         });
+  }
+  T* const all = part.mutable_data_ptr<T>();
+  return InAnyBlock<T>(
+      part.numel(), [&](int64_t begin, int64_t count, FloatBits<T>* any) {
+        multiply(all + begin, count, static_cast<T>(factor), any);
+      });
 }
 
 bool ByLibTorch(const std::vector<at::Tensor>& parts, float factor) {

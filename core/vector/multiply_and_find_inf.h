@@ -14,9 +14,9 @@ namespace tandem {
 // one device) by `factor`; returns whether one of them was infinite or NaN
 // before: _amp_foreach_non_finite_check_and_unscale_, with its bits.
 //
-// On CPU float and double are read and written once, on LibTorch's threads;
-// others go through LibTorch, which waits for the device once. Throws
-// c10::Error.
+// On CPU float and double are read once, and written once unless the factor is
+// 1, on LibTorch's threads; others go through LibTorch, which waits for the
+// device once. Throws c10::Error.
 bool MultiplyAndFindInf(const std::vector<at::Tensor>& parts, float factor);
 
 }  // namespace tandem

@@ -252,12 +252,27 @@ bool AreForOneDnn(at::Tensor& product, const at::Tensor& a,
       [&] { PutOneDnnProduct(product, a, b); });
 }
 
+// Of the product in its factors' dtype: so many elements at a time, that they
+// are still in the core's cache when they are made wider.
+constexpr int64_t kElementsToWiden = int64_t{1} << 19;
+
+void PutWidened(const at::Tensor& product, const at::Tensor& a,
+                const at::Tensor& b) {
+  const int64_t rows = std::max<int64_t>(
+      1, kElementsToWiden / std::max<int64_t>(1, product.size(1)));
+  for (int64_t begin = 0; begin < product.size(0); begin += rows) {
+    const int64_t count = std::min(rows, product.size(0) - begin);
+    product.narrow(0, begin, count)
+        .copy_(MatrixProduct(a.narrow(0, begin, count), b));
+  }
+}
+
 at::Tensor& PutOnCpu(at::Tensor& product, const at::Tensor& a,
                      const at::Tensor& b) {
   if (AreForWideProduct(product, a, b)) {
     PutWideProduct(product, a, b);
   } else if (product.scalar_type() != a.scalar_type()) {
-    product.copy_(MatrixProduct(a, b));
+    PutWidened(product, a, b);
   } else if (AreForOneDnn(product, a, b)) {
     PutOneDnnProduct(product, a, b);
   } else {

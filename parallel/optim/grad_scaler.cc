@@ -5,7 +5,9 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones_like.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -39,18 +41,36 @@ absl::StatusOr<bool> OnAny(bool here, Communicator* group) {
 }
 
 // Maximal runs of neighbours that have a gradient, as slices of grads(), with
-// their padding, which is zero.
-std::vector<at::Tensor> RunsOfGradients(const FlatBuffer& buffer) {
+// their padding, which is zero; what lies in the span of them.
+std::vector<at::Tensor> RunsOfGradients(const FlatBuffer& buffer,
+                                        const ElementSpan& span) {
   const std::vector<FlatSlot>& slots = buffer.slots();
   std::vector<at::Tensor> runs;
   for (size_t end, begin = 0; begin < slots.size(); begin = end + 1) {
     end = begin;
     while (end < slots.size() && buffer.has_gradient(end)) ++end;
     if (end == begin) continue;
-    const int64_t from = slots[begin].offset;
-    runs.push_back(buffer.grads().narrow(0, from, slots[end - 1].end - from));
+    const int64_t from = std::max(slots[begin].offset, span.begin);
+    const int64_t to = std::min(slots[end - 1].end, span.end);
+    if (from < to) runs.push_back(buffer.grads().narrow(0, from, to - from));
   }
   return runs;
+}
+
+std::vector<at::Tensor> RunsOfGradients(const FlatBuffer& buffer) {
+  return RunsOfGradients(buffer, {0, buffer.grads().numel()});
+}
+
+// Multiplies them, and writes 1 to `found_inf` where one was not finite.
+void Unscale(const std::vector<at::Tensor>& runs, const at::Tensor& inverse,
+             const at::Tensor& found_inf) {
+  if (runs.empty()) return;
+  if (found_inf.is_cpu()) {
+    if (MultiplyAndFindInf(runs, inverse.item<float>())) found_inf.fill_(1);
+    return;
+  }
+  at::Tensor found = found_inf;
+  at::_amp_foreach_non_finite_check_and_unscale_(runs, found, inverse);
 }
 
 }  // namespace
@@ -132,14 +152,17 @@ void UnscaleGradients(const FlatBufferList& buffers, const at::Tensor& inverse,
                       const at::Tensor& found_inf) {
   const at::NoGradGuard no_grad;
   for (const FlatBuffer* buffer : buffers) {
-    const std::vector<at::Tensor> runs = RunsOfGradients(*buffer);
-    if (runs.empty()) continue;
-    if (found_inf.is_cpu()) {
-      if (MultiplyAndFindInf(runs, inverse.item<float>())) found_inf.fill_(1);
-      continue;
-    }
-    at::Tensor found = found_inf;
-    at::_amp_foreach_non_finite_check_and_unscale_(runs, found, inverse);
+    Unscale(RunsOfGradients(*buffer), inverse, found_inf);
+  }
+}
+
+void FindNonFinite(const FlatBufferList& buffers, const ShareOfBuffer& share_of,
+                   const at::Tensor& found_inf) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor one = at::ones_like(found_inf);
+  for (const FlatBuffer* buffer : buffers) {
+    const ElementSpan span = ShareSpan(*buffer, share_of(*buffer));
+    Unscale(RunsOfGradients(*buffer, span), one, found_inf);
   }
 }
 

@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/precision/loss_scale.h"
+#include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
 
 namespace tandem {
@@ -98,6 +99,13 @@ bool UnscaleGradients(const FlatBufferList& buffers, float inverse);
 // NaN, else it stays. The host waits for no device.
 void UnscaleGradients(const FlatBufferList& buffers, const at::Tensor& inverse,
                       const at::Tensor& found_inf);
+
+// Of gradients that are not scaled: writes 1 to `found_inf`, a number of
+// float32 on their device, where one was infinite or NaN. Of a buffer whose
+// gradients replicas have in common, each looks at a share of its own
+// (ShareSpan).
+void FindNonFinite(const FlatBufferList& buffers, const ShareOfBuffer& share_of,
+                   const at::Tensor& found_inf);
 
 }  // namespace tandem
 

@@ -14,7 +14,10 @@
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/comm/pending_collective.h"
+#include "core/mesh/mesh.h"
 #include "core/precision/loss_scale.h"
+#include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/parameter_update.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
@@ -27,7 +30,10 @@ class LossScalePart : public StepPart {
   // `ranks`: all, which agree on each step; null: there is one.
   LossScalePart(const MeshModel& model, const LossScale& scale,
                 Communicator* ranks)
-      : model_(model), scale_(scale, model.options.devices), ranks_(ranks) {}
+      : model_(model),
+        scale_(scale, model.options.devices),
+        scales_(!model.options.grad_scaler->constant || scale.scale() != 1),
+        ranks_(ranks) {}
 
   void Plan(StepContext& step) const override { step.updates_at_once = false; }
 
@@ -59,12 +65,34 @@ class LossScalePart : public StepPart {
   LossScale* loss_scale() override { return &scale_.known(); }
 
  private:
+  void Look(const StepContext& step, int stage, size_t device);
   absl::Status ReadVerdict(StepContext& step);
 
   const MeshModel& model_;
   DeviceLossScale scale_;
+  const bool scales_;  // by another number than 1
   Communicator* const ranks_;
 };
+
+// Replicas have averages in common: each looks at a part of them, for all ranks
+// have one verdict.
+void LossScalePart::Look(const StepContext& step, int stage, size_t device) {
+  ParameterUpdate& update = model_.stage(stage).update();
+  if (scales_) {
+    update.Unscale(scale_.inverse(device), scale_.found_inf(device));
+    return;
+  }
+  OptimizerShare share;
+  if (step.averages_gradients) {
+    share = {model_.groups.replica(), model_.groups.replicas()};
+  }
+  update.FindNonFinite(
+      [&](const FlatBuffer& buffer) {
+        return buffer.traits().reduces_over(kDataAxis) ? share
+                                                       : OptimizerShare();
+      },
+      scale_.found_inf(device));
+}
 
 // One verdict for all ranks and stages, whoever has the gradient that is not
 // finite. Where no streams serve the devices, the host sums it.
@@ -73,8 +101,7 @@ absl::Status LossScalePart::AfterBackward(StepContext& step) {
     const size_t local = model_.LocalDevice(device);
     for (int i :
          model_.options.schedule.stages_of[static_cast<size_t>(device)]) {
-      model_.stage(i).update().Unscale(scale_.inverse(local),
-                                       scale_.found_inf(local));
+      Look(step, i, local);
     }
     return absl::OkStatus();
   }));

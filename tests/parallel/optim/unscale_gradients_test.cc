@@ -109,6 +109,36 @@ TEST_P(UnscaleGradientsTest, LooksAtGradientsAlone) {
   EXPECT_FALSE(UnscaleGradients(FlatBufferList(), 0.5F));
 }
 
+// Of averages, which three replicas have in common, one of them sees each
+// element; of what is a replica's own, all do.
+TEST_P(UnscaleGradientsTest, ReplicasLookAtAShareEach) {
+  constexpr int kReplicas = 3;
+  for (size_t i = 0; i < kSizes.size(); ++i) {
+    if (kSizes[i] == 0) continue;
+    for (const bool is_shared : {true, false}) {
+      const UnscaledModel model({});
+      model.all()[i].grad()[kSizes[i] / 2] =
+          std::numeric_limits<double>::infinity();
+      const std::vector<at::Tensor> before = model.Gradients();
+      int finders = 0;
+      for (int replica = 0; replica < kReplicas; ++replica) {
+        const at::Tensor found =
+            at::zeros({}, at::TensorOptions(TestDevice()).dtype(at::kFloat));
+        const OptimizerShare share =
+            is_shared ? OptimizerShare{replica, kReplicas} : OptimizerShare();
+        FindNonFinite(
+            model.buffers(), [&](const FlatBuffer&) { return share; }, found);
+        finders += found.item<float>() == 1 ? 1 : 0;
+      }
+      EXPECT_EQ(finders, is_shared ? 1 : kReplicas) << i;
+      const std::vector<at::Tensor> after = model.Gradients();
+      for (size_t j = 0; j < before.size(); ++j) {
+        EXPECT_TRUE(after[j].equal(before[j])) << j;
+      }
+    }
+  }
+}
+
 TANDEM_ON_DEVICE_TYPES(UnscaleGradientsTest);
 
 // Clipping by norms that stay on their device, with the CPU in the GPU's place.
