@@ -17,7 +17,7 @@
 #include "tools/bench/comparison/report.h"
 #include "tools/bench/comparison/run.h"
 #include "tools/bench/measure/median.h"
-#include "tools/bench/measure/product_floor.h"
+#include "tools/bench/measure/step_floor.h"
 #include "tools/bench/process/program.h"
 #include "tools/bench/process/side.h"
 
@@ -47,6 +47,7 @@ constexpr int kUsualRounds = 9;
 constexpr int kAloneRounds = 3;
 constexpr int kProfiledSteps = 3;
 constexpr size_t kOpsShown = 12;
+constexpr double kMib = 1 << 20;
 
 constexpr char kCompile[] = "compile";
 constexpr char kFindUnused[] = "find_unused";
@@ -87,9 +88,11 @@ absl::Status MeasureLimits(Contender& ours, DdpResult& result) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<json> profile,
                           ours.Ask(absl::StrCat("profile ", kProfiledSteps)));
   result.profile = profile.front();
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<json> products,
-                          ours.Ask("products"));
-  result.products = products.front();
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<json> floor, ours.Ask("floor"));
+  result.floor = floor.front();
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<json> bandwidth,
+                          ours.Ask("bandwidth"));
+  result.gb_per_s = bandwidth.front().at("gb_per_s");
   return absl::OkStatus();
 }
 
@@ -147,8 +150,11 @@ Table LimitsTable(const std::vector<DdpResult>& results) {
                   {"step", "GFLOP"},
                   {"mkl", "GFLOPS", 0},
                   {"one_dnn", "GFLOPS", 0},
-                  {"floor", "ms"},
+                  {"at_peak", "ms"},
                   {"products", "ms"},
+                  {"memory", "GBS", 1},
+                  {"moved", "MiB", 0},
+                  {"moving", "ms"},
                   {"of_a_step", "", 2},
                   {"all_reduce", "ms"},
                   {"gloo_all_reduce", "ms"}}};
@@ -158,11 +164,14 @@ Table LimitsTable(const std::vector<DdpResult>& results) {
     const double gflop = workload.gflop *
                          static_cast<double>(workload.batch_size) /
                          result.bench.layout.replicas;
-    const double products_ms = result.products.at("ms");
+    const double products_ms = result.floor.at("ms");
+    const double bytes = result.floor.at("bytes");
+    const double moving_ms = bytes / result.gb_per_s * 1e-6;
     table.Add({result.bench.name, gflop, result.mkl_gflops,
                result.one_dnn_gflops, gflop / peak * 1e3, products_ms,
-               products_ms / Median(result.ours.alone_ms), result.all_reduce_ms,
-               result.gloo_all_reduce_ms});
+               result.gb_per_s, bytes / kMib, moving_ms,
+               (products_ms + moving_ms) / Median(result.ours.alone_ms),
+               result.all_reduce_ms, result.gloo_all_reduce_ms});
   }
   return table;
 }
@@ -276,21 +285,32 @@ std::vector<Table> ProfileTables(const std::vector<DdpResult>& results) {
   Table products = {
       "products",
       {{"name"}, {"ms", "", 3}, {"calls", "", 1}, {"operator"}, {"operands"}}};
+  Table passes = {"passes",
+                  {{"name"},
+                   {"moved", "MiB", 1},
+                   {"moving", "ms", 3},
+                   {"calls", "", 1},
+                   {"operator"}}};
   for (const DdpResult& result : results) {
     const std::string& name = result.bench.name;
     sums.Add(ProfileSums(result));
+    for (const json& pass : result.floor.at("passes")) {
+      const double bytes = pass.at("bytes");
+      passes.Add({name, bytes / kMib, bytes / result.gb_per_s * 1e-6,
+                  pass.at("calls"), pass.at("name")});
+    }
     const json& ops = result.profile.at("ops");
     for (size_t i = 0; i < std::min(ops.size(), kOpsShown); ++i) {
       operators.Add(
           {name, ops[i].at("ms"), ops[i].at("calls"), ops[i].at("name")});
     }
-    const json& alone = result.products.at("products");
+    const json& alone = result.floor.at("products");
     for (size_t i = 0; i < std::min(alone.size(), kOpsShown); ++i) {
       products.Add({name, alone[i].at("ms"), alone[i].at("calls"),
                     alone[i].at("name"), alone[i].at("operands")});
     }
   }
-  return {sums, operators, products};
+  return {sums, operators, products, passes};
 }
 
 absl::StatusOr<SuiteReport> RunDdpSuite(const BenchFlags& flags,

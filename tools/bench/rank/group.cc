@@ -12,13 +12,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "core/autotune/choice_file.h"
 #include "core/base/status_macros.h"
 #include "core/comm/communicator.h"
@@ -186,23 +190,43 @@ absl::StatusOr<json> AllReduceLimits(Communicator& world, int64_t numel,
   return json{{"ms", ms}, {"gloo_ms", gloo_ms}};
 }
 
+namespace {
+
+// How many answers to questions on products, or on images, are among these.
+int64_t CountChoices(const Choices& choices, bool on_products,
+                     std::initializer_list<absl::string_view> answers) {
+  return std::count_if(choices.begin(), choices.end(), [&](const auto& choice) {
+    return absl::StrContains(choice.first, ", product ") == on_products &&
+           absl::c_linear_search(answers, choice.second);
+  });
+}
+
+std::string DescribeImageKernels(const Choices& choices) {
+  const int64_t channels_last = CountChoices(choices, false, {"channels_last"});
+  const int64_t contiguous = CountChoices(choices, false, {"contiguous"});
+  if (channels_last + contiguous == 0) return "";
+  return absl::StrCat("; images channels-last in ", channels_last, " of ",
+                      channels_last + contiguous, " cases");
+}
+
+}  // namespace
+
 std::string DescribeKernels(const std::string& dtype,
                             const std::string& cache) {
+  const auto file = ChoiceFile::Open(cache);
+  const auto chosen = file.ok() ? (*file)->Read() : file.status();
   const std::string others =
-      absl::StrCat("; ", at::get_cpu_capability(), " in other kernels");
+      absl::StrCat(chosen.ok() ? DescribeImageKernels(*chosen) : "", "; ",
+                   at::get_cpu_capability(), " in other kernels");
   if (dtype == "bf16") {
     return absl::StrCat("products of bf16: oneDNN",
                         HasWideProduct() ? ", sums kept in fp32" : "", others);
   }
-  const auto file = ChoiceFile::Open(cache);
-  const auto chosen = file.ok() ? (*file)->Read() : file.status();
   if (!chosen.ok()) return absl::StrCat("products: by rule", others);
-  const auto count =
-      std::count_if(chosen->begin(), chosen->end(),
-                    [](const auto& choice) { return choice.second == "mkl"; });
-  return absl::StrCat("products: MKL for ", count, " shapes, oneDNN for ",
-                      chosen->size() - static_cast<size_t>(count),
-                      ", as timed; smaller ones MKL", others);
+  return absl::StrCat(
+      "products: MKL for ", CountChoices(*chosen, true, {"mkl"}),
+      " shapes, oneDNN for ", CountChoices(*chosen, true, {"onednn"}),
+      ", as timed; smaller ones MKL", others);
 }
 
 }  // namespace tandem

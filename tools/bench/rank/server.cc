@@ -23,7 +23,7 @@
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/measure/op_profile.h"
 #include "tools/bench/measure/overlap_times.h"
-#include "tools/bench/measure/product_floor.h"
+#include "tools/bench/measure/step_floor.h"
 #include "tools/bench/rank/group.h"
 #include "tools/bench/rank/inputs.h"
 #include "tools/bench/rank/trainer.h"
@@ -157,8 +157,9 @@ class RankServer {
         {"overlap", &RankServer::Overlap},
         {"stages", &RankServer::Stages},
         {"profile", &RankServer::Profile},
-        {"products", &RankServer::Products},
+        {"floor", &RankServer::Floor},
         {"gemm", &RankServer::Gemm},
+        {"bandwidth", &RankServer::Bandwidth},
         {"all_reduce", &RankServer::AllReduce}};
     return *commands;
   }
@@ -271,12 +272,16 @@ class RankServer {
     return profile.Take(count);
   }
 
-  absl::StatusOr<json> Products(int64_t) {
+  absl::StatusOr<json> Floor(int64_t) {
     TANDEM_ASSIGN_OR_RETURN(AloneModels* const models, Alone());
-    return ProductFloor([&] { return models->first().Steps(1); });
+    return StepFloor([&] { return models->first().Steps(1); });
   }
 
   absl::StatusOr<json> Gemm(int64_t) { return GemmLimits(); }
+
+  absl::StatusOr<json> Bandwidth(int64_t) {
+    return json{{"gb_per_s", MemoryBandwidth() / 1e9}};
+  }
 
   absl::StatusOr<json> AllReduce(int64_t) {
     if (world_ == nullptr) {

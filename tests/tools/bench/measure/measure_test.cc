@@ -21,7 +21,7 @@
 #include "tools/bench/measure/cores.h"
 #include "tools/bench/measure/median.h"
 #include "tools/bench/measure/overlap_times.h"
-#include "tools/bench/measure/product_floor.h"
+#include "tools/bench/measure/step_floor.h"
 
 namespace tandem::measure_test {
 namespace {
@@ -144,7 +144,7 @@ TEST(AllReduceOverlap, IsAMeanOverSteps) {
   EXPECT_EQ(OverlapTimes().share(), 0);
 }
 
-class ProductFloorTest : public testing::Test {
+class StepFloorTest : public testing::Test {
  protected:
   void SetUp() override {
 #ifndef NDEBUG
@@ -154,7 +154,7 @@ class ProductFloorTest : public testing::Test {
 };
 
 json FloorOf(absl::FunctionRef<void()> step) {
-  const auto floor = ProductFloor([&] {
+  const auto floor = StepFloor([&] {
     step();
     return absl::OkStatus();
   });
@@ -162,7 +162,7 @@ json FloorOf(absl::FunctionRef<void()> step) {
   return *floor;
 }
 
-TEST_F(ProductFloorTest, CountsCallsOfEachShape) {
+TEST_F(StepFloorTest, CountsCallsOfEachShape) {
   const at::Tensor a = at::ones({3, 5});
   const json floor = FloorOf([&] {
     at::mm(a, at::ones({5, 2}));
@@ -188,7 +188,7 @@ TEST_F(ProductFloorTest, CountsCallsOfEachShape) {
 }
 
 // conv2d calls a convolution, that another: one product.
-TEST_F(ProductFloorTest, TakesTheInnermostAlone) {
+TEST_F(StepFloorTest, TakesTheInnermostAlone) {
   const at::Tensor x = at::ones({1, 2, 8, 8});
   const at::Tensor weight = at::ones({4, 2, 3, 3}).requires_grad_();
   const json floor = FloorOf([&] { at::conv2d(x, weight).sum().backward(); });
@@ -201,7 +201,7 @@ TEST_F(ProductFloorTest, TakesTheInnermostAlone) {
 
 // Put in memory that is there, large enough for either library, and a bias that
 // is one number wide.
-TEST_F(ProductFloorTest, CallsWhatIsWrittenAndWhatIsExpanded) {
+TEST_F(StepFloorTest, CallsWhatIsWrittenAndWhatIsExpanded) {
   const at::Tensor a = at::ones({256, 256});
   const at::Tensor product = at::ones({256, 256});
   const json floor = FloorOf([&] {
@@ -213,12 +213,58 @@ TEST_F(ProductFloorTest, CallsWhatIsWrittenAndWhatIsExpanded) {
   EXPECT_GT(floor.at("ms"), 0);
 }
 
-TEST_F(ProductFloorTest, FailsAsTheStepDoes) {
-  EXPECT_EQ(ProductFloor([] { return absl::AbortedError("lost"); }).status(),
+json PassNamed(const std::string& name, const json& floor) {
+  for (const json& each : floor.at("passes")) {
+    if (each.at("name") == name) return each;
+  }
+  return json();
+}
+
+// Of 1 MiB: one is read and one written; one is written; one is both; one is
+// read; nothing.
+TEST_F(StepFloorTest, AddsUpWhatOperatorsMove) {
+  const at::Tensor a = at::ones({512, 512});
+  const at::Tensor b = at::ones({512, 512});
+  const at::Tensor small = at::ones({8, 8});
+  const json floor = FloorOf([&] {
+    at::relu(a);
+    b.zero_();
+    b.mul_(2);
+    b.copy_(a);
+    a.view({-1, 8}).t().slice(0, 0, 4);
+    at::relu(small);
+    a.sum();
+  });
+  const int64_t mib = 1 << 20;
+  SCOPED_TRACE(floor.at("passes").dump());
+  EXPECT_EQ(PassNamed("aten::clamp_min", floor).at("bytes"), 2 * mib);
+  EXPECT_EQ(PassNamed("aten::fill_", floor).at("bytes"), mib);
+  EXPECT_EQ(PassNamed("aten::mul", floor).at("bytes"), 2 * mib);
+  EXPECT_EQ(PassNamed("aten::copy_", floor).at("bytes"), 2 * mib);
+  EXPECT_EQ(PassNamed("aten::sum", floor).at("bytes"), mib);
+  EXPECT_EQ(floor.at("bytes"), 8 * mib);
+  EXPECT_EQ(floor.at("passes").size(), 5u);
+}
+
+// A product's own operands are its own affair.
+TEST_F(StepFloorTest, WhatProductsMoveIsTheirs) {
+  const at::Tensor a = at::ones({512, 512});
+  const json floor = FloorOf([&] { at::mm(a, a); });
+  EXPECT_EQ(floor.at("bytes"), 0);
+}
+
+TEST(MemoryBandwidthTest, IsWithinWhatMachinesHave) {
+  const double bandwidth = MemoryBandwidth();
+  EXPECT_GT(bandwidth, 1e8);
+  EXPECT_LT(bandwidth, 1e13);
+}
+
+TEST_F(StepFloorTest, FailsAsTheStepDoes) {
+  EXPECT_EQ(StepFloor([] { return absl::AbortedError("lost"); }).status(),
             absl::AbortedError("lost"));
 }
 
-TEST_F(ProductFloorTest, OfAStepWithoutProductsIsNothing) {
+TEST_F(StepFloorTest, OfAStepWithoutProductsIsNothing) {
   const json floor = FloorOf([] { at::relu(at::ones({2})); });
   EXPECT_EQ(floor.at("ms"), 0);
   EXPECT_TRUE(floor.at("products").empty());
