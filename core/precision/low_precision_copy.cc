@@ -56,6 +56,12 @@ class Copy {
     return values_;
   }
 
+  void NoteWritten(const at::Tensor& parameter) {
+    absl::MutexLock lock(&mutex_);
+    data_ = parameter.const_data_ptr();
+    version_ = parameter._version();
+  }
+
  private:
   bool Fits(at::ScalarType dtype, at::MemoryFormat format,
             const at::Tensor& parameter) const
@@ -163,6 +169,21 @@ at::Tensor LowPrecisionCopy(const at::Tensor& parameter, at::ScalarType dtype,
 at::Tensor KeptLowPrecisionCopy(const at::Tensor& parameter) {
   const std::shared_ptr<Copy> copy = AllCopies().Find(parameter);
   return copy == nullptr ? at::Tensor() : copy->values();
+}
+
+at::Tensor LowPrecisionCopyToWrite(const at::Tensor& parameter) {
+  const at::Tensor copy = KeptLowPrecisionCopy(parameter);
+  if (!copy.defined() || copy.strides() != parameter.strides() ||
+      copy.sizes() != parameter.sizes() ||
+      !copy.is_non_overlapping_and_dense()) {
+    return {};
+  }
+  return copy.as_strided({copy.numel()}, {1});
+}
+
+void NoteLowPrecisionCopyWritten(const at::Tensor& parameter) {
+  const std::shared_ptr<Copy> copy = AllCopies().Find(parameter);
+  if (copy != nullptr) copy->NoteWritten(parameter);
 }
 
 void DropLowPrecisionCopy(const at::Tensor& parameter) {

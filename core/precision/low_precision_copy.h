@@ -25,6 +25,14 @@ at::Tensor LowPrecisionCopy(
 // What is kept of it; undefined: nothing.
 at::Tensor KeptLowPrecisionCopy(const at::Tensor& parameter);
 
+// For who writes to a parameter, and can write its copy in the same pass over
+// memory: the copy that is kept, as [numel] in the parameter's own order;
+// undefined where there is none, or one in another order. When all of it has
+// been written, and the write to the parameter has been counted,
+// NoteLowPrecisionCopyWritten keeps LowPrecisionCopy from writing it anew.
+at::Tensor LowPrecisionCopyToWrite(const at::Tensor& parameter);
+void NoteLowPrecisionCopyWritten(const at::Tensor& parameter);
+
 // Gives the memory of a copy back where training ends: copies of parameters
 // that are gone are looked for when others come, which may be never. A later
 // request makes another copy.

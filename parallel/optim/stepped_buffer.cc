@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/tensors.h"
+#include "core/precision/low_precision_copy.h"
 
 namespace tandem {
 namespace {
@@ -61,6 +62,60 @@ void TakeSizes(const at::Tensor& parameter, OptimizerRange& range) {
   for (at::Tensor& state : range.state) state = sized(state);
 }
 
+// A parameter's copy in a lower precision, to be written with it.
+struct CopyToWrite {
+  at::Tensor parameter;
+  int64_t offset;  // in the buffer
+  at::Tensor copy;
+};
+
+// Those of slots [begin, end), of a buffer in the host's memory.
+std::vector<CopyToWrite> CopiesToWrite(const FlatBuffer& buffer, size_t begin,
+                                       size_t end) {
+  std::vector<CopyToWrite> copies;
+  if (!buffer.values().is_cpu()) return copies;
+  for (size_t i = begin; i < end; ++i) {
+    const FlatSlot& slot = buffer.slots()[i];
+    at::Tensor copy = LowPrecisionCopyToWrite(slot.parameter);
+    if (!copy.defined()) continue;
+    copies.push_back({slot.parameter, slot.offset, std::move(copy)});
+  }
+  return copies;
+}
+
+OptimizerRange Part(const OptimizerRange& range, int64_t begin,
+                    int64_t length) {
+  OptimizerRange part = range;
+  part.values = range.values.narrow(0, begin, length);
+  part.grads = range.grads.narrow(0, begin, length);
+  for (at::Tensor& state : part.state) state = state.narrow(0, begin, length);
+  return part;
+}
+
+// So many elements at a time, that their values are still in the caches when
+// they are copied; a multiple of every vector's length.
+constexpr int64_t kElementsToCopy = int64_t{1} << 18;
+
+// A step of the range, which begins at `from`.
+void StepWithCopies(const OptimizerRule& rule, const OptimizerRange& range,
+                    int64_t from, const std::vector<CopyToWrite>& copies,
+                    double learning_rate) {
+  if (copies.empty()) return rule.Step(range, learning_rate);
+  const int64_t length = range.values.numel();
+  for (int64_t begin = 0; begin < length; begin += kElementsToCopy) {
+    const int64_t end = std::min(begin + kElementsToCopy, length);
+    rule.Step(Part(range, begin, end - begin), learning_rate);
+    for (const CopyToWrite& each : copies) {
+      const int64_t first = std::max(each.offset, from + begin);
+      const int64_t last =
+          std::min(each.offset + each.copy.numel(), from + end);
+      if (first >= last) continue;
+      each.copy.narrow(0, first - each.offset, last - first)
+          .copy_(range.values.narrow(0, first - from, last - first));
+    }
+  }
+}
+
 }  // namespace
 
 SteppedBuffer::SteppedBuffer(FlatBuffer& buffer, const OptimizerRule& rule,
@@ -93,6 +148,11 @@ int64_t SteppedBuffer::Step(double learning_rate,
        begin = std::max(end, begin + 1)) {
     end = EndOfRun(begin);
     if (end == begin) continue;
+    // What is another rank's share is written by all-gathers.
+    const std::vector<CopyToWrite> copies =
+        is_shared_ || traits.steps_matrices
+            ? std::vector<CopyToWrite>()
+            : CopiesToWrite(buffer_, begin, end);
     // Whole slots, padding included: kernels then see whole vectors, and a
     // value's bits do not depend on the run that it is part of. Of them those
     // elements that are stepped here.
@@ -107,12 +167,15 @@ int64_t SteppedBuffer::Step(double learning_rate,
         range.found_inf = found_inf;
         range.skipped = unsettled_.skipped;
       }
-      rule_.Step(range, learning_rate);
+      StepWithCopies(rule_, range, from, copies, learning_rate);
     }
     for (size_t i = begin; i < end; ++i) {
       buffer_.CountWrite(i);
       int64_t& steps = steps_[slots[i].id];
       steps = traits.counts_steps ? steps + 1 : 1;
+    }
+    for (const CopyToWrite& each : copies) {
+      NoteLowPrecisionCopyWritten(each.parameter);
     }
     stepped += static_cast<int64_t>(end - begin);
   }
