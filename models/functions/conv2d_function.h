@@ -31,8 +31,9 @@ at::ScalarType ConvolutionDtype(const at::Tensor& x);
 // Another way to compute a convolution without a bias.
 struct ConvolutionKernel {
   std::string name;
-  // Of images and a weight of ConvolutionDtype on the CPU, with the gradients
-  // that are wanted; returns the images' or nothing. Runs without autograd.
+  // Computes it, and the gradients that are wanted, of images and a weight of
+  // ConvolutionDtype on the CPU. Returns the images' gradient, or nothing. Runs
+  // without autograd.
   std::function<at::Tensor(const at::Tensor& images, const at::Tensor& weight,
                            const WantedGradients& wanted)>
       run;

@@ -252,8 +252,8 @@ bool AreForOneDnn(at::Tensor& product, const at::Tensor& a,
       [&] { PutOneDnnProduct(product, a, b); });
 }
 
-// Of the product in its factors' dtype: so many elements at a time, that they
-// are still in the core's cache when they are made wider.
+// The product in its factors' dtype is made so many elements at a time, that
+// they are still in the core's cache when they are made wider.
 constexpr int64_t kElementsToWiden = int64_t{1} << 19;
 
 void PutWidened(const at::Tensor& product, const at::Tensor& a,

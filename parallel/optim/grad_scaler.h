@@ -100,9 +100,9 @@ bool UnscaleGradients(const FlatBufferList& buffers, float inverse);
 void UnscaleGradients(const FlatBufferList& buffers, const at::Tensor& inverse,
                       const at::Tensor& found_inf);
 
-// Of gradients that are not scaled: writes 1 to `found_inf`, a number of
-// float32 on their device, where one was infinite or NaN. Of a buffer whose
-// gradients replicas have in common, each looks at a share of its own
+// The check alone, for gradients that are not scaled: writes 1 to `found_inf`,
+// a number of float32 on their device, where one was infinite or NaN. Where
+// replicas have a buffer's gradients in common, each looks at its share of them
 // (ShareSpan).
 void FindNonFinite(const FlatBufferList& buffers, const ShareOfBuffer& share_of,
                    const at::Tensor& found_inf);

@@ -69,7 +69,7 @@ struct CopyToWrite {
   at::Tensor copy;
 };
 
-// Those of slots [begin, end), of a buffer in the host's memory.
+// Copies of slots [begin, end), of a buffer in the host's memory.
 std::vector<CopyToWrite> CopiesToWrite(const FlatBuffer& buffer, size_t begin,
                                        size_t end) {
   std::vector<CopyToWrite> copies;

@@ -109,8 +109,8 @@ TEST_P(UnscaleGradientsTest, LooksAtGradientsAlone) {
   EXPECT_FALSE(UnscaleGradients(FlatBufferList(), 0.5F));
 }
 
-// Of averages, which three replicas have in common, one of them sees each
-// element; of what is a replica's own, all do.
+// Averages, which three replicas have in common, are seen by one of them each;
+// what is a replica's own is seen by all.
 TEST_P(UnscaleGradientsTest, ReplicasLookAtAShareEach) {
   constexpr int kReplicas = 3;
   for (size_t i = 0; i < kSizes.size(); ++i) {

@@ -112,7 +112,7 @@ void AddProduct(const c10::OperatorName& op, const Stack& operands) {
   }
 }
 
-// Of a tensor or a list of them, those that are large.
+// Bytes of a tensor, or a list of them, without what is not large.
 int64_t LargeBytes(const c10::IValue& value) {
   int64_t bytes = 0;
   const auto add = [&](const at::Tensor& tensor) {
@@ -271,7 +271,7 @@ bool IsProduct(std::string_view op) {
 
 namespace {
 
-// Those with the greatest number first.
+// The greatest number comes first.
 void SortDown(nlohmann::json& list,
               absl::FunctionRef<double(const nlohmann::json&)> number) {
   std::stable_sort(list.begin(), list.end(), [&](const auto& a, const auto& b) {

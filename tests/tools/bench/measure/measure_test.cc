@@ -220,8 +220,8 @@ json PassNamed(const std::string& name, const json& floor) {
   return json();
 }
 
-// Of 1 MiB: one is read and one written; one is written; one is both; one is
-// read; nothing.
+// Tensors of 1 MiB: one is read and one written; one is written; one is both;
+// one is read; nothing.
 TEST_F(StepFloorTest, AddsUpWhatOperatorsMove) {
   const at::Tensor a = at::ones({512, 512});
   const at::Tensor b = at::ones({512, 512});
