@@ -57,7 +57,8 @@ bool IsOnDefaultStream(const at::Tensor& parameter) {
 
 }  // namespace
 
-bool GradientPlace::Put(const at::Tensor& given, Write write) {
+bool GradientPlace::Put(const at::Tensor& given, Write write,
+                        IsFinite is_finite) {
   if (at::GradMode::is_enabled()) return false;
   const at::Tensor parameter = LeafBehind(given);
   if (!parameter.is_leaf() || !parameter.requires_grad() ||
@@ -69,7 +70,7 @@ bool GradientPlace::Put(const at::Tensor& given, Write write) {
   if (accumulator == nullptr || HasOtherHooks(*accumulator)) return false;
   for (const auto& hook : accumulator->post_hooks()) {
     auto* place = dynamic_cast<GradientPlace*>(hook.get());
-    if (place != nullptr && place->PutHere(write)) return true;
+    if (place != nullptr && place->PutHere(write, is_finite)) return true;
   }
   return false;
 }
@@ -83,12 +84,12 @@ void GradientPlace::Announce(const at::Tensor& parameter) {
   }
 }
 
-bool GradientPlace::PutHere(Write write) {
+bool GradientPlace::PutHere(Write write, IsFinite is_finite) {
   absl::MutexLock lock(&mutex_);
   const at::Tensor gradient = Find();
   if (!gradient.defined()) return false;
   write(gradient);
-  Begin();
+  Begin(is_finite);
   has_put_ = true;
   return true;
 }
@@ -102,7 +103,8 @@ variable_list GradientPlace::operator()(const variable_list& outputs,
     absl::MutexLock lock(&mutex_);
     has_put = std::exchange(has_put_, false);
   }
-  if (has_put || (!inputs.empty() && inputs[0].defined())) Complete();
+  const bool has_added = !inputs.empty() && inputs[0].defined();
+  if (has_put || has_added) Complete(has_added);
   return outputs;
 }
 

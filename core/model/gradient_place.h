@@ -25,6 +25,10 @@ class GradientPlace : public torch::autograd::FunctionPostHook {
  public:
   // Writes a gradient, over whatever lies there.
   using Write = absl::FunctionRef<void(const at::Tensor& gradient)>;
+  // Whether all its elements are sure to be finite, and far from infinite: sums
+  // with others of which the same is said are finite, too. False: it is not
+  // known. Called where somebody asks, once it is written.
+  using IsFinite = absl::FunctionRef<bool()>;
 
   // Has `write` put a gradient of `parameter` (with its sizes and strides), and
   // returns true, if it has a place, no gradient lies there yet, and nobody but
@@ -36,7 +40,9 @@ class GradientPlace : public torch::autograd::FunctionPostHook {
   //
   // What comes to a gradient that is there, autograd adds: it sums what one
   // backward gives first, and bits are not to depend on who puts.
-  static bool Put(const at::Tensor& parameter, Write write);
+  static bool Put(
+      const at::Tensor& parameter, Write write,
+      IsFinite is_finite = [] { return false; });
 
   // Tells the hooks of the parameter's accumulator what they hear of autograd
   // when the accumulator has run without a gradient. For functions that put
@@ -52,13 +58,13 @@ class GradientPlace : public torch::autograd::FunctionPostHook {
   // gradient already.
   virtual at::Tensor Find() = 0;
   // What lies there now is a gradient.
-  virtual void Begin() = 0;
-  // The gradient is whole: all parts have been put, or added by the
-  // accumulator.
-  virtual void Complete() = 0;
+  virtual void Begin(IsFinite is_finite) = 0;
+  // The gradient is whole: all parts have been put, or added by the accumulator
+  // (`has_added`).
+  virtual void Complete(bool has_added) = 0;
 
  private:
-  bool PutHere(Write write);
+  bool PutHere(Write write, IsFinite is_finite);
 
   absl::Mutex mutex_;
   bool has_put_ ABSL_GUARDED_BY(mutex_) = false;  // since the last time

@@ -67,9 +67,13 @@ std::vector<at::Tensor> PatchesWeightGradient(
   const at::Tensor& weight = weights[0];
   const bool has_put =
       weight.is_contiguous() &&
-      GradientPlace::Put(weight, [&](const at::Tensor& gradient) {
-        PutMatrixProduct(gradient.view({weight.size(0), -1}), dy, operands[1]);
-      });
+      GradientPlace::Put(
+          weight,
+          [&](const at::Tensor& gradient) {
+            PutMatrixProduct(gradient.view({weight.size(0), -1}), dy,
+                             operands[1]);
+          },
+          [&] { return HasFiniteProduct(dy, operands[1]); });
   if (has_put) return {at::Tensor()};
   return {MatrixProductIn(weight.scalar_type(), dy, operands[1])
               .view(weight.sizes())};

@@ -56,10 +56,12 @@ Factors GradientFactors(const at::Tensor& dy, const at::Tensor& rows,
 at::Tensor WeightGradient(const at::Tensor& weight, const at::Tensor& dy,
                           const at::Tensor& rows, WeightLayout layout) {
   const Factors factors = GradientFactors(dy, rows, layout);
-  const bool has_put =
-      GradientPlace::Put(weight, [&](const at::Tensor& gradient) {
+  const bool has_put = GradientPlace::Put(
+      weight,
+      [&](const at::Tensor& gradient) {
         PutMatrixProduct(gradient, factors.a, factors.b);
-      });
+      },
+      [&] { return HasFiniteProduct(factors.a, factors.b); });
   return has_put ? at::Tensor()
                  : MatrixProductIn(weight.scalar_type(), factors.a, factors.b);
 }

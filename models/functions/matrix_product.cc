@@ -6,6 +6,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
@@ -365,6 +366,31 @@ void PutMatrixProduct(const at::Tensor& product, const at::Tensor& a,
           .typed<decltype(PutOnCpu)>();
   at::Tensor to = product;
   op.call(to, a, b);
+}
+
+namespace {
+
+// NaN where one is.
+double GreatestMagnitude(const at::Tensor& numbers) {
+  const auto [least, greatest] = at::aminmax(numbers);
+  return std::max(-least.item<double>(), greatest.item<double>());
+}
+
+}  // namespace
+
+bool HasFiniteProduct(const at::Tensor& a, const at::Tensor& b) {
+  constexpr int64_t kMuchSmaller = 4;
+  constexpr double kFarFromInfinite = 1e30;
+  const int64_t product = a.size(0) * b.size(1);
+  if (!a.is_cpu() || !b.is_cpu() || a.scalar_type() == at::kHalf ||
+      a.numel() == 0 || b.numel() == 0 ||
+      (a.numel() + b.numel()) * kMuchSmaller > product) {
+    return false;
+  }
+  const at::NoGradGuard no_grad;
+  const double bound = static_cast<double>(a.size(1)) * GreatestMagnitude(a) *
+                       GreatestMagnitude(b);
+  return bound < kFarFromInfinite;
 }
 
 }  // namespace tandem

@@ -87,6 +87,7 @@ FlatBuffer::FlatBuffer(const NamedTensors& parameters,
   CHECK_EQ(grads_.numel(), size);
   CHECK_EQ(reinterpret_cast<uintptr_t>(values_.data_ptr()) % kAlignment, 0u);
   CHECK_EQ(reinterpret_cast<uintptr_t>(grads_.data_ptr()) % kAlignment, 0u);
+  known_finite_.resize(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) Place(i);
   GatherGradients();
 }
@@ -148,6 +149,7 @@ void FlatBuffer::ZeroGrad() {
 
 void FlatBuffer::set_has_gradient(size_t i, bool on) {
   FlatSlot& slot = slots_[i];
+  known_finite_[slot.id] = 0;
   if (!on) {
     slot.parameter.mutable_grad().reset();
   } else if (!has_gradient(i)) {
@@ -292,11 +294,14 @@ class FlatBuffer::Gather : public GradientPlace {
     }
     return buffer->View(buffer->grads_, slot);
   }
-  void Begin() override {
-    link_->buffer->set_has_gradient(link_->buffer->index_of_[id_], true);
+  void Begin(IsFinite is_finite) override {
+    FlatBuffer& buffer = *link_->buffer;
+    buffer.set_has_gradient(buffer.index_of_[id_], true);
+    buffer.known_finite_[id_] =
+        buffer.asks_whether_finite_ && is_finite() ? 1 : 0;
   }
-  void Complete() override {
-    if (link_->buffer != nullptr) link_->buffer->Gathered(id_);
+  void Complete(bool has_added) override {
+    if (link_->buffer != nullptr) link_->buffer->Gathered(id_, has_added);
   }
 
  private:
@@ -318,8 +323,9 @@ void FlatBuffer::GatherGradients() {
   }
 }
 
-void FlatBuffer::Gathered(size_t id) {
+void FlatBuffer::Gathered(size_t id, bool has_added) {
   at::NoGradGuard no_grad;
+  if (has_added) known_finite_[id] = 0;
   FlatSlot& slot = slots_[index_of_[id]];
   const at::Tensor& grad = slot.parameter.grad();
   if (!slot.LiesIn(grad, grads_)) {

@@ -143,6 +143,14 @@ class FlatBuffer {
   }
   // Gives slot `i` a gradient, whatever lies at its place, or takes it away.
   void set_has_gradient(size_t i, bool on);
+  // Functions that put gradients are asked whether these are finite from here
+  // on, and say so where it costs less than to look at all elements.
+  void AskWhetherFinite() { asks_whether_finite_ = true; }
+  // Whether slot `i`'s gradient is known to be finite; nobody may have written
+  // to it since backward.
+  bool is_known_finite(size_t i) const {
+    return has_gradient(i) && known_finite_[slots_[i].id] != 0;
+  }
   void set_on_gradient(OnGradient on_gradient) {
     on_gradient_ = std::move(on_gradient);
   }
@@ -167,7 +175,7 @@ class FlatBuffer {
 
   void Place(size_t i);
   void GatherGradients();
-  void Gathered(size_t id);
+  void Gathered(size_t id, bool has_added);
   ParameterTraits traits_;
   bool keeps_order_ = false;
   bool shares_whole_parameters_ = false;
@@ -178,6 +186,8 @@ class FlatBuffer {
   std::vector<at::Tensor> state_;
   std::vector<std::pair<std::weak_ptr<const void>, Take>> keepers_;
   OnGradient on_gradient_;
+  bool asks_whether_finite_ = false;
+  std::vector<char> known_finite_;  // by id; threads write different ones
   // Hooks, which may outlive the buffer, see through it whether it lives.
   std::shared_ptr<Link> link_;
   // A hook lives as long as the accumulator that it hangs on.

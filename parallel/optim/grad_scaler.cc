@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/functional/function_ref.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
@@ -40,15 +41,16 @@ absl::StatusOr<bool> OnAny(bool here, Communicator* group) {
   return ranks.const_data_ptr<int64_t>()[0] > 0;
 }
 
-// Maximal runs of neighbours that have a gradient, as slices of grads(), with
+// Maximal runs of neighbours that are `looked_at`, as slices of grads(), with
 // their padding, which is zero; what lies in the span of them.
-std::vector<at::Tensor> RunsOfGradients(const FlatBuffer& buffer,
-                                        const ElementSpan& span) {
+std::vector<at::Tensor> RunsOfGradients(
+    const FlatBuffer& buffer, const ElementSpan& span,
+    absl::FunctionRef<bool(size_t slot)> looked_at) {
   const std::vector<FlatSlot>& slots = buffer.slots();
   std::vector<at::Tensor> runs;
   for (size_t end, begin = 0; begin < slots.size(); begin = end + 1) {
     end = begin;
-    while (end < slots.size() && buffer.has_gradient(end)) ++end;
+    while (end < slots.size() && looked_at(end)) ++end;
     if (end == begin) continue;
     const int64_t from = std::max(slots[begin].offset, span.begin);
     const int64_t to = std::min(slots[end - 1].end, span.end);
@@ -58,7 +60,9 @@ std::vector<at::Tensor> RunsOfGradients(const FlatBuffer& buffer,
 }
 
 std::vector<at::Tensor> RunsOfGradients(const FlatBuffer& buffer) {
-  return RunsOfGradients(buffer, {0, buffer.grads().numel()});
+  return RunsOfGradients(buffer, {0, buffer.grads().numel()}, [&](size_t slot) {
+    return buffer.has_gradient(slot);
+  });
 }
 
 // Multiplies them, and writes 1 to `found_inf` where one was not finite.
@@ -156,13 +160,18 @@ void UnscaleGradients(const FlatBufferList& buffers, const at::Tensor& inverse,
   }
 }
 
-void FindNonFinite(const FlatBufferList& buffers, const ShareOfBuffer& share_of,
-                   const at::Tensor& found_inf) {
+void FindNonFinite(
+    const FlatBufferList& buffers, const ShareOfBuffer& share_of,
+    const at::Tensor& found_inf,
+    const std::function<bool(const FlatBuffer&, size_t slot)>& known) {
   const at::NoGradGuard no_grad;
   const at::Tensor one = at::ones_like(found_inf);
   for (const FlatBuffer* buffer : buffers) {
     const ElementSpan span = ShareSpan(*buffer, share_of(*buffer));
-    Unscale(RunsOfGradients(*buffer, span), one, found_inf);
+    const auto looked_at = [&](size_t slot) {
+      return buffer->has_gradient(slot) && !(known && known(*buffer, slot));
+    };
+    Unscale(RunsOfGradients(*buffer, span, looked_at), one, found_inf);
   }
 }
 

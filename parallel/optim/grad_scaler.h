@@ -18,6 +18,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -103,9 +105,11 @@ void UnscaleGradients(const FlatBufferList& buffers, const at::Tensor& inverse,
 // The check alone, for gradients that are not scaled: writes 1 to `found_inf`,
 // a number of float32 on their device, where one was infinite or NaN. Where
 // replicas have a buffer's gradients in common, each looks at its share of them
-// (ShareSpan).
-void FindNonFinite(const FlatBufferList& buffers, const ShareOfBuffer& share_of,
-                   const at::Tensor& found_inf);
+// (ShareSpan); nobody at slots that are `known` to be finite (null: none is).
+void FindNonFinite(
+    const FlatBufferList& buffers, const ShareOfBuffer& share_of,
+    const at::Tensor& found_inf,
+    const std::function<bool(const FlatBuffer&, size_t slot)>& known = nullptr);
 
 }  // namespace tandem
 

@@ -71,12 +71,6 @@ class ParameterUpdate {
   void Unscale(const at::Tensor& inverse, const at::Tensor& found_inf) {
     UnscaleGradients(buffers_, inverse, found_inf);
   }
-  // See FindNonFinite.
-  void FindNonFinite(const ShareOfBuffer& share_of,
-                     const at::Tensor& found_inf) const {
-    tandem::FindNonFinite(buffers_, share_of, found_inf);
-  }
-
   // By value, where the options say so.
   void ClipValues();
 

@@ -186,8 +186,10 @@ class Place : public GradientPlace {
   at::Tensor Find() override {
     return weight_.grad().defined() ? at::Tensor() : memory_;
   }
-  void Begin() override { weight_.mutable_grad() = memory_; }
-  void Complete() override {}
+  void Begin(IsFinite /*is_finite*/) override {
+    weight_.mutable_grad() = memory_;
+  }
+  void Complete(bool /*has_added*/) override {}
 
  private:
   at::Tensor weight_;

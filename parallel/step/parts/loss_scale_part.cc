@@ -3,12 +3,17 @@
 // whatever rank, updates nothing on any.
 
 #include <ATen/Tensor.h>
+#include <ATen/ops/from_blob.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
@@ -17,10 +22,13 @@
 #include "core/mesh/mesh.h"
 #include "core/precision/loss_scale.h"
 #include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/flat_buffer_list.h"
+#include "parallel/optim/grad_scaler.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
+#include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {
 namespace {
@@ -33,8 +41,13 @@ class LossScalePart : public StepPart {
       : model_(model),
         scale_(scale, model.options.devices),
         scales_(!model.options.grad_scaler->constant || scale.scale() != 1),
+        asks_(
+            !scales_ && !model.options.make_hook &&
+            absl::c_all_of(model.options.devices,
+                           [](c10::Device device) { return device.is_cpu(); })),
         ranks_(ranks) {}
 
+  absl::Status Start() override;
   void Plan(StepContext& step) const override { step.updates_at_once = false; }
 
   absl::Status Begin(StepContext& step) override {
@@ -65,33 +78,83 @@ class LossScalePart : public StepPart {
   LossScale* loss_scale() override { return &scale_.known(); }
 
  private:
-  void Look(const StepContext& step, int stage, size_t device);
+  absl::Status Look(const StepContext& step, int stage, size_t device);
+  absl::StatusOr<std::vector<float>> UnknownSlots(int stage,
+                                                  bool is_shared) const;
   absl::Status ReadVerdict(StepContext& step);
 
   const MeshModel& model_;
   DeviceLossScale scale_;
   const bool scales_;  // by another number than 1
+  // Asks functions whether the gradients that they put are finite: what a
+  // communication hook makes of these is another matter.
+  const bool asks_;
   Communicator* const ranks_;
 };
 
+absl::Status LossScalePart::Start() {
+  if (!asks_) return absl::OkStatus();
+  return model_.OnStages([this](int stage) {
+    for (FlatBuffer* buffer : model_.stage(stage).parameters().all()) {
+      buffer->AskWhetherFinite();
+    }
+    return absl::OkStatus();
+  });
+}
+
+// By slot of all the stage's buffers, how many replicas (where these have
+// averages in common) do not know their own gradient to be finite.
+absl::StatusOr<std::vector<float>> LossScalePart::UnknownSlots(
+    int stage, bool is_shared) const {
+  std::vector<float> unknown;
+  for (const FlatBuffer* buffer : model_.stage(stage).parameters().all()) {
+    for (size_t i = 0; i < buffer->slots().size(); ++i) {
+      unknown.push_back(asks_ && buffer->is_known_finite(i) ? 0 : 1);
+    }
+  }
+  Communicator* const replicas = model_.groups.data(stage);
+  if (!asks_ || !is_shared || replicas == nullptr || unknown.empty()) {
+    return unknown;
+  }
+  const at::Tensor numbers =
+      at::from_blob(unknown.data(), {static_cast<int64_t>(unknown.size())});
+  TANDEM_RETURN_IF_ERROR(replicas->AllReduceSum(
+      numbers, [] { return "which gradients are known to be finite"; }));
+  return unknown;
+}
+
 // Replicas have averages in common: each looks at a part of them, for all ranks
-// have one verdict.
-void LossScalePart::Look(const StepContext& step, int stage, size_t device) {
-  ParameterUpdate& update = model_.stage(stage).update();
+// have one verdict. What all have put, and know to be finite, has finite sums.
+absl::Status LossScalePart::Look(const StepContext& step, int stage,
+                                 size_t device) {
+  const at::Tensor& found_inf = scale_.found_inf(device);
   if (scales_) {
-    update.Unscale(scale_.inverse(device), scale_.found_inf(device));
-    return;
+    model_.stage(stage).update().Unscale(scale_.inverse(device), found_inf);
+    return absl::OkStatus();
+  }
+  const FlatBufferList buffers = model_.stage(stage).parameters().all();
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<float> unknown,
+                          UnknownSlots(stage, step.averages_gradients));
+  std::map<const FlatBuffer*, size_t> first;  // of a buffer's, in `unknown`
+  size_t count = 0;
+  for (const FlatBuffer* buffer : buffers) {
+    first[buffer] = std::exchange(count, count + buffer->slots().size());
   }
   OptimizerShare share;
   if (step.averages_gradients) {
     share = {model_.groups.replica(), model_.groups.replicas()};
   }
-  update.FindNonFinite(
+  FindNonFinite(
+      buffers,
       [&](const FlatBuffer& buffer) {
         return buffer.traits().reduces_over(kDataAxis) ? share
                                                        : OptimizerShare();
       },
-      scale_.found_inf(device));
+      found_inf,
+      [&](const FlatBuffer& buffer, size_t slot) {
+        return unknown[first.at(&buffer) + slot] == 0;
+      });
+  return absl::OkStatus();
 }
 
 // One verdict for all ranks and stages, whoever has the gradient that is not
@@ -101,7 +164,7 @@ absl::Status LossScalePart::AfterBackward(StepContext& step) {
     const size_t local = model_.LocalDevice(device);
     for (int i :
          model_.options.schedule.stages_of[static_cast<size_t>(device)]) {
-      Look(step, i, local);
+      TANDEM_RETURN_IF_ERROR(Look(step, i, local));
     }
     return absl::OkStatus();
   }));

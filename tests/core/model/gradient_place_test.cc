@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <cmath>
 #include <memory>
 
 namespace tandem::gradient_place_test {
@@ -35,7 +36,8 @@ class Scaled : public torch::autograd::Function<Scaled> {
         gradients[0] * context->saved_data["factor"].toDouble();
     const bool has_put = GradientPlace::Put(
         context->saved_data["x"].toTensor(),
-        [&](const at::Tensor& gradient) { gradient.copy_(dx); });
+        [&](const at::Tensor& gradient) { gradient.copy_(dx); },
+        [&] { return dx.isfinite().all().item<bool>(); });
     return {has_put ? at::Tensor() : dx, at::Tensor()};
   }
 };
@@ -45,6 +47,8 @@ struct Owner {
   at::Tensor parameter;
   at::Tensor memory;
   int completed = 0;
+  bool is_finite = false;
+  bool has_added = false;
 };
 
 class Place : public GradientPlace {
@@ -56,8 +60,14 @@ class Place : public GradientPlace {
     const bool is_free = !owner_->parameter.grad().defined();
     return is_free ? owner_->memory : at::Tensor();
   }
-  void Begin() override { owner_->parameter.mutable_grad() = owner_->memory; }
-  void Complete() override { ++owner_->completed; }
+  void Begin(IsFinite is_finite) override {
+    owner_->parameter.mutable_grad() = owner_->memory;
+    owner_->is_finite = is_finite();
+  }
+  void Complete(bool has_added) override {
+    ++owner_->completed;
+    owner_->has_added = has_added;
+  }
 
  private:
   Owner* owner_;
@@ -90,9 +100,18 @@ TEST_F(GradientPlaceTest, IsWrittenFirstAndAddedToByAutogradThen) {
   Scaled::apply(x(), 2).sum().backward();
   ExpectGradient(2, true);
   EXPECT_EQ(owner_.completed, 1);
+  EXPECT_TRUE(owner_.is_finite);
+  EXPECT_FALSE(owner_.has_added);
   Scaled::apply(x(), 3).sum().backward();
   ExpectGradient(5, true);
   EXPECT_EQ(owner_.completed, 2);
+  EXPECT_TRUE(owner_.has_added);
+}
+
+TEST_F(GradientPlaceTest, FunctionsSayWhetherItIsFinite) {
+  Scaled::apply(x(), INFINITY).sum().backward();
+  EXPECT_TRUE(x().grad().is_alias_of(owner_.memory));
+  EXPECT_FALSE(owner_.is_finite);
 }
 
 TEST_F(GradientPlaceTest, IsCompleteWhenAllUsesOfTheParameterHaveGiven) {

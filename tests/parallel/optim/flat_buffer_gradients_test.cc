@@ -2,6 +2,7 @@
 // those of LibTorch's, which are copied.
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
@@ -128,6 +129,50 @@ TEST(FlatBufferGradientsTest, ThatWereLeftForLaterAreWrittenThen) {
   Theirs(expected, expected.x).square().sum().backward();
   ExpectInPlace(actual, expected);
   EXPECT_EQ(actual.told.size(), 2u);
+}
+
+// Known of a product of few rows, whose factors are no larger than its bound
+// allows; until something else is added.
+TEST(FlatBufferGradientsTest, AreKnownToBeFiniteWhereFunctionsSaySo) {
+  Job job(/*width=*/64);
+  job.Flatten();
+  const FlatBuffer& buffer = *job.buffers[0];
+  const auto known = [&](const std::string& name) {
+    for (size_t i = 0; i < buffer.slots().size(); ++i) {
+      if (buffer.slots()[i].name == name) return buffer.is_known_finite(i);
+    }
+    return false;
+  };
+  const auto backward = [&](const at::Tensor& x, double scale = 1) {
+    job.buffers[0]->ZeroGrad();
+    (Ours(job, x) * scale).sum().backward();
+  };
+  backward(job.x);
+  EXPECT_FALSE(known("weight")) << "nobody has asked";
+  job.buffers[0]->AskWhetherFinite();
+  backward(job.x);
+  EXPECT_TRUE(known("weight"));
+  EXPECT_FALSE(known("bias")) << "it has not been put";
+  Ours(job, job.x).sum().backward();
+  EXPECT_FALSE(known("weight")) << "more was added";
+  backward(job.x);
+  EXPECT_TRUE(known("weight"));
+  job.buffers[0]->ZeroGrad();
+  EXPECT_FALSE(known("weight")) << "there is none";
+  for (size_t i = 0; i < buffer.slots().size(); ++i) {
+    job.buffers[0]->set_has_gradient(i, true);
+  }
+  EXPECT_FALSE(known("weight")) << "it is another's";
+  // Factors are finite, and their product is not.
+  backward(at::full({5, 64}, 1e25), 1e20);
+  EXPECT_FALSE(known("weight"));
+  EXPECT_FALSE(job.weight.grad().isfinite().all().item<bool>());
+  backward(at::full({5, 64}, NAN));
+  EXPECT_FALSE(known("weight"));
+  backward(at::full({5, 64}, 1e25), 1e4);
+  EXPECT_TRUE(known("weight"));
+  backward(at::randn({40, 64}));
+  EXPECT_FALSE(known("weight")) << "too many rows to pay";
 }
 
 TEST(FlatBufferGradientsTest, AfterTheBuffersDeathAreAutogradsOwn) {
