@@ -148,12 +148,13 @@ void FlatBuffer::ZeroGrad() {
 }
 
 void FlatBuffer::set_has_gradient(size_t i, bool on) {
+  if (on == has_gradient(i)) return;
   FlatSlot& slot = slots_[i];
   known_finite_[slot.id] = 0;
-  if (!on) {
-    slot.parameter.mutable_grad().reset();
-  } else if (!has_gradient(i)) {
+  if (on) {
     slot.parameter.mutable_grad() = View(grads_, slot);
+  } else {
+    slot.parameter.mutable_grad().reset();
   }
 }
 
