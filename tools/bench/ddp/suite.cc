@@ -152,7 +152,7 @@ Table LimitsTable(const std::vector<DdpResult>& results) {
                   {"one_dnn", "GFLOPS", 0},
                   {"at_peak", "ms"},
                   {"products", "ms"},
-                  {"memory", "GBS", 1},
+                  {"memory", "GB/s", 1},
                   {"moved", "MiB", 0},
                   {"moving", "ms"},
                   {"of_a_step", "", 2},

@@ -61,12 +61,17 @@ DdpResult ExampleResult() {
                      {{{"name", "aten::mm"}, {"ms", 4.0}, {"calls", 2.0}},
                       {{"name", "aten::addmm"}, {"ms", 2.0}, {"calls", 1.0}},
                       {{"name", "aten::sum"}, {"ms", 1.0}, {"calls", 3.0}}}}};
-  result.products = {{"ms", 1.05},
-                     {"products",
-                      {{{"name", "aten::mm"},
-                        {"operands", "Float[2, 3]/[3, 1]"},
-                        {"ms", 1.5},
-                        {"calls", 2.0}}}}};
+  result.floor = {
+      {"ms", 1.05},
+      {"products",
+       {{{"name", "aten::mm"},
+         {"operands", "Float[2, 3]/[3, 1]"},
+         {"ms", 1.5},
+         {"calls", 2.0}}}},
+      {"bytes", 3 << 20},
+      {"passes",
+       {{{"name", "aten::_fused_sgd_"}, {"bytes", 3 << 20}, {"calls", 1}}}}};
+  result.gb_per_s = (3 << 20) / 0.15 * 1e-6;
   return result;
 }
 
@@ -108,10 +113,13 @@ TEST(DdpTables, ShowTheShareOfCommunicationThatIsExposed) {
 TEST(DdpTables, SayWhatTheMachineCouldDo) {
   const json limits = Report().at("limits")[0];
   EXPECT_NEAR(limits.at("step_gflop"), 3, 1e-12);
-  EXPECT_NEAR(limits.at("floor_ms"), 30, 1e-12);  // 3 GFLOP at 100 GFLOP/s
+  EXPECT_NEAR(limits.at("at_peak_ms"), 30, 1e-12);  // 3 GFLOP at 100 GFLOP/s
   EXPECT_EQ(limits.at("mkl_gflops"), 50);
   EXPECT_EQ(limits.at("products_ms"), 1.05);
-  EXPECT_NEAR(limits.at("of_a_step"), 0.7, 1e-12);  // of the 1.5 ms alone
+  EXPECT_EQ(limits.at("moved_mib"), 3);
+  EXPECT_NEAR(limits.at("moving_ms"), 0.15, 1e-12);
+  EXPECT_NEAR(limits.at("memory_gb_per_s"), 20.97152, 1e-9);
+  EXPECT_NEAR(limits.at("of_a_step"), 0.8, 1e-12);  // of the 1.5 ms alone
   EXPECT_EQ(limits.at("all_reduce_ms"), 2);
   EXPECT_EQ(limits.at("gloo_all_reduce_ms"), 7);
 }
@@ -131,6 +139,10 @@ TEST(ProfileTables, SumKindsOfOperators) {
                         {"operator", "aten::mm"},
                         {"operands", "Float[2, 3]/[3, 1]"}};
   EXPECT_EQ(report.at("products"), json::array({product}));
+  const json pass = report.at("passes")[0];
+  EXPECT_EQ(pass.at("operator"), "aten::_fused_sgd_");
+  EXPECT_EQ(pass.at("moved_mib"), 3);
+  EXPECT_NEAR(pass.at("moving_ms"), 0.15, 1e-12);
 }
 
 }  // namespace
