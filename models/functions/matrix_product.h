@@ -64,9 +64,9 @@ at::Tensor MatrixProductIn(at::ScalarType dtype, const at::Tensor& a,
 void PutMatrixProduct(const at::Tensor& product, const at::Tensor& a,
                       const at::Tensor& b);
 
-// Whether all elements of a [m, k] times b [k, n] are sure to be finite, and far
-// from infinite: k times the greatest magnitudes of a and b is. False, at once,
-// where these are not much smaller than the product, or not in the host's
+// Whether all elements of a [m, k] times b [k, n] are sure to be finite, and
+// far from infinite: k times the greatest magnitudes of a and b is. False, at
+// once, where these are not much smaller than the product, or not in the host's
 // memory.
 bool HasFiniteProduct(const at::Tensor& a, const at::Tensor& b);
 

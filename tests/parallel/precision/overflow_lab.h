@@ -23,8 +23,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 // A gate, whose weight ("gate1.weight", "gate2.weight") a test can spoil, in
 // each of two stages.
 LayerSpecs GatedSpecs();
-// The same with a weight between them that is much larger than what its gradient
-// is the product of.
+// The same with a weight between them that is much larger than what its
+// gradient is the product of.
 LayerSpecs WideSpecs();
 
 std::vector<LabLayout> OverflowLayouts();
