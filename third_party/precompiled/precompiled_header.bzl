@@ -56,7 +56,7 @@ def _compile(ctx, toolchain, features, kind, header, context):
     )
     ctx.actions.run(
         outputs = [precompiled],
-        inputs = depset([header], transitive = [context.headers, toolchain.all_files]),
+        inputs = depset([header, ctx.file._system_headers], transitive = [context.headers, toolchain.all_files]),
         executable = _compiler(features),
         arguments = ["-x", "c++-header"] + kind.flags + cc_common.get_memory_inefficient_command_line(
             action_name = CPP_COMPILE_ACTION_NAME,
@@ -105,6 +105,7 @@ precompiled_header = rule(
         "copts": attr.string_list(),
         "deps": attr.label_list(providers = [CcInfo]),
         "headers": attr.string_list(mandatory = True),
+        "_system_headers": attr.label(allow_single_file = True, default = "@compiler//:system_headers"),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     doc = "A header that includes `headers`, and its precompiled form, for those who depend on it and compile with " +
