@@ -101,6 +101,7 @@ TEST_F(RankServerTest, ReplicasTrainAndMeasureThemselves) {
   EXPECT_GT(AskAll(*side, "memory")[1].at("peak_mib"), 10);
   EXPECT_GT(AskAll(*side, "gemm")[0].at("mkl_gflops"), 0);
   EXPECT_GT(AskAll(*side, "gemm")[1].at("one_dnn_gflops"), 0);
+  EXPECT_GT(AskAll(*side, "bandwidth")[1].at("gb_per_s"), 0);
   const json all_reduce = Ask(*side, "all_reduce");
   EXPECT_GT(all_reduce.at("ms"), 0);
   EXPECT_GT(all_reduce.at("gloo_ms"), 0);
@@ -133,16 +134,17 @@ TEST_F(RankServerTest, TheProfileNamesTheOptimizer) {
   EXPECT_TRUE(found);
 }
 
-TEST_F(RankServerTest, ProductsAreAPartOfAStep) {
+TEST_F(RankServerTest, AFloorIsAPartOfAStep) {
 #ifndef NDEBUG
   GTEST_SKIP() << "LibTorch's records have another layout in debug builds";
 #endif
   const auto side = Start("mlp_small", {1, 1, 1});
   Ask(*side, kDdp);
-  const json products = Ask(*side, "products");
-  EXPECT_GT(products.at("ms"), 0);
+  const json floor = Ask(*side, "floor");
+  EXPECT_GT(floor.at("ms"), 0);
+  EXPECT_EQ(floor.at("bytes"), 0) << "nothing of it is larger than caches";
   double calls = 0;
-  for (const json& each : products.at("products")) {
+  for (const json& each : floor.at("products")) {
     calls += each.at("calls").get<double>();
   }
   // Calls of 8 linear layers: forward, weights, and inputs but the first's.
