@@ -8,13 +8,12 @@
 
 namespace tandem {
 
-// `parameter` in `dtype`, itself if it is that. A copy lies in `format`. Where
-// gradients are recorded it is
-// parameter.to(dtype), a part of the graph. Else it is a copy that lives as
-// long as the parameter and is written anew, in its place, by the first call
-// after somebody has written to the parameter (its version says so): once a
-// step, not once a microbatch. What is no leaf that takes a gradient, nor a
-// view of all of one, is converted each time.
+// `parameter` in `dtype`, itself if it is that; a copy lies in `format`. Where
+// gradients are recorded it is parameter.to(dtype), a part of the graph. Else
+// it is a copy that lives as long as the parameter and is written anew, in its
+// place, by the first call after somebody has written to the parameter (its
+// version says so): once a step, not once a microbatch. What is no leaf that
+// takes a gradient, nor a view of all of one, is converted each time.
 //
 // Thread-safe, as far as reading a parameter is while another thread writes to
 // it. Throws c10::Error.

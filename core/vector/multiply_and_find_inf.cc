@@ -68,7 +68,7 @@ struct Find {
   }
 };
 
-// Whether `look` found one in any block, [begin, end), of so many elements.
+// Whether look(begin, length, &any) finds one in any block of `count` elements.
 template <typename T, typename Look>
 bool InAnyBlock(int64_t count, const Look& look) {
   std::atomic<bool> found{false};

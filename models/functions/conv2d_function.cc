@@ -6,6 +6,7 @@
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/ones.h>
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,18 +55,19 @@ bool HasIdleTap(int64_t kernel, int64_t size, int64_t stride, int64_t padding) {
 }
 
 // oneDNN's AMX kernels leave the gradients of such weights unwritten.
-at::ScalarType DtypeOfGradients(const at::Tensor& x, const at::Tensor& weight,
-                                int64_t stride, int64_t padding) {
-  const bool is_idle = HasIdleTap(weight.size(2), x.size(2), stride, padding) ||
-                       HasIdleTap(weight.size(3), x.size(3), stride, padding);
-  return is_idle ? weight.scalar_type() : x.scalar_type();
+bool HasIdleTaps(const at::Tensor& x, at::IntArrayRef weight_sizes,
+                 int64_t stride, int64_t padding) {
+  return HasIdleTap(weight_sizes[2], x.size(2), stride, padding) ||
+         HasIdleTap(weight_sizes[3], x.size(3), stride, padding);
 }
 
 OperatorGradients Conv2dGradients(const at::Tensor& dy, const at::Tensor& x,
                                   const at::Tensor& weight, int64_t stride,
                                   int64_t padding,
                                   const WantedGradients& wanted) {
-  const at::ScalarType dtype = DtypeOfGradients(x, weight, stride, padding);
+  const at::ScalarType dtype = HasIdleTaps(x, weight.sizes(), stride, padding)
+                                   ? weight.scalar_type()
+                                   : x.scalar_type();
   auto [dx, dw, db] = at::convolution_backward(
       dy.to(dtype), x.to(dtype), WeightFor(x, weight, dtype),
       /*bias_sizes=*/at::IntArrayRef{weight.size(0)}, {stride, stride},
@@ -126,7 +128,7 @@ class TimedConvolution {
     return described;
   }
 
-  at::MemoryFormat Format(const at::Tensor& x) const {
+  at::MemoryFormat Format(const at::Tensor& x) {
     return FasterFormat(
         x, dtype_, Named("convolution"),
         [this](const at::Tensor& images) { return Run(images); });
@@ -134,7 +136,7 @@ class TimedConvolution {
 
   // Whether `other` computes it faster.
   bool IsSlowerThan(const ConvolutionKernel& other, const at::Tensor& x,
-                    bool fixed) const {
+                    bool fixed) {
     return FasterKernel(x, dtype_, Named("small convolution"),
                         {{"onednn",
                           [this](const at::Tensor& images) {
@@ -143,26 +145,31 @@ class TimedConvolution {
                          {other.name,
                           [&](const at::Tensor& images) {
                             return other.run(
-                                images, Weight(at::MemoryFormat::Contiguous),
+                                images,
+                                Weight(dtype_, at::MemoryFormat::Contiguous),
                                 wanted_);
                           }}},
                         fixed ? 1 : 0) == 1;
   }
 
  private:
-  at::Tensor Weight(at::MemoryFormat format) const {
-    return at::ones(sizes_, at::TensorOptions(dtype_)).contiguous(format);
+  // Made by the first run, which is not timed: a parameter is there, too, and
+  // its copy is written once a step.
+  const at::Tensor& Weight(at::ScalarType dtype, at::MemoryFormat format) {
+    at::Tensor& weight = weights_[{dtype, format}];
+    if (!weight.defined()) {
+      weight = at::ones(sizes_, at::TensorOptions(dtype)).contiguous(format);
+    }
+    return weight;
   }
 
-  at::Tensor Run(const at::Tensor& images) const {
-    at::Tensor weight = Weight(at::MemoryFormat::Contiguous);
-    if (dtype_ != weight_dtype_) {
-      // A copy in a lower precision, once a step and not once a call; or none.
-      weight = DtypeOfGradients(images, weight.to(weight_dtype_), shape_.stride,
-                                shape_.padding) == dtype_
-                   ? Weight(images.suggest_memory_format())
-                   : weight.to(weight_dtype_);
-    }
+  at::Tensor Run(const at::Tensor& images) {
+    const bool has_copy =
+        dtype_ != weight_dtype_ &&
+        !HasIdleTaps(images, sizes_, shape_.stride, shape_.padding);
+    const at::Tensor& weight =
+        has_copy ? Weight(dtype_, images.suggest_memory_format())
+                 : Weight(weight_dtype_, at::MemoryFormat::Contiguous);
     const at::Tensor bias =
         has_bias_ ? at::ones(sizes_[0], weight.options()) : at::Tensor();
     const at::Tensor y =
@@ -178,6 +185,7 @@ class TimedConvolution {
   const bool has_bias_;
   const PatchShape shape_;
   const WantedGradients wanted_;
+  std::map<std::pair<at::ScalarType, at::MemoryFormat>, at::Tensor> weights_;
 };
 
 // Weights that are in channels-last themselves have decided.

@@ -50,46 +50,45 @@ void ForEachPatch(const at::Tensor& images, const PatchShape& shape,
   }
 }
 
-template <typename T>
-void WritePatches(const at::Tensor& images, const PatchShape& shape,
-                  const at::Tensor& rows) {
+// Calls visit(place in the rows, place in the images), in elements, for all
+// that patches see of the images.
+template <typename Visit>
+void ForEachPlace(const at::Tensor& images, const PatchShape& shape,
+                  Visit visit) {
   const int64_t channels = images.size(1);
   const int64_t area = shape.kernel * shape.kernel;
-  const T* const from = images.const_data_ptr<T>();
-  T* const to = rows.mutable_data_ptr<T>();
   ForEachPatch(images, shape,
                [&](int64_t n, int64_t row, const std::vector<Tap>& taps) {
-                 const T* source = from + n * images.stride(0);
-                 T* target = to + row * channels * area;
+                 int64_t in_images = n * images.stride(0);
+                 int64_t in_rows = row * channels * area;
                  for (int64_t c = 0; c < channels; ++c) {
                    for (const Tap& tap : taps) {
-                     target[tap.in_patch] = source[tap.in_image];
+                     visit(in_rows + tap.in_patch, in_images + tap.in_image);
                    }
-                   source += images.stride(1);
-                   target += area;
+                   in_images += images.stride(1);
+                   in_rows += area;
                  }
                });
 }
 
 template <typename T>
+void WritePatches(const at::Tensor& images, const PatchShape& shape,
+                  const at::Tensor& rows) {
+  const T* const from = images.const_data_ptr<T>();
+  T* const to = rows.mutable_data_ptr<T>();
+  ForEachPlace(images, shape, [&](int64_t in_rows, int64_t in_images) {
+    to[in_rows] = from[in_images];
+  });
+}
+
+template <typename T>
 void AddPatches(const at::Tensor& rows, const PatchShape& shape,
                 const at::Tensor& images) {
-  const int64_t channels = images.size(1);
-  const int64_t area = shape.kernel * shape.kernel;
   const T* const from = rows.const_data_ptr<T>();
   float* const to = images.mutable_data_ptr<float>();
-  ForEachPatch(
-      images, shape, [&](int64_t n, int64_t row, const std::vector<Tap>& taps) {
-        const T* source = from + row * channels * area;
-        float* target = to + n * images.stride(0);
-        for (int64_t c = 0; c < channels; ++c) {
-          for (const Tap& tap : taps) {
-            target[tap.in_image] += static_cast<float>(source[tap.in_patch]);
-          }
-          source += area;
-          target += images.stride(1);
-        }
-      });
+  ForEachPlace(images, shape, [&](int64_t in_rows, int64_t in_images) {
+    to[in_images] += static_cast<float>(from[in_rows]);
+  });
 }
 
 }  // namespace

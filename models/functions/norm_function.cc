@@ -81,7 +81,7 @@ SplitOperator BatchNormOperator(const BatchNormArguments& arguments,
   return operation;
 }
 
-// In training; what else would be gained is little.
+// Asks in training alone: elsewhere little would be gained.
 at::Tensor InFasterFormat(const at::Tensor& x,
                           const BatchNormArguments& arguments) {
   const bool has_backward = RecordsGradients(x, {}, {});

@@ -160,18 +160,20 @@ void UnscaleGradients(const FlatBufferList& buffers, const at::Tensor& inverse,
   }
 }
 
-void FindNonFinite(
-    const FlatBufferList& buffers, const ShareOfBuffer& share_of,
-    const at::Tensor& found_inf,
-    const std::function<bool(const FlatBuffer&, size_t slot)>& known) {
+void FindNonFinite(const FlatBufferList& buffers, const ShareOfBuffer& share_of,
+                   const at::Tensor& found_inf,
+                   const std::vector<bool>& known) {
   const at::NoGradGuard no_grad;
   const at::Tensor one = at::ones_like(found_inf);
+  size_t first = 0;  // of the buffer's slots, among all
   for (const FlatBuffer* buffer : buffers) {
     const ElementSpan span = ShareSpan(*buffer, share_of(*buffer));
     const auto looked_at = [&](size_t slot) {
-      return buffer->has_gradient(slot) && !(known && known(*buffer, slot));
+      return buffer->has_gradient(slot) &&
+             (known.empty() || !known[first + slot]);
     };
     Unscale(RunsOfGradients(*buffer, span, looked_at), one, found_inf);
+    first += buffer->slots().size();
   }
 }
 

@@ -18,10 +18,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstddef>
-#include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -105,11 +104,11 @@ void UnscaleGradients(const FlatBufferList& buffers, const at::Tensor& inverse,
 // The check alone, for gradients that are not scaled: writes 1 to `found_inf`,
 // a number of float32 on their device, where one was infinite or NaN. Where
 // replicas have a buffer's gradients in common, each looks at its share of them
-// (ShareSpan); nobody at slots that are `known` to be finite (null: none is).
-void FindNonFinite(
-    const FlatBufferList& buffers, const ShareOfBuffer& share_of,
-    const at::Tensor& found_inf,
-    const std::function<bool(const FlatBuffer&, size_t slot)>& known = nullptr);
+// (ShareSpan). `known`: of all buffers' slots, one after the other, which are
+// known to be finite, and looked at by nobody; empty: none.
+void FindNonFinite(const FlatBufferList& buffers, const ShareOfBuffer& share_of,
+                   const at::Tensor& found_inf,
+                   const std::vector<bool>& known = {});
 
 }  // namespace tandem
 

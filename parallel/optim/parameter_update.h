@@ -71,6 +71,7 @@ class ParameterUpdate {
   void Unscale(const at::Tensor& inverse, const at::Tensor& found_inf) {
     UnscaleGradients(buffers_, inverse, found_inf);
   }
+
   // By value, where the options say so.
   void ClipValues();
 

@@ -7,10 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -22,7 +20,6 @@
 #include "core/mesh/mesh.h"
 #include "core/precision/loss_scale.h"
 #include "parallel/optim/flat_buffer.h"
-#include "parallel/optim/flat_buffer_list.h"
 #include "parallel/optim/grad_scaler.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/schedule/schedule.h"
@@ -79,8 +76,7 @@ class LossScalePart : public StepPart {
 
  private:
   absl::Status Look(const StepContext& step, int stage, size_t device);
-  absl::StatusOr<std::vector<float>> UnknownSlots(int stage,
-                                                  bool is_shared) const;
+  absl::StatusOr<std::vector<bool>> KnownSlots(int stage, bool is_shared) const;
   absl::Status ReadVerdict(StepContext& step);
 
   const MeshModel& model_;
@@ -102,25 +98,28 @@ absl::Status LossScalePart::Start() {
   });
 }
 
-// By slot of all the stage's buffers, how many replicas (where these have
-// averages in common) do not know their own gradient to be finite.
-absl::StatusOr<std::vector<float>> LossScalePart::UnknownSlots(
+// Which slots of all the stage's buffers have gradients that are known to be
+// finite: to all replicas, where these have averages in common.
+absl::StatusOr<std::vector<bool>> LossScalePart::KnownSlots(
     int stage, bool is_shared) const {
-  std::vector<float> unknown;
+  if (!asks_) return std::vector<bool>();
+  std::vector<float> unknown;  // to how many
   for (const FlatBuffer* buffer : model_.stage(stage).parameters().all()) {
     for (size_t i = 0; i < buffer->slots().size(); ++i) {
-      unknown.push_back(asks_ && buffer->is_known_finite(i) ? 0 : 1);
+      unknown.push_back(buffer->is_known_finite(i) ? 0 : 1);
     }
   }
   Communicator* const replicas = model_.groups.data(stage);
-  if (!asks_ || !is_shared || replicas == nullptr || unknown.empty()) {
-    return unknown;
+  if (is_shared && replicas != nullptr && !unknown.empty()) {
+    TANDEM_RETURN_IF_ERROR(replicas->AllReduceSum(
+        at::from_blob(unknown.data(), {static_cast<int64_t>(unknown.size())}),
+        [] { return "which gradients are known to be finite"; }));
   }
-  const at::Tensor numbers =
-      at::from_blob(unknown.data(), {static_cast<int64_t>(unknown.size())});
-  TANDEM_RETURN_IF_ERROR(replicas->AllReduceSum(
-      numbers, [] { return "which gradients are known to be finite"; }));
-  return unknown;
+  std::vector<bool> known;
+  for (const float replicas_without : unknown) {
+    known.push_back(replicas_without == 0);
+  }
+  return known;
 }
 
 // Replicas have averages in common: each looks at a part of them, for all ranks
@@ -132,28 +131,19 @@ absl::Status LossScalePart::Look(const StepContext& step, int stage,
     model_.stage(stage).update().Unscale(scale_.inverse(device), found_inf);
     return absl::OkStatus();
   }
-  const FlatBufferList buffers = model_.stage(stage).parameters().all();
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<float> unknown,
-                          UnknownSlots(stage, step.averages_gradients));
-  std::map<const FlatBuffer*, size_t> first;  // of a buffer's, in `unknown`
-  size_t count = 0;
-  for (const FlatBuffer* buffer : buffers) {
-    first[buffer] = std::exchange(count, count + buffer->slots().size());
-  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<bool> known,
+                          KnownSlots(stage, step.averages_gradients));
   OptimizerShare share;
   if (step.averages_gradients) {
     share = {model_.groups.replica(), model_.groups.replicas()};
   }
   FindNonFinite(
-      buffers,
+      model_.stage(stage).parameters().all(),
       [&](const FlatBuffer& buffer) {
         return buffer.traits().reduces_over(kDataAxis) ? share
                                                        : OptimizerShare();
       },
-      found_inf,
-      [&](const FlatBuffer& buffer, size_t slot) {
-        return unknown[first.at(&buffer) + slot] == 0;
-      });
+      found_inf, known);
   return absl::OkStatus();
 }
 

@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/variable.h>
-#include <unistd.h>
 
 #include <functional>
 #include <optional>
@@ -19,12 +18,12 @@
 #include <vector>
 
 #include "core/autotune/choice_file.h"
-#include "core/autotune/kernel_choices.h"
 #include "core/precision/autocast.h"
 #include "models/functions/conv2d_function.h"
 #include "models/functions/convolution_function.h"
 #include "models/functions/max_pool_function.h"
 #include "models/functions/norm_function.h"
+#include "tests/models/functions/measured_kernels.h"
 
 namespace tandem::image_kernels_test {
 namespace {
@@ -34,38 +33,14 @@ using testing::HasSubstr;
 constexpr at::MemoryFormat kContiguous = at::MemoryFormat::Contiguous;
 constexpr at::MemoryFormat kChannelsLast = at::MemoryFormat::ChannelsLast;
 
-class ImageKernelsTest : public testing::Test {
+class ImageKernelsTest : public MeasuredKernelsTest {
  protected:
-  // Lets kernels of that name win every comparison from here on.
-  void Measure(const std::string& faster) {
-    Forget();
-    path_ = testing::TempDir() + "/images" + faster + std::to_string(getpid());
-    KernelChoices::Measuring measuring;
-    measuring.file = *ChoiceFile::Open(path_);
-    measuring.time = [faster](const Kernel& kernel) {
-      kernel.run();
-      return kernel.name == faster ? 1. : 2.;
-    };
-    KernelChoices::OfProcess().Measure(std::move(measuring));
-  }
-
-  void TearDown() override { Forget(); }
-
-  void Forget() {
-    KernelChoices::OfProcess().Fix();
-    if (!path_.empty()) unlink(path_.c_str());
-  }
-
   std::vector<std::string> Questions() {
     std::vector<std::string> questions;
-    const Choices written = *(*ChoiceFile::Open(path_))->Read();
-    for (const auto& [key, choice] : written) {
-      questions.push_back(key);
-    }
+    const Choices written = Written();
+    for (const auto& [key, choice] : written) questions.push_back(key);
     return questions;
   }
-
-  std::string path_;
 };
 
 at::Tensor Images(at::MemoryFormat format = kContiguous) {

@@ -6,15 +6,13 @@
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <map>
 #include <string>
-#include <utility>
 
 #include "core/autotune/choice_file.h"
 #include "core/autotune/kernel_choices.h"
 #include "models/functions/matrix_product.h"
+#include "tests/models/functions/measured_kernels.h"
 
 namespace tandem::product_library_test {
 namespace {
@@ -23,28 +21,8 @@ using testing::HasSubstr;
 
 constexpr int64_t kM = 96, kK = 64, kN = 80;
 
-class ProductLibraryTest : public testing::Test {
+class ProductLibraryTest : public MeasuredKernelsTest {
  protected:
-  // Lets `faster` win every comparison from here on.
-  void Measure(const std::string& faster) {
-    path_ = testing::TempDir() + "/" + faster + std::to_string(getpid());
-    KernelChoices::Measuring measuring;
-    measuring.file = *ChoiceFile::Open(path_);
-    measuring.time = [faster](const Kernel& kernel) {
-      kernel.run();
-      return kernel.name == faster ? 1. : 2.;
-    };
-    KernelChoices::OfProcess().Measure(std::move(measuring));
-  }
-
-  void TearDown() override {
-    KernelChoices::OfProcess().Fix();
-    unlink(path_.c_str());
-  }
-
-  Choices Written() { return *(*ChoiceFile::Open(path_))->Read(); }
-
-  std::string path_;
   const at::Tensor a_ = at::randn({kM, kK});
   const at::Tensor b_ = at::randn({kK, kN});
   const at::Tensor bias_ = at::randn({kN});

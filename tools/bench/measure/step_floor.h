@@ -27,10 +27,10 @@ constexpr int64_t kLargeTensor = int64_t{1} << 20;
 // most first. Operands lie where they did not before, and are warm as far as
 // they fit in the caches.
 //
-// Of all other operators it adds up what each reads and writes of large
-// tensors (kLargeTensor), of a tensor that it changes both: {"passes":
-// [{"name", "bytes", "calls"}, ...], "bytes": of all}, those that move the most
-// first. Views move nothing.
+// It adds up what all other operators read and write of large tensors
+// (kLargeTensor), both of a tensor that one changes: {"passes": [{"name",
+// "bytes", "calls"}, ...], "bytes": of all}, those that move the most first.
+// Views move nothing.
 //
 // One at a time in a process. Not in a debug build: there LibTorch's headers
 // give its records of calls another layout than its library.

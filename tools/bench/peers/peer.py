@@ -45,7 +45,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 from averaging import averaging_named, make_groups  # noqa: E402
-from common import kernels, peak_mib, read_inputs, timed  # noqa: E402
+from common import kernels, peak_mib, read_inputs, reset_peak, timed  # noqa: E402
 from models import make_model  # noqa: E402
 from one_device import one_device_named  # noqa: E402
 from pipeline import Pipeline, Place  # noqa: E402
@@ -110,7 +110,8 @@ class Rank:
         ):
             return False
         seconds = []
-        for self.task.channels_last in (False, True):
+        for channels_last in (False, True):
+            self.task.channels_last = channels_last
             batches = self.task.in_format(self.batches)
             model = WholeModel(self.task, batches, averaging_named("none", None, 1))
             model.step()
@@ -118,6 +119,7 @@ class Rank:
         faster = torch.tensor([seconds[1] < seconds[0]], dtype=torch.uint8)
         if flags.ranks > 1:
             dist.broadcast(faster, 0)
+        reset_peak()  # what was tried is no part of the training
         return bool(faster)
 
     def averaging(self):

@@ -12,12 +12,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
@@ -192,18 +190,18 @@ absl::StatusOr<json> AllReduceLimits(Communicator& world, int64_t numel,
 
 namespace {
 
-// How many answers to questions on products, or on images, are among these.
+// How many questions on products, or on images, have that answer.
 int64_t CountChoices(const Choices& choices, bool on_products,
-                     std::initializer_list<absl::string_view> answers) {
+                     absl::string_view answer) {
   return std::count_if(choices.begin(), choices.end(), [&](const auto& choice) {
     return absl::StrContains(choice.first, ", product ") == on_products &&
-           absl::c_linear_search(answers, choice.second);
+           choice.second == answer;
   });
 }
 
 std::string DescribeImageKernels(const Choices& choices) {
-  const int64_t channels_last = CountChoices(choices, false, {"channels_last"});
-  const int64_t contiguous = CountChoices(choices, false, {"contiguous"});
+  const int64_t channels_last = CountChoices(choices, false, "channels_last");
+  const int64_t contiguous = CountChoices(choices, false, "contiguous");
   if (channels_last + contiguous == 0) return "";
   return absl::StrCat("; images channels-last in ", channels_last, " of ",
                       channels_last + contiguous, " cases");
@@ -223,10 +221,10 @@ std::string DescribeKernels(const std::string& dtype,
                         HasWideProduct() ? ", sums kept in fp32" : "", others);
   }
   if (!chosen.ok()) return absl::StrCat("products: by rule", others);
-  return absl::StrCat(
-      "products: MKL for ", CountChoices(*chosen, true, {"mkl"}),
-      " shapes, oneDNN for ", CountChoices(*chosen, true, {"onednn"}),
-      ", as timed; smaller ones MKL", others);
+  return absl::StrCat("products: MKL for ", CountChoices(*chosen, true, "mkl"),
+                      " shapes, oneDNN for ",
+                      CountChoices(*chosen, true, "onednn"),
+                      ", as timed; smaller ones MKL", others);
 }
 
 }  // namespace tandem
