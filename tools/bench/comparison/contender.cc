@@ -165,6 +165,17 @@ absl::Status Contender::MeasureMemory() {
   return absl::OkStatus();
 }
 
+absl::Status Contender::MeasureFloor() {
+  TANDEM_ASSIGN_OR_RETURN(std::vector<json> answers, Ask("floor"));
+  MeasuredFloor floor;
+  floor.parts = std::move(answers.front());
+  floor.products_ms = floor.parts.at("ms");
+  floor.moved_bytes = floor.parts.at("bytes");
+  floor.gb_per_s = floor.parts.at("gb_per_s");
+  result_.floor = std::move(floor);
+  return absl::OkStatus();
+}
+
 SideResult Contender::TakeResult() {
   SideResult taken = std::exchange(result_, SideResult());
   result_.setting = taken.setting;  // it stays in use

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,18 @@ class KnownLosses {
   std::map<int, std::vector<double>> losses_;
 };
 
+// Floor of a step of ours on one core: its products by themselves, and what its
+// other operators move at the rate at which memory is read and written.
+struct MeasuredFloor {
+  double products_ms = 0;
+  double moved_bytes = 0;
+  double gb_per_s = 0;   // of a core, while all cores move
+  nlohmann::json parts;  // of rank 0's step: see step_floor.h
+
+  double MovingMs(double bytes) const { return bytes / gb_per_s * 1e-6; }
+  double ms() const { return products_ms + MovingMs(moved_bytes); }
+};
+
 // Times are in milliseconds; where ranks differ, they are the slowest rank's.
 struct SideResult {
   std::string name;              // "tandem", or a peer's
@@ -66,6 +79,7 @@ struct SideResult {
   double comm_ms = 0;            // while a bucket was on its way
   double exposed_ms = 0;         // of that, without computation beside it
   double peak_mib = 0;           // the most memory of a rank
+  std::optional<MeasuredFloor> floor = {};  // of all of a replica's samples
 
   bool failed() const { return !failure.empty(); }
 };
@@ -112,6 +126,8 @@ class Contender {
   absl::Status MeasureCommunication(int64_t steps);
   // The most of a rank so far.
   absl::Status MeasureMemory();
+  // After the memory, for it makes models of its own.
+  absl::Status MeasureFloor();
 
   // What was measured since Choose or the last call; of one that failed, why.
   SideResult TakeResult();

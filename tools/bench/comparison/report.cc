@@ -13,7 +13,9 @@ namespace {
 using nlohmann::json;
 
 // Places in CaseTables::tables().
-constexpr size_t kCases = 0, kFailures = 1, kKernels = 2;
+constexpr size_t kCases = 0, kFailures = 1, kKernels = 2, kFloors = 3;
+
+constexpr double kMib = 1 << 20;
 
 }  // namespace
 
@@ -41,7 +43,16 @@ CaseTables::CaseTables(const std::vector<Column>& further)
                 {"ratio_min", "", 2},
                 {"ratio_max", "", 2}}},
               {"failures", {{"name"}, {"peer"}, {"reason"}}},
-              {"kernels", {{"name"}, {"side"}, {"kernels"}, {"processor"}}}} {
+              {"kernels", {{"name"}, {"side"}, {"kernels"}, {"processor"}}},
+              {"floors",
+               {{"name"},
+                {"step", "ms"},
+                {"products", "ms"},
+                {"memory", "GB/s", 1},
+                {"moved", "MiB", 0},
+                {"moving", "ms"},
+                {"floor", "ms"},
+                {"of_a_step", "", 2}}}} {
   absl::c_copy(further, std::back_inserter(tables_[kCases].columns));
 }
 
@@ -50,6 +61,7 @@ void CaseTables::Add(
     absl::FunctionRef<std::vector<json>(const SideResult& peer)> further) {
   const std::string& name = result.bench.name;
   AddKernels(result, result.ours);
+  AddFloor(result);
   for (const SideResult& peer : result.peers) {
     if (peer.failed()) {
       tables_[kFailures].Add({name, peer.name, peer.failure});
@@ -67,6 +79,18 @@ void CaseTables::Add(
     for (json& figure : further(peer)) row.push_back(std::move(figure));
     tables_[kCases].Add(std::move(row));
   }
+}
+
+void CaseTables::AddFloor(const CaseResult& result) {
+  const std::optional<MeasuredFloor>& floor = result.ours.floor;
+  if (!floor) return;
+  const double step_ms = Median(result.ours.step_ms);
+  const double floor_ms =
+      floor->ms() / result.bench.layout.devices_of_replica();
+  tables_[kFloors].Add({result.bench.name, step_ms, floor->products_ms,
+                        floor->gb_per_s, floor->moved_bytes / kMib,
+                        floor->MovingMs(floor->moved_bytes), floor_ms,
+                        floor_ms / step_ms});
 }
 
 void CaseTables::AddKernels(const CaseResult& result, const SideResult& side) {

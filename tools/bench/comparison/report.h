@@ -37,11 +37,16 @@ class CaseTables {
           further);
 
   // "cases"; "failures", of the other peers; "kernels", what each side
-  // multiplies with in which dtype, on which processor.
+  // multiplies with in which dtype, on which processor; "floors" of cases that
+  // have one: what the products of a replica's step take alone and what its
+  // other operators move through memory at the rate at which all cores at once
+  // read and write it, on one core; "floor", both on its devices, and what that
+  // is of a step.
   const std::vector<Table>& tables() const { return tables_; }
 
  private:
   void AddKernels(const CaseResult& result, const SideResult& side);
+  void AddFloor(const CaseResult& result);
 
   std::vector<Table> tables_;
 };

@@ -97,7 +97,8 @@ using FurtherMeasurements =
 // Writes weights and batches to a folder of the case's own, starts all, and
 // compares losses with tandem's, which `losses` learns; then they take turns.
 // Whoever is not at work sleeps, and keeps its memory. Prints what it does on
-// stderr. An error when losses differ, or one fails that may not.
+// stderr, and at last finds tandem's floor on the CPU. An error when losses
+// differ, or one fails that may not.
 absl::StatusOr<CaseResult> RunCase(const Case& bench,
                                    const std::vector<Peer>& peers,
                                    KnownLosses losses,

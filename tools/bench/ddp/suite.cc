@@ -88,11 +88,6 @@ absl::Status MeasureLimits(Contender& ours, DdpResult& result) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<json> profile,
                           ours.Ask(absl::StrCat("profile ", kProfiledSteps)));
   result.profile = profile.front();
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<json> floor, ours.Ask("floor"));
-  result.floor = floor.front();
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<json> bandwidth,
-                          ours.Ask("bandwidth"));
-  result.gb_per_s = bandwidth.front().at("gb_per_s");
   return absl::OkStatus();
 }
 
@@ -151,11 +146,6 @@ Table LimitsTable(const std::vector<DdpResult>& results) {
                   {"mkl", "GFLOPS", 0},
                   {"one_dnn", "GFLOPS", 0},
                   {"at_peak", "ms"},
-                  {"products", "ms"},
-                  {"memory", "GB/s", 1},
-                  {"moved", "MiB", 0},
-                  {"moving", "ms"},
-                  {"of_a_step", "", 2},
                   {"all_reduce", "ms"},
                   {"gloo_all_reduce", "ms"}}};
   for (const DdpResult& result : results) {
@@ -164,14 +154,9 @@ Table LimitsTable(const std::vector<DdpResult>& results) {
     const double gflop = workload.gflop *
                          static_cast<double>(workload.batch_size) /
                          result.bench.layout.replicas;
-    const double products_ms = result.floor.at("ms");
-    const double bytes = result.floor.at("bytes");
-    const double moving_ms = bytes / result.gb_per_s * 1e-6;
     table.Add({result.bench.name, gflop, result.mkl_gflops,
-               result.one_dnn_gflops, gflop / peak * 1e3, products_ms,
-               result.gb_per_s, bytes / kMib, moving_ms,
-               (products_ms + moving_ms) / Median(result.ours.alone_ms),
-               result.all_reduce_ms, result.gloo_all_reduce_ms});
+               result.one_dnn_gflops, gflop / peak * 1e3, result.all_reduce_ms,
+               result.gloo_all_reduce_ms});
   }
   return table;
 }
@@ -294,17 +279,18 @@ std::vector<Table> ProfileTables(const std::vector<DdpResult>& results) {
   for (const DdpResult& result : results) {
     const std::string& name = result.bench.name;
     sums.Add(ProfileSums(result));
-    for (const json& pass : result.floor.at("passes")) {
+    const MeasuredFloor& floor = *result.ours.floor;
+    for (const json& pass : floor.parts.at("passes")) {
       const double bytes = pass.at("bytes");
-      passes.Add({name, bytes / kMib, bytes / result.gb_per_s * 1e-6,
-                  pass.at("calls"), pass.at("name")});
+      passes.Add({name, bytes / kMib, floor.MovingMs(bytes), pass.at("calls"),
+                  pass.at("name")});
     }
     const json& ops = result.profile.at("ops");
     for (size_t i = 0; i < std::min(ops.size(), kOpsShown); ++i) {
       operators.Add(
           {name, ops[i].at("ms"), ops[i].at("calls"), ops[i].at("name")});
     }
-    const json& alone = result.floor.at("products");
+    const json& alone = floor.parts.at("products");
     for (size_t i = 0; i < std::min(alone.size(), kOpsShown); ++i) {
       products.Add({name, alone[i].at("ms"), alone[i].at("calls"),
                     alone[i].at("name"), alone[i].at("operands")});

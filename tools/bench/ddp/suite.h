@@ -44,8 +44,6 @@ struct DdpResult : CaseResult {
   double all_reduce_ms = 0;
   double gloo_all_reduce_ms = 0;
   nlohmann::json profile;  // of rank 0's step alone: see op_profile.h
-  nlohmann::json floor;    // the same step's: see step_floor.h
-  double gb_per_s = 0;     // MemoryBandwidth of a rank, while all ranks move
 };
 
 // "cases", "failures", "kernels", with the most memory of a rank.
@@ -53,10 +51,8 @@ struct DdpResult : CaseResult {
 // the other ranks, the communication of gradients and what of it is exposed,
 // processor time, page faults.
 // "limits": what the machine could do at best, measured in the same run: how
-// long a step would take at the rate of large matrix products; its own products
-// by themselves, what its other operators move through memory at the rate at
-// which memory is read and written, and what both are of a step without the
-// other ranks; how long the gradients take with nothing else to do.
+// long a step would take at the rate of large matrix products; how long the
+// gradients take with nothing else to do. "floors" beside it: see report.h.
 // "startup" where it was measured.
 std::vector<Table> DdpTables(const std::vector<DdpResult>& results,
                              const StartupResult& startup);

@@ -222,6 +222,7 @@ class ModelRun {
           ours_.front().Ask(absl::StrCat("overlap ", bench.workload.steps)));
       result.overlap = AllReduceOverlap(answers, bench.layout.pipe);
     }
+    TANDEM_RETURN_IF_ERROR(ours_.front().MeasureFloor());
     result.ours = ours_[0].TakeResult();
     if (reproducible_) {
       result.plain = ours_[1].TakeResult();

@@ -282,9 +282,11 @@ void SortDown(nlohmann::json& list,
 }  // namespace
 
 absl::StatusOr<nlohmann::json> StepFloor(
-    absl::FunctionRef<absl::Status()> step) {
+    absl::FunctionRef<absl::Status()> step,
+    absl::FunctionRef<void()> recorded) {
   using nlohmann::json;
   TANDEM_RETURN_IF_ERROR(Record(step));
+  recorded();
   Records& records = AllRecords();
   absl::MutexLock lock(&records.mutex);
   json products = json::array();

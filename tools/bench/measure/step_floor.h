@@ -32,10 +32,14 @@ constexpr int64_t kLargeTensor = int64_t{1} << 20;
 // "bytes", "calls"}, ...], "bytes": of all}, those that move the most first.
 // Views move nothing.
 //
+// `recorded` is called in between: what other threads call from then on is not
+// taken down.
+//
 // One at a time in a process. Not in a debug build: there LibTorch's headers
 // give its records of calls another layout than its library.
 absl::StatusOr<nlohmann::json> StepFloor(
-    absl::FunctionRef<absl::Status()> step);
+    absl::FunctionRef<absl::Status()> step,
+    absl::FunctionRef<void()> recorded = [] {});
 
 // Bytes a second that passes over memory read and write on the calling thread,
 // in tensors that fit in no cache.

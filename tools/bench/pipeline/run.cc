@@ -107,11 +107,11 @@ absl::StatusOr<StepParts> SplitStepTime(const Schedule& schedule,
       schedule.stages * schedule.microbatches / schedule.devices();
   StepParts parts;
   parts.step = measured.step_ms;
-  parts.floor = measured.alone_ms / schedule.devices();
-  parts.microbatching = work + measured.optimizer_ms - parts.floor;
+  parts.whole = measured.alone_ms / schedule.devices();
+  parts.microbatching = work + measured.optimizer_ms - parts.whole;
   parts.bubble = work / limit - work;
   parts.imbalance = work / stage_limit - work / limit;
-  parts.rest = parts.step - parts.floor - parts.microbatching - parts.bubble -
+  parts.rest = parts.step - parts.whole - parts.microbatching - parts.bubble -
                parts.imbalance;
   return parts;
 }
@@ -238,6 +238,7 @@ class ModelRun {
     TANDEM_RETURN_IF_ERROR(TakeTurns(
         options_.rounds, all,
         [&](Contender& contender) { return MeasureTurn(contender, stages); }));
+    TANDEM_RETURN_IF_ERROR(ours().MeasureFloor());
     PipelineResult result;
     result.bench = bench;
     result.ours = ours().TakeResult();

@@ -43,7 +43,7 @@ std::vector<StageCost> Evened(const std::vector<StageCost>& costs);
 // Where the time of a step goes, in milliseconds. The parts add up to `step`.
 struct StepParts {
   double step = 0;
-  double floor = 0;  // one core's time for the whole batch, / devices
+  double whole = 0;  // one core's time for the whole batch, / devices
   // What computing in microbatches costs beyond that, a device; negative where
   // it is faster.
   double microbatching = 0;

@@ -69,14 +69,14 @@ Table PartsTable(const PipelineResults& results) {
   Table table = {"parts",
                  {{"name"},
                   {"step", "ms"},
-                  {"floor", "ms"},
+                  {"whole", "ms"},
                   {"microbatching", "ms"},
                   {"bubble", "ms"},
                   {"imbalance", "ms"},
                   {"rest", "ms"}}};
   for (const PipelineResult& result : results.cases) {
     const StepParts& parts = result.parts;
-    table.Add({result.bench.name, parts.step, parts.floor, parts.microbatching,
+    table.Add({result.bench.name, parts.step, parts.whole, parts.microbatching,
                parts.bubble, parts.imbalance, parts.rest});
   }
   return table;

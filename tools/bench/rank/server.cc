@@ -8,9 +8,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -43,6 +45,9 @@ class AloneModels {
   // Milliseconds of a step, a mean over the cores, which all compute for as
   // long as any of them does.
   absl::StatusOr<double> StepMs(int64_t count);
+
+  // Of the first core's step, while the others train: see step_floor.h.
+  absl::StatusOr<nlohmann::json> Floor();
 
   // The trainer of the first core, on the calling thread.
   Trainer& first() { return *trainers_.front(); }
@@ -88,6 +93,35 @@ absl::StatusOr<double> AloneModels::StepMs(int64_t count) {
 }
 
 using nlohmann::json;
+
+absl::StatusOr<json> AloneModels::Floor() {
+  std::atomic<bool> recorded{false};
+  std::atomic<bool> done{false};
+  absl::StatusOr<json> floor = json();
+  const absl::Status status = OnEachCore(cores_, [&](size_t i) -> absl::Status {
+    if (i == 0) {
+      floor = StepFloor([&] { return first().Steps(1); },
+                        [&] { recorded = true; });
+      recorded = done = true;
+      return floor.status();
+    }
+    while (!recorded) std::this_thread::yield();
+    while (!done) TANDEM_RETURN_IF_ERROR(trainers_[i]->Steps(1));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return floor;
+}
+
+// What each of the cores reads and writes a second while all do, a mean.
+absl::StatusOr<double> CoreBandwidth(const std::vector<int>& cores) {
+  std::vector<double> rates(cores.size());
+  TANDEM_RETURN_IF_ERROR(OnEachCore(cores, [&](size_t i) {
+    rates[i] = MemoryBandwidth();
+    return absl::OkStatus();
+  }));
+  return absl::c_accumulate(rates, 0.0) / static_cast<double>(rates.size());
+}
 
 absl::StatusOr<Workload> RankWorkload(const RankOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(Workload workload, WorkloadNamed(options.model));
@@ -159,7 +193,6 @@ class RankServer {
         {"profile", &RankServer::Profile},
         {"floor", &RankServer::Floor},
         {"gemm", &RankServer::Gemm},
-        {"bandwidth", &RankServer::Bandwidth},
         {"all_reduce", &RankServer::AllReduce}};
     return *commands;
   }
@@ -274,14 +307,13 @@ class RankServer {
 
   absl::StatusOr<json> Floor(int64_t) {
     TANDEM_ASSIGN_OR_RETURN(AloneModels* const models, Alone());
-    return StepFloor([&] { return models->first().Steps(1); });
+    TANDEM_ASSIGN_OR_RETURN(json floor, models->Floor());
+    TANDEM_ASSIGN_OR_RETURN(const double rate, CoreBandwidth(place_.cores));
+    floor["gb_per_s"] = rate / 1e9;
+    return floor;
   }
 
   absl::StatusOr<json> Gemm(int64_t) { return GemmLimits(); }
-
-  absl::StatusOr<json> Bandwidth(int64_t) {
-    return json{{"gb_per_s", MemoryBandwidth() / 1e9}};
-  }
 
   absl::StatusOr<json> AllReduce(int64_t) {
     if (world_ == nullptr) {

@@ -62,8 +62,9 @@ struct RankOptions {
 //                    slowest device}, each device on its core at the same time
 //   profile N        N steps alone, with every operator timed (op_profile.h)
 //   floor            a step alone, its products by themselves, and what all
-//                    else moves through memory (step_floor.h)
-//   bandwidth        {"gb_per_s": of memory that is read and written}
+//                    else moves through memory (step_floor.h), with the rank's
+//                    other cores equally busy; "gb_per_s": of memory that all
+//                    its cores read and write, a core's
 //   gemm             {"mkl_gflops", "one_dnn_gflops"}: of products of large
 //                    matrices
 //   all_reduce       {"ms": of an all-reduce of as many float32 numbers as the

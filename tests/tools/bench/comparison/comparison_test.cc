@@ -130,6 +130,28 @@ TEST(CaseTables, HoldFiguresAndFailures) {
   EXPECT_FALSE(report.contains("kernels"));
 }
 
+TEST(CaseTables, HaveTheFloorOfACaseThatHasOne) {
+  const auto none = [](const SideResult&) { return std::vector<json>(); };
+  CaseResult result = Example();
+  CaseTables tables({});
+  tables.Add(result, none);
+  EXPECT_FALSE(ReportOf(tables).contains("floors"));
+  result.bench.layout.devices = 2;
+  // 10 ms of products; 40 MiB at 20 MiB a millisecond are 2.
+  result.ours.floor = MeasuredFloor{10, 40 << 20, (20 << 20) * 1e-6, {}};
+  tables.Add(result, none);
+  const json report = ReportOf(tables);
+  ASSERT_EQ(report.at("floors").size(), 1u);
+  const json& floor = report.at("floors")[0];
+  EXPECT_EQ(floor.at("step_ms"), 12);
+  EXPECT_EQ(floor.at("products_ms"), 10);
+  EXPECT_EQ(floor.at("moved_mib"), 40);
+  EXPECT_NEAR(floor.at("memory_gb_per_s"), 20.97152, 1e-9);
+  EXPECT_NEAR(floor.at("moving_ms"), 2, 1e-9);
+  EXPECT_NEAR(floor.at("floor_ms"), 6, 1e-9);  // two devices
+  EXPECT_NEAR(floor.at("of_a_step"), 0.5, 1e-9);
+}
+
 TEST(CaseTables, SayWhatEachSideMultipliesWithAndOnWhichProcessor) {
   CaseResult result = Example();
   result.ours.kernels = "our library";

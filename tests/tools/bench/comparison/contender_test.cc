@@ -34,6 +34,7 @@ while read -r verb word chunks count rest; do
     alone) echo "{\"ms\": $((4 + 2 * RANK))}";;
     communication) echo '{"comm_ms": 3, "exposed_ms": 1}';;
     memory) echo "{\"peak_mib\": $((100 + RANK))}";;
+    floor) echo "{\"ms\": $((2 + RANK)), \"bytes\": 3e6, \"gb_per_s\": 10}";;
     *) echo '{"error": "no luck"}';;
   esac
 done < "$COMMANDS")";
@@ -80,9 +81,13 @@ TEST_F(ContenderTest, CollectsWhatIsMeasuredUntilItIsTaken) {
   }
   ASSERT_TRUE(ours.MeasureCommunication(3).ok());
   ASSERT_TRUE(ours.MeasureMemory().ok());
+  ASSERT_TRUE(ours.MeasureFloor().ok());
   const SideResult result = ours.TakeResult();
   EXPECT_EQ(result.name, "tandem");
   EXPECT_FALSE(result.failed());
+  ASSERT_TRUE(result.floor.has_value());
+  EXPECT_EQ(result.floor->products_ms, 2) << "the first rank's";
+  EXPECT_NEAR(result.floor->ms(), 2.3, 1e-12);  // 3 MB at 10 GB/s
   EXPECT_THAT(result.step_ms, ElementsAre(31, 31));
   EXPECT_THAT(result.alone_ms, ElementsAre(5, 5));  // a mean over the ranks
   EXPECT_THAT(result.cpu_ms, ElementsAre(5, 5));

@@ -81,7 +81,7 @@ TEST(Evened, KeepsTheSumOfEachPart) {
 TEST(SplitStepTime, OneDeviceHasNoBubble) {
   const auto schedule = MakeSchedule("gpipe", {1, 1, 7});
   const StepParts parts = *SplitStepTime(*schedule, {50, 30, 2, {{1, 2, 3}}});
-  EXPECT_EQ(parts.floor, 30);
+  EXPECT_EQ(parts.whole, 30);
   EXPECT_NEAR(parts.microbatching, 7 * 6 + 2 - 30, 1e-9);
   EXPECT_NEAR(parts.bubble, 0, 1e-9);
   EXPECT_NEAR(parts.imbalance, 0, 1e-9);
@@ -108,7 +108,7 @@ TEST(SplitStepTime, AddUpWhateverTheyAre) {
       stages.push_back({0.1 + i, 0.2 * i, 0.3});
     }
     const StepParts parts = *SplitStepTime(*schedule, {91, 47, 0.7, stages});
-    EXPECT_NEAR(parts.floor + parts.microbatching + parts.bubble +
+    EXPECT_NEAR(parts.whole + parts.microbatching + parts.bubble +
                     parts.imbalance + parts.rest,
                 91, 1e-9)
         << name;
@@ -122,7 +122,7 @@ TEST(SplitStepTime, AddUpToTheStep) {
   const auto schedule = MakeSchedule("1f1b", {2, 1, 4});
   const StepParts parts =
       *SplitStepTime(*schedule, {40, 36, 1, {{1, 1, 1}, {2, 2, 2}}});
-  EXPECT_EQ(parts.floor, 18);
+  EXPECT_EQ(parts.whole, 18);
   EXPECT_NEAR(parts.microbatching, 18 + 1 - 18, 1e-9);
   EXPECT_NEAR(parts.bubble, 18 / 0.8 - 18, 1e-9);
   EXPECT_NEAR(parts.imbalance, 27 - 22.5, 1e-9);

@@ -128,7 +128,7 @@ TEST(PipelineTables, SetEfficiencyBesideTheLimit) {
 TEST(PipelineTables, SayWhereAStepsTimeGoes) {
   const json parts = Report(ExampleResults()).at("parts")[0];
   const json expected = {{"name", "mlp_deep/1f1b"}, {"step_ms", 25.0},
-                         {"floor_ms", 20.0},        {"microbatching_ms", 0.0},
+                         {"whole_ms", 20.0},        {"microbatching_ms", 0.0},
                          {"bubble_ms", 5.0},        {"imbalance_ms", 0.0},
                          {"rest_ms", 0.0}};
   EXPECT_EQ(parts, expected);
