@@ -70,7 +70,7 @@ absl::Status SetUp(Job& job) {
   TrainOptions settings = job.options;
   // Where on the mesh, and on which devices?
   TANDEM_ASSIGN_OR_RETURN(job.mesh, JobMesh(settings, job.launch.world_size));
-  const int replicas = job.present ? job.launched_ranks() : job.mesh.data();
+  const int replicas = job.present ? job.launched_ranks() : job.mesh.replicas();
   TANDEM_ASSIGN_OR_RETURN(job.batch_size_per_replica,
                           ReplicaBatchSize(settings, replicas));
   settings.batch_size = job.batch_size();  // of the replicas that are there

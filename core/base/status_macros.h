@@ -2,7 +2,7 @@
 // absl::StatusOr.
 //
 //   TANDEM_RETURN_IF_ERROR(store.Connect());
-//   TANDEM_ASSIGN_OR_RETURN(Mesh mesh, Mesh::Create(world_size, pipe));
+//   TANDEM_ASSIGN_OR_RETURN(Mesh mesh, Mesh::Create(world_size, {}));
 
 #ifndef TANDEM_CORE_BASE_STATUS_MACROS_H_
 #define TANDEM_CORE_BASE_STATUS_MACROS_H_

@@ -2,6 +2,9 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <utility>
@@ -47,13 +50,52 @@ absl::StatusOr<int> Ranks(const std::vector<MeshAxis>& axes) {
   return ranks;
 }
 
-std::vector<MeshAxis> DataAndPipe(int data, int pipe) {
-  return {{std::string(kDataAxis), data}, {std::string(kPipeAxis), pipe}};
+std::vector<MeshAxis> JobAxes(int data, const MeshDegrees& degrees) {
+  std::vector<MeshAxis> axes = {{std::string(kDataAxis), data}};
+  if (degrees.shard > 1) {
+    axes.push_back({std::string(kShardAxis), degrees.shard});
+  }
+  axes.push_back({std::string(kPipeAxis), degrees.pipe});
+  if (degrees.tensor > 1) {
+    axes.push_back({std::string(kTensorAxis), degrees.tensor});
+  }
+  return axes;
+}
+
+absl::Status CheckDegrees(int world_size, const MeshDegrees& degrees) {
+  if (world_size < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a job has at least one rank, but the world size is ", world_size));
+  }
+  int64_t ranks = 1;
+  std::vector<MeshAxis> given;
+  for (const auto& [axis, degree] : {std::pair(kShardAxis, degrees.shard),
+                                     std::pair(kPipeAxis, degrees.pipe),
+                                     std::pair(kTensorAxis, degrees.tensor)}) {
+    if (degree < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a ", axis, " degree is at least 1, but is ", degree));
+    }
+    if (degree > 1) given.push_back({std::string(axis), degree});
+    ranks = std::min<int64_t>(ranks * degree,
+                              std::numeric_limits<int>::max());
+  }
+  if (world_size % ranks == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      given.size() == 1
+          ? absl::StrCat("the ", given[0].name, " degree ", given[0].degree)
+          : absl::StrCat("the product of ", AxesText(given)),
+      " does not divide the world size ", world_size, ": start a multiple of ",
+      ranks, " ranks, or choose degrees that divide ", world_size));
 }
 
 }  // namespace
 
-Mesh::Mesh() : axes_(DataAndPipe(1, 1)) {}
+bool IsSampleAxis(absl::string_view axis) {
+  return absl::c_linear_search(kSampleAxes, axis);
+}
+
+Mesh::Mesh() : axes_(JobAxes(1, {})) {}
 
 Mesh::Mesh(std::vector<MeshAxis> axes, int world_size)
     : axes_(std::move(axes)), world_size_(world_size) {}
@@ -66,23 +108,12 @@ absl::StatusOr<Mesh> Mesh::Create(std::vector<MeshAxis> axes) {
   return Mesh(std::move(axes), *ranks);
 }
 
-absl::StatusOr<Mesh> Mesh::Create(int world_size, int pipe) {
-  if (world_size < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a job has at least one rank, but the world size is ", world_size));
-  }
-  if (pipe < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a pipe degree is at least 1, but is ", pipe));
-  }
-  if (world_size % pipe != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the pipe degree ", pipe, " does not divide the world size ",
-        world_size, ": every replica needs ", pipe,
-        " ranks. Start a multiple of ", pipe,
-        " ranks, or choose a pipe degree that divides ", world_size));
-  }
-  return Mesh(DataAndPipe(world_size / pipe, pipe), world_size);
+absl::StatusOr<Mesh> Mesh::Create(int world_size, const MeshDegrees& degrees) {
+  const absl::Status divides = CheckDegrees(world_size, degrees);
+  if (!divides.ok()) return divides;
+  const int data =
+      world_size / (degrees.shard * degrees.pipe * degrees.tensor);
+  return Mesh(JobAxes(data, degrees), world_size);
 }
 
 int Mesh::degree(absl::string_view axis) const {
@@ -90,6 +121,20 @@ int Mesh::degree(absl::string_view axis) const {
     if (each.name == axis) return each.degree;
   }
   return 1;
+}
+
+int Mesh::replicas() const {
+  int product = 1;
+  for (const absl::string_view axis : kSampleAxes) product *= degree(axis);
+  return product;
+}
+
+int Mesh::ReplicaOf(int rank) const {
+  int replica = 0;
+  for (const absl::string_view axis : kSampleAxes) {
+    replica = replica * degree(axis) + IndexAlong(axis, rank);
+  }
+  return replica;
 }
 
 int Mesh::IndexAlong(absl::string_view axis, int rank) const {
@@ -136,6 +181,10 @@ std::vector<int> Mesh::RanksAlong(const std::vector<absl::string_view>& axes,
     if (is_member) ranks.push_back(other);
   }
   return ranks;
+}
+
+std::vector<int> Mesh::RanksOfReplicas(int rank) const {
+  return RanksAlong({std::begin(kSampleAxes), std::end(kSampleAxes)}, rank);
 }
 
 std::string Mesh::ToString() const { return AxesText(axes_); }

@@ -23,13 +23,13 @@ ABSL_FLAG(std::string, schedule, "1f1b", "gpipe, 1f1b or zb_h1.");
 absl::Status Train(tandem::Rank& rank) {
   const int pipe = absl::GetFlag(FLAGS_pipe);
   TANDEM_ASSIGN_OR_RETURN(const auto mesh,
-                          tandem::Mesh::Create(rank.size(), pipe));
+                          tandem::Mesh::Create(rank.size(), {.pipe = pipe}));
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const tandem::Dataset> data,
                           tandem::MakeSyntheticImages({{1, 28, 28}}));
-  const int replica = mesh.IndexAlong(tandem::kDataAxis, rank.rank());
+  const int replica = mesh.ReplicaOf(rank.rank());
   TANDEM_ASSIGN_OR_RETURN(
       std::shared_ptr<tandem::DistributedSampler> sampler,
-      tandem::DistributedSampler::Create(data->size(), {mesh.data(), replica}));
+      tandem::DistributedSampler::Create(data->size(), {mesh.replicas(), replica}));
   TANDEM_ASSIGN_OR_RETURN(auto loader,
                           tandem::Loader::Create(data, sampler, {32, true}));
 

@@ -76,7 +76,7 @@ tandem::LossResult Loss(const Outputs& outputs, const Tensor& sums) {
 absl::Status Train(tandem::Rank& rank) {
   const int pipe = absl::GetFlag(FLAGS_pipe);
   TANDEM_ASSIGN_OR_RETURN(const auto mesh,
-                          tandem::Mesh::Create(rank.size(), pipe));
+                          tandem::Mesh::Create(rank.size(), {.pipe = pipe}));
   const c10::IValue example =
       tandem::ToTree(std::make_tuple(at::rand({1, 8}), at::rand({1, 8})));
   TANDEM_ASSIGN_OR_RETURN(
@@ -96,7 +96,7 @@ absl::Status Train(tandem::Rank& rank) {
       tandem::MeshStrategy::Create(layers.specs, loss, options, &rank.world));
   // Ranks of one replica see the same samples.
   at::Generator draws = tandem::GeneratorFor(
-      mesh.IndexAlong(tandem::kDataAxis, rank.rank()), "samples");
+      mesh.ReplicaOf(rank.rank()), "samples");
   for (int step = 1; step <= 600; ++step) {
     const Tensor x = at::rand({32, 8}, draws), weights = at::rand({8}, draws);
     const Tensor each = weights.expand({32, 8}).contiguous();

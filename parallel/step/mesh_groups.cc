@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <numeric>
+#include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,24 @@ bool Serves(const Communicator& group, c10::Device device) {
          group.device() == device;
 }
 
+// The group of some of the world's ranks, this one among them: all of them need
+// none, and one alone has none.
+absl::StatusOr<Communicator*> GroupOf(const std::vector<int>& ranks,
+                                      const std::string& name,
+                                      Communicator& world,
+                                      std::unique_ptr<Communicator>& own) {
+  if (ranks.size() == 1) return nullptr;
+  if (static_cast<int>(ranks.size()) == world.size()) return &world;
+  TANDEM_ASSIGN_OR_RETURN(own, world.Subgroup(ranks, name));
+  return own.get();
+}
+
+// ", part 1": which of a layer's parts, where layers have parts.
+std::string PartText(const Mesh& mesh, int rank) {
+  if (mesh.degree(kTensorAxis) == 1) return "";
+  return absl::StrCat(", part ", mesh.IndexAlong(kTensorAxis, rank));
+}
+
 }  // namespace
 
 absl::StatusOr<MeshGroups> MeshGroups::Create(
@@ -30,22 +49,23 @@ absl::StatusOr<MeshGroups> MeshGroups::Create(
   CHECK_EQ(world->size(), mesh.world_size());
   const int rank = world->rank();
   groups.world_ = world;
-  groups.replica_ = mesh.IndexAlong(kDataAxis, rank);
-  groups.replicas_ = mesh.data();
-  if (mesh.data() == 1) {
-    groups.pipe_ = world;
-    return groups;
-  }
-  if (mesh.pipe() > 1) {
-    TANDEM_ASSIGN_OR_RETURN(
-        groups.own_pipe_,
-        world->Subgroup(mesh.RanksAlong({kPipeAxis}, rank),
-                        absl::StrCat("pipeline of replica ", groups.replica_)));
-    groups.pipe_ = groups.own_pipe_.get();
-  }
-  groups.ranks_of_replicas_ = mesh.RanksAlong({kDataAxis}, rank);
+  groups.mesh_ = mesh;
+  groups.replica_ = mesh.ReplicaOf(rank);
+  const std::string part = PartText(mesh, rank);
+  TANDEM_ASSIGN_OR_RETURN(
+      groups.pipe_,
+      GroupOf(mesh.RanksAlong({kPipeAxis}, rank),
+              absl::StrCat("pipeline of replica ", groups.replica_, part),
+              *world, groups.own_pipe_));
+  TANDEM_ASSIGN_OR_RETURN(
+      groups.scores_,
+      GroupOf(mesh.RanksAlong({kDataAxis, kShardAxis, kPipeAxis}, rank),
+              absl::StrCat("replicas' pipelines", part), *world,
+              groups.own_scores_));
+  if (mesh.replicas() == 1) return groups;
+  groups.ranks_of_replicas_ = mesh.RanksOfReplicas(rank);
   // One stage needs no group beside the ranks' own.
-  if (mesh.pipe() == 1 && stages.size() == 1 &&
+  if (mesh.ranks_of_replica() == 1 && stages.size() == 1 &&
       Serves(*world, stages.begin()->second)) {
     return groups;
   }
@@ -61,16 +81,18 @@ absl::StatusOr<std::unique_ptr<Communicator>> MeshGroups::MakeReplicaGroup(
   SubgroupOptions own;
   own.device = stages_.at(stage);
   return world_->Subgroup(ranks_of_replicas_,
-                          absl::StrCat(what, " of stage ", stage), own);
+                          absl::StrCat(what, " of stage ", stage,
+                                       PartText(mesh_, world_->rank())),
+                          own);
 }
 
 Communicator* MeshGroups::data(int stage) const {
-  if (replicas_ == 1) return nullptr;
+  if (replicas() == 1) return nullptr;
   return data_.empty() ? world_ : data_.at(stage).get();
 }
 
 absl::StatusOr<Communicator*> MeshGroups::MakeStatistics(int stage) {
-  CHECK_GT(replicas_, 1);
+  CHECK_GT(replicas(), 1);
   TANDEM_ASSIGN_OR_RETURN(statistics_[stage],
                           MakeReplicaGroup(stage, "statistics"));
   return statistics_[stage].get();
@@ -90,7 +112,9 @@ std::vector<Communicator*> MeshGroups::All() const {
   if (world_ == nullptr) return {};
   std::vector<Communicator*> groups = {world_};
   if (devices_ != nullptr) groups.push_back(devices_.get());
-  if (own_pipe_ != nullptr) groups.push_back(own_pipe_.get());
+  for (const auto* own : {&own_pipe_, &own_scores_}) {
+    if (*own != nullptr) groups.push_back(own->get());
+  }
   for (const auto* some : {&data_, &statistics_}) {
     for (const auto& each : *some) {
       if (each.second != nullptr) groups.push_back(each.second.get());

@@ -19,7 +19,8 @@ namespace tandem {
 
 // The communicators of one rank: with the other ranks of its pipeline, and for
 // each stage that it holds with that stage's other replicas (all ranks, where
-// each has the one stage and they serve its device). The former carry tensors
+// each has the one stage and they serve its device), and with those that have
+// other samples or stages than it. The former carry tensors
 // of the host alone, the latter those of the stage's device as well. Each is
 // used in an order that the schedule fixes, so no two of them can wait for each
 // other.
@@ -48,9 +49,14 @@ class MeshGroups {
   // Another group of all ranks, for what their devices tell each other on
   // streams within a step. Requires several ranks. Collective.
   absl::StatusOr<Communicator*> MakeDevices(c10::Device device);
+  // The ranks whose numbers of a step, summed, count each sample and stage
+  // once: all, but for those that have other parts of this rank's tensors. Null
+  // for one rank.
+  Communicator* scores() const { return scores_; }
+  const Mesh& mesh() const { return mesh_; }
   // Which replica this rank belongs to.
   int replica() const { return replica_; }
-  int replicas() const { return replicas_; }
+  int replicas() const { return mesh_.replicas(); }
 
   // Communicator's, of all of them.
   absl::Status Synchronize() const;
@@ -66,9 +72,10 @@ class MeshGroups {
 
   Communicator* world_ = nullptr;
   Communicator* pipe_ = nullptr;
+  Communicator* scores_ = nullptr;
+  Mesh mesh_;
   int replica_ = 0;
-  int replicas_ = 1;
-  std::unique_ptr<Communicator> own_pipe_;
+  std::unique_ptr<Communicator> own_pipe_, own_scores_;
   std::map<int, c10::Device> stages_;
   std::vector<int> ranks_of_replicas_;
   std::map<int, std::unique_ptr<Communicator>> data_;        // by stage

@@ -60,15 +60,17 @@ absl::Status BatchShares::ExchangeSizes(int64_t size, bool apart) {
         const std::vector<at::Tensor> all,
         world->AllGather(at::full({1}, size, at::kLong),
                          [] { return "the sizes of batches"; }));
-    const int pipe = world->size() / replicas;
+    const int ranks = groups_.mesh().ranks_of_replica();
     for (int rank = 0; rank < world->size(); ++rank) {
       const int64_t of_rank =
           *all[static_cast<size_t>(rank)].const_data_ptr<int64_t>();
-      int64_t& of_replica = sizes_[static_cast<size_t>(rank / pipe)];
-      if (rank % pipe == 0) of_replica = of_rank;
+      const int replica = groups_.mesh().ReplicaOf(rank);
+      const int first = replica * ranks;
+      int64_t& of_replica = sizes_[static_cast<size_t>(replica)];
+      if (rank == first) of_replica = of_rank;
       if (of_rank == of_replica) continue;
       return absl::InvalidArgumentError(
-          absl::StrCat("ranks ", rank - rank % pipe, " and ", rank,
+          absl::StrCat("ranks ", first, " and ", rank,
                        " of one replica have batches of ", of_replica, " and ",
                        of_rank, " samples: give them the same"));
     }

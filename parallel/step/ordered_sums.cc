@@ -60,9 +60,9 @@ absl::StatusOr<Score> SumInOrder(const MeshModel& model,
     ToNumbers(mine[i],
               numbers + (first + static_cast<int64_t>(i)) * kScoreNumbers);
   }
-  if (model.groups.world() != nullptr) {
+  if (model.groups.scores() != nullptr) {
     // Each is added to zeros.
-    TANDEM_RETURN_IF_ERROR(model.groups.world()->AllReduceSum(all, purpose));
+    TANDEM_RETURN_IF_ERROR(model.groups.scores()->AllReduceSum(all, purpose));
   }
   Score score;
   for (int64_t i = 0; i < all.size(0); ++i) {

@@ -170,7 +170,7 @@ absl::Status CheckTraits(const TraitsByName& traits, const Mesh& mesh) {
 
 absl::Status CheckAllAreReduced(const TraitsByName& traits, const Mesh& mesh,
                                 absl::string_view what) {
-  if (mesh.data() == 1) return absl::OkStatus();
+  if (mesh.replicas() == 1) return absl::OkStatus();
   for (const auto& [name, own] : traits) {
     if (own.reduces_over(kDataAxis)) continue;
     return absl::InvalidArgumentError(

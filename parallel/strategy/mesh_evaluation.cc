@@ -148,12 +148,12 @@ MeshEvaluation::TakeEvaluationSums() {
   }
   LossSums all;  // names are agreed on anew
   TANDEM_RETURN_IF_ERROR(
-      all.Sum(mine, /*microbatches=*/1, model().groups.world()));
+      all.Sum(mine, /*microbatches=*/1, model().groups.scores()));
   return all.sums();
 }
 
 absl::StatusOr<Score> MeshEvaluation::Sum(const Score& score) {
-  return SumOver(model().groups.world(), score, [] { return "the loss"; });
+  return SumOver(model().groups.scores(), score, [] { return "the loss"; });
 }
 
 }  // namespace tandem

@@ -98,7 +98,7 @@ absl::Status MakeGroups(Communicator* world, MeshModel& model) {
                      " ranks of ", devices));
   }
   TANDEM_ASSIGN_OR_RETURN(const Mesh mesh,
-                          Mesh::Create(ranks, schedule.devices() / devices));
+                          Mesh::Create(ranks, {.pipe = schedule.devices() / devices}));
   TANDEM_RETURN_IF_ERROR(CheckTraits(model.traits, mesh));
   if (model.options.reproducible) {
     TANDEM_RETURN_IF_ERROR(

@@ -71,7 +71,7 @@ class FirstOf : public Dataset {
 
 absl::StatusOr<std::unique_ptr<Loader>> TestLoader(const Job& job) {
   DistributedSamplerOptions sampling;
-  sampling.num_replicas = job.mesh.data();
+  sampling.num_replicas = job.mesh.replicas();
   sampling.rank = job.data_rank();
   sampling.shuffle = false;
   sampling.even = false;
@@ -89,7 +89,7 @@ absl::StatusOr<std::unique_ptr<Loader>> TestLoader(const Job& job) {
 
 // The number of batches of the replica that has the most.
 int64_t MostBatches(const Job& job) {
-  const int64_t replicas = job.mesh.data();
+  const int64_t replicas = job.mesh.replicas();
   const int64_t samples = (EvaluatedSamples(job) + replicas - 1) / replicas;
   return (samples + BatchSize(job) - 1) / BatchSize(job);
 }

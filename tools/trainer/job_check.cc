@@ -56,7 +56,7 @@ bool RankCountMayChange(const Launch& first) {
 absl::Status CheckUseOfReplicas(const TrainOptions& settings,
                                 const Launch& first) {
   TANDEM_ASSIGN_OR_RETURN(const Mesh mesh, JobMesh(settings, first.world_size));
-  if (mesh.data() > 1 || RankCountMayChange(first)) return absl::OkStatus();
+  if (mesh.replicas() > 1 || RankCountMayChange(first)) return absl::OkStatus();
   return CheckForOneReplica(settings);
 }
 

@@ -96,7 +96,7 @@ absl::Status CompareReplicas(const std::vector<std::string>& fingerprints,
   std::vector<std::string> differences;
   // Along the replicas, once for each place in them: from its first rank.
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
-    const std::vector<int> ranks = mesh.RanksAlong({kDataAxis}, rank);
+    const std::vector<int> ranks = mesh.RanksOfReplicas(rank);
     if (ranks.front() != rank) continue;
     const RanksByFingerprint groups = GroupByFingerprint(fingerprints, ranks);
     if (groups.size() > 1) differences.push_back(Difference(groups, ranks));
@@ -133,7 +133,7 @@ std::string ReplicaFingerprint(NamedTensors parameters) {
 
 absl::Status CheckReplicasAgree(const NamedTensors& mine, const Mesh& mesh,
                                 int64_t step, Communicator& world) {
-  if (mesh.data() == 1) return absl::OkStatus();
+  if (mesh.replicas() == 1) return absl::OkStatus();
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<std::string> all,
       world.AllGatherString(ReplicaFingerprint(mine), [step] {

@@ -92,7 +92,7 @@ LearningRateOptions RateOptions(const TrainOptions& options,
 
 absl::StatusOr<TrainingPlan> PlanTraining(const Job& job) {
   const int64_t replicas =
-      job.present ? job.launched_ranks() : int64_t{job.mesh.data()};
+      job.present ? job.launched_ranks() : int64_t{job.mesh.replicas()};
   TANDEM_ASSIGN_OR_RETURN(const auto sampler,
                           MakeSampler(job, replicas, /*rank=*/0));
   TANDEM_ASSIGN_OR_RETURN(const int64_t per_epoch,
@@ -115,7 +115,7 @@ absl::StatusOr<TrainingSet> TrainingSet::Open(const Job& job) {
   set.batch_size_ = job.batch_size();
   set.joins_ = job.options.ddp.uneven_inputs == "join";
   TANDEM_ASSIGN_OR_RETURN(set.sampler_,
-                          MakeSampler(job, job.mesh.data(), job.data_rank()));
+                          MakeSampler(job, job.mesh.replicas(), job.data_rank()));
   TANDEM_ASSIGN_OR_RETURN(
       set.loader_,
       Loader::Create(job.data.train, set.sampler_, LoadingOptions(job)));

@@ -48,8 +48,8 @@ absl::StatusOr<std::unique_ptr<tandem::Communicator>> Connect(
 absl::StatusOr<std::unique_ptr<tandem::DistributedSampler>> Sampler(
     int64_t length, const tandem::Mesh& mesh, int rank) {
   tandem::DistributedSamplerOptions options;
-  options.num_replicas = mesh.data();
-  options.rank = mesh.IndexAlong(tandem::kDataAxis, rank);
+  options.num_replicas = mesh.replicas();
+  options.rank = mesh.ReplicaOf(rank);
   options.drop_last = true;
   return tandem::DistributedSampler::Create(length, options);
 }
@@ -74,7 +74,7 @@ absl::StatusOr<tandem::Score> TrainEpoch(tandem::Strategy& strategy,
 // What each rank does.
 absl::Status Train(const std::string& store_path, int rank) {
   TANDEM_ASSIGN_OR_RETURN(tandem::Mesh mesh,
-                          tandem::Mesh::Create(kRanks, /*pipe=*/1));
+                          tandem::Mesh::Create(kRanks, {}));
   TANDEM_ASSIGN_OR_RETURN(auto communicator, Connect(store_path, rank));
   tandem::SyntheticImagesOptions images;
   images.shape = {1, 28, 28};

@@ -53,7 +53,7 @@ absl::Status LossTermsPart::AfterBackward(StepContext& step) {
 absl::Status LossTermsPart::Read(PendingStep& step, const double*& numbers,
                                  StepScore* score) {
   Communicator* const group =
-      step.alike ? model_.groups.world() : model_.groups.pipe();
+      step.alike ? model_.groups.scores() : model_.groups.pipe();
   std::vector<LossSums::Part> losses, sums;
   for (const LossTerm& each : step.losses.terms) {
     (each.is_sum ? sums : losses)

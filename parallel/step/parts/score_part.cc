@@ -47,7 +47,7 @@ absl::Status ScorePart::Read(PendingStep& step, const double*& numbers,
   }
   score->own = sum;
   Communicator* const group =
-      step.alike ? model_.groups.world() : model_.groups.pipe();
+      step.alike ? model_.groups.scores() : model_.groups.pipe();
   const CollectivePurpose purpose = [number = step.number] {
     return absl::StrCat("the loss of step ", number);
   };

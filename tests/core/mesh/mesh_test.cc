@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Mesh MakeMesh(int world_size, int pipe) {
-  return Mesh::Create(world_size, pipe).value();
+  return Mesh::Create(world_size, {.pipe = pipe}).value();
 }
 
 // Two to four axes, some of them of one rank; primes among the degrees.
@@ -38,7 +38,7 @@ std::vector<int> AllRanks(const Mesh& mesh) {
 
 TEST(MeshTest, PipeIsFastest) {
   const Mesh mesh = MakeMesh(6, 3);
-  EXPECT_EQ(mesh.data(), 2);
+  EXPECT_EQ(mesh.replicas(), 2);
   EXPECT_EQ(mesh.ToString(), "data 2 x pipe 3");
   EXPECT_THAT(mesh.RanksAlong({kPipeAxis}, 1), ElementsAre(0, 1, 2));
   EXPECT_THAT(mesh.RanksAlong({kPipeAxis}, 3), ElementsAre(3, 4, 5));
@@ -59,18 +59,45 @@ TEST(MeshTest, OneRankByDefault) {
 TEST(MeshTest, EveryDegreeDividesOrIsRefusedByName) {
   for (int world = 1; world <= 24; ++world) {
     for (int pipe = 1; pipe <= 24; ++pipe) {
-      const auto mesh = Mesh::Create(world, pipe);
+      const auto mesh = Mesh::Create(world, {.pipe = pipe});
       EXPECT_EQ(mesh.ok(), world % pipe == 0) << world << " " << pipe;
       if (!mesh.ok()) continue;
       EXPECT_EQ(mesh->world_size(), world);
-      EXPECT_EQ(mesh->data() * mesh->pipe(), world);
+      EXPECT_EQ(mesh->replicas() * mesh->pipe(), world);
     }
   }
-  EXPECT_THAT(Mesh::Create(4, 3).status().message(),
+  EXPECT_THAT(Mesh::Create(4, {.pipe = 3}).status().message(),
               HasSubstr("pipe degree 3 does not divide the world size 4:"));
-  EXPECT_FALSE(Mesh::Create(4, 0).ok());
-  EXPECT_FALSE(Mesh::Create(4, -2).ok());
-  EXPECT_FALSE(Mesh::Create(0, 1).ok());
+  EXPECT_THAT(
+      Mesh::Create(12, {.pipe = 2, .tensor = 4}).status().message(),
+      HasSubstr("the product of pipe 2 x tensor 4 does not divide the world "
+                "size 12: start a multiple of 8 ranks"));
+  const int large = 1 << 20;
+  EXPECT_FALSE(
+      Mesh::Create(12, {.pipe = large, .tensor = large, .shard = large}).ok());
+  EXPECT_FALSE(Mesh::Create(4, {.pipe = 0}).ok());
+  EXPECT_FALSE(Mesh::Create(4, {.tensor = -2}).ok());
+  EXPECT_FALSE(Mesh::Create(0, {}).ok());
+}
+
+// Awkward degrees, and those of one: replicas are along data and shard.
+TEST(MeshTest, ReplicasAreAlongAllSampleAxes) {
+  const Mesh mesh = *Mesh::Create(2 * 3 * 2 * 5,
+                                  {.pipe = 2, .tensor = 5, .shard = 3});
+  EXPECT_EQ(mesh.ToString(), "data 2 x shard 3 x pipe 2 x tensor 5");
+  EXPECT_EQ(mesh.replicas(), 6);
+  EXPECT_EQ(mesh.ranks_of_replica(), 10);
+  for (int rank = 0; rank < mesh.world_size(); ++rank) {
+    EXPECT_EQ(mesh.ReplicaOf(rank), rank / 10);
+    const std::vector<int> alike = mesh.RanksOfReplicas(rank);
+    ASSERT_EQ(alike.size(), 6u);
+    for (int i = 0; i < 6; ++i) EXPECT_EQ(alike[i], 10 * i + rank % 10);
+  }
+  EXPECT_EQ(Mesh::Create(6, {.tensor = 2})->ToString(),
+            "data 3 x pipe 1 x tensor 2");
+  EXPECT_EQ(Mesh::Create(6, {.shard = 2})->replicas(), 6);
+  EXPECT_TRUE(IsSampleAxis(kShardAxis));
+  EXPECT_FALSE(IsSampleAxis(kTensorAxis));
 }
 
 TEST(MeshTest, AxesThatMakeNoMeshAreRefusedByName) {
@@ -144,7 +171,7 @@ TEST(MeshTest, EveryRankIsInOneGroupAlongAnyAxes) {
 
 TEST(MeshTest, AnAxisThatIsNotThereHasOneRank) {
   const Mesh mesh = *Mesh::Create({{"pipe", 3}, {"tensor", 2}});
-  EXPECT_EQ(mesh.data(), 1);
+  EXPECT_EQ(mesh.replicas(), 1);
   EXPECT_EQ(mesh.degree("context"), 1);
   EXPECT_EQ(mesh.IndexAlong(kDataAxis, 4), 0);
   EXPECT_THAT(mesh.RanksAlong({kDataAxis}, 4), ElementsAre(4));

@@ -31,10 +31,19 @@ using Ranks = std::vector<int>;
 struct Shape {
   int data;
   int pipe;
+  int tensor = 1;
+  int shard = 1;
+
+  Mesh mesh() const {
+    return *Mesh::Create(data * pipe * tensor * shard, {pipe, tensor, shard});
+  }
 };
 
 std::string NameOf(const Shape& shape) {
-  return absl::StrCat(shape.data, "x", shape.pipe);
+  std::string name = absl::StrCat(shape.data, "x", shape.pipe);
+  if (shape.tensor > 1) absl::StrAppend(&name, "_tensor", shape.tensor);
+  if (shape.shard > 1) absl::StrAppend(&name, "_shard", shape.shard);
+  return name;
 }
 
 // All on the rank's first device.
@@ -77,30 +86,41 @@ class MeshGroupsTest : public testing::TestWithParam<Shape> {};
 
 TEST_P(MeshGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
   const Shape shape = GetParam();
-  const Mesh mesh = *Mesh::Create(shape.data * shape.pipe, shape.pipe);
+  const Mesh mesh = shape.mesh();
   ExpectOk(RunDeviceRanks(
       mesh.world_size(), [&](Communicator& world) -> absl::Status {
         const int rank = world.rank();
-        const int replica = mesh.IndexAlong(kDataAxis, rank);
+        const int replica = mesh.ReplicaOf(rank);
         const Ranks stages = StagesOf(mesh, rank);
         TANDEM_ASSIGN_OR_RETURN(
             const MeshGroups groups,
             MeshGroups::Create(&world, mesh, Placed(stages)));
         EXPECT_EQ(groups.world(), &world);
         EXPECT_EQ(groups.replica(), replica);
-        EXPECT_EQ(groups.replicas(), shape.data);
-        // A pipeline of all ranks needs no group of its own.
-        TANDEM_RETURN_IF_ERROR(ExpectMembers(
-            groups.pipe(), mesh.RanksAlong({kPipeAxis}, rank),
-            shape.data == 1 ? "world"
-                            : absl::StrCat("pipeline of replica ", replica),
-            rank));
+        EXPECT_EQ(groups.replicas(), shape.data * shape.shard);
+        const std::string part =
+            shape.tensor == 1
+                ? ""
+                : absl::StrCat(", part ", mesh.IndexAlong(kTensorAxis, rank));
+        // A group of all ranks is none of its own.
+        const auto expect = [&](Communicator* group, const Ranks& ranks,
+                                const std::string& name) {
+          const bool all = static_cast<int>(ranks.size()) == world.size();
+          return ExpectMembers(group, ranks, all ? "world" : name, rank);
+        };
+        TANDEM_RETURN_IF_ERROR(
+            expect(groups.pipe(), mesh.RanksAlong({kPipeAxis}, rank),
+                   absl::StrCat("pipeline of replica ", replica, part)));
+        TANDEM_RETURN_IF_ERROR(expect(
+            groups.scores(),
+            mesh.RanksAlong({kDataAxis, kShardAxis, kPipeAxis}, rank),
+            absl::StrCat("replicas' pipelines", part)));
         for (const int stage : stages) {
           TANDEM_RETURN_IF_ERROR(ExpectMembers(
-              groups.data(stage), mesh.RanksAlong({kDataAxis}, rank),
-              absl::StrCat("replicas of stage ", stage), rank));
+              groups.data(stage), mesh.RanksOfReplicas(rank),
+              absl::StrCat("replicas of stage ", stage, part), rank));
         }
-        if (shape.data > 1) {
+        if (groups.replicas() > 1) {
           EXPECT_NE(groups.data(stages[0]), groups.data(stages[1]));
         }
         return absl::OkStatus();
@@ -111,12 +131,12 @@ TEST_P(MeshGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
 // and the others go on.
 TEST_P(MeshGroupsTest, AbortReachesEveryGroup) {
   const Shape shape = GetParam();
-  const Mesh mesh = *Mesh::Create(shape.data * shape.pipe, shape.pipe);
+  const Mesh mesh = shape.mesh();
   const absl::Status reason = absl::DataLossError("the cable is out");
   ExpectOk(RunDeviceRanks(
       mesh.world_size(), [&](Communicator& world) -> absl::Status {
         const int rank = world.rank();
-        const int replica = mesh.IndexAlong(kDataAxis, rank);
+        const int replica = mesh.ReplicaOf(rank);
         TANDEM_ASSIGN_OR_RETURN(
             MeshGroups groups,
             MeshGroups::Create(&world, mesh, Placed(StagesOf(mesh, rank))));
@@ -134,9 +154,14 @@ TEST_P(MeshGroupsTest, AbortReachesEveryGroup) {
         };
         for (const int stage : StagesOf(mesh, rank)) {
           expect_aborted(groups.data(stage),
-                         mesh.IndexAlong(kPipeAxis, rank) == 0);
+                         mesh.IndexAlong(kPipeAxis, rank) == 0 &&
+                             mesh.IndexAlong(kTensorAxis, rank) == 0);
         }
-        expect_aborted(groups.pipe(), replica == 0);
+        expect_aborted(groups.scores(),
+                       mesh.IndexAlong(kTensorAxis, rank) == 0);
+        expect_aborted(groups.pipe(),
+                       replica == 0 &&
+                           mesh.IndexAlong(kTensorAxis, rank) == 0);
         expect_aborted(groups.world(), true);
         return absl::OkStatus();
       }));
@@ -145,7 +170,10 @@ TEST_P(MeshGroupsTest, AbortReachesEveryGroup) {
 INSTANTIATE_TEST_SUITE_P(Meshes, MeshGroupsTest,
                          testing::Values(Shape{1, 2}, Shape{1, 3}, Shape{2, 1},
                                          Shape{3, 1}, Shape{2, 2}, Shape{2, 3},
-                                         Shape{3, 2}),
+                                         Shape{3, 2}, Shape{1, 1, 2},
+                                         Shape{2, 1, 3}, Shape{1, 2, 2},
+                                         Shape{2, 1, 1, 2}, Shape{1, 1, 2, 3},
+                                         Shape{1, 2, 2, 2}),
                          [](const auto& info) { return NameOf(info.param); });
 
 TEST(HybridGroupsOfOneTest, HaveNobodyToTalkTo) {
@@ -154,7 +182,7 @@ TEST(HybridGroupsOfOneTest, HaveNobodyToTalkTo) {
          std::vector<Communicator*>{&world, nullptr}) {
       TANDEM_ASSIGN_OR_RETURN(
           MeshGroups groups,
-          MeshGroups::Create(each, *Mesh::Create(1, 1), Placed({0, 1, 2})));
+          MeshGroups::Create(each, Mesh(), Placed({0, 1, 2})));
       EXPECT_EQ(groups.world(), nullptr);
       EXPECT_EQ(groups.pipe(), nullptr);
       EXPECT_EQ(groups.data(2), nullptr);
@@ -171,7 +199,7 @@ TEST(HybridGroupsOrderTest, StagesHaveAnOrderOfTheirOwn) {
   ExpectOk(RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(
         const MeshGroups groups,
-        MeshGroups::Create(&world, *Mesh::Create(2, 1), Placed({0, 1})));
+        MeshGroups::Create(&world, *Mesh::Create(2, {}), Placed({0, 1})));
     std::vector<at::Tensor> sums;
     std::vector<PendingCollective> pending;
     // Each rank begins with another stage.

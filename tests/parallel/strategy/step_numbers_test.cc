@@ -183,7 +183,7 @@ TEST(BatchSharesTest, ReplicasStandBehindEachOther) {
     MeshStrategyOptions options = Options(2);
     options.uneven_batches = true;
     options.microbatch_size = 2;
-    auto groups = MeshGroups::Create(&world, *Mesh::Create(3, 1),
+    auto groups = MeshGroups::Create(&world, *Mesh::Create(3, {}),
                                      {{0, c10::Device(c10::kCPU)}});
     if (!groups.ok()) return groups.status();
     BatchShares shares(options, CrossEntropy, *groups);

@@ -110,7 +110,7 @@ absl::StatusOr<JobPlan> PlanJob(const TrainOptions& options,
       StrategyFor(job.mesh, static_cast<int>(options.devices.devices_per_rank),
                   options.strategy));
   TANDEM_ASSIGN_OR_RETURN(job.batch_size_per_replica,
-                          ReplicaBatchSize(options, job.mesh.data()));
+                          ReplicaBatchSize(options, job.mesh.replicas()));
   if (!options.eval_only) {
     TANDEM_RETURN_IF_ERROR(TrySaveFolder(options.save_dir));
   }

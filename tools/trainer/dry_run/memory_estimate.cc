@@ -39,7 +39,7 @@ StatePerParameter KeptByUpdaters(const JobPlan& plan) {
       ReplicaStrategyOptions(options, plan.partition.partition.schedule);
   AddReplicas(options, &mesh);
   static_cast<UpdateOptions&>(mesh) = plan.groups.update;
-  StatePerParameter kept = KeptStatePerParameter(mesh, plan.job.mesh.data(),
+  StatePerParameter kept = KeptStatePerParameter(mesh, plan.job.mesh.replicas(),
                                                  plan.job.launch.nnodes == 1);
   const CommHook hook = RequestedHook(options.ddp);
   if (hook.is_power_sgd() && hook.power_sgd.use_error_feedback) ++kept.further;

@@ -41,13 +41,13 @@ constexpr Needs kStrategies[] = {
 };
 
 std::string DefaultStrategy(const Mesh& mesh, int devices_per_rank) {
-  if (mesh.pipe() > 1) return mesh.data() > 1 ? "hybrid" : "pipeline";
-  if (mesh.data() > 1) return "ddp";
+  if (mesh.pipe() > 1) return mesh.replicas() > 1 ? "hybrid" : "pipeline";
+  if (mesh.replicas() > 1) return "ddp";
   return devices_per_rank > 1 ? "model_parallel" : "single";
 }
 
 bool Fits(const Needs& strategy, const Mesh& mesh, int devices_per_rank) {
-  if (mesh.data() > 1 ? !strategy.several_replicas : !strategy.one_replica) {
+  if (mesh.replicas() > 1 ? !strategy.several_replicas : !strategy.one_replica) {
     return false;
   }
   if (mesh.pipe() > 1) return strategy.several_ranks;
@@ -90,7 +90,7 @@ absl::StatusOr<Mesh> JobMesh(const TrainOptions& options, int world_size) {
         "start ", servers + 1, " ranks or more (--nproc_per_node)"));
   }
   const auto pipe = static_cast<int>(options.pipeline.pipe);
-  auto mesh = Mesh::Create(world_size - servers, pipe);
+  auto mesh = Mesh::Create(world_size - servers, {.pipe = pipe});
   if (mesh.ok()) return mesh;
   return Annotate(mesh.status(), absl::StrCat("--pipe=", pipe));
 }
@@ -104,9 +104,9 @@ absl::Status CheckLayout(const TrainOptions& options, int world_size) {
           .status();
   TANDEM_RETURN_IF_ERROR(
       Annotate(strategy, absl::StrCat("--strategy=", options.strategy)));
-  TANDEM_RETURN_IF_ERROR(CheckReplicas(options, mesh->data()));
+  TANDEM_RETURN_IF_ERROR(CheckReplicas(options, mesh->replicas()));
   TANDEM_ASSIGN_OR_RETURN(const int64_t batch_size,
-                          ReplicaBatchSize(options, mesh->data()));
+                          ReplicaBatchSize(options, mesh->replicas()));
   TANDEM_RETURN_IF_ERROR(CheckAccumulation(options, batch_size));
   TANDEM_RETURN_IF_ERROR(
       RequestedThreads(options.intra_op_threads, kMostIntraOpThreads).status());
@@ -163,7 +163,7 @@ JobDescription DescribeJob(const Job& job) {
       {"intra_op_threads", int64_t{job.intra_op_threads}},
   };
   const std::string sharding = job.strategy->DescribeSharding();
-  if (job.mesh.data() > 1 && !sharding.empty()) {
+  if (job.mesh.replicas() > 1 && !sharding.empty()) {
     resolved.push_back({"optimizer_state", sharding});
   }
   if (job.microbatches > 0) {
@@ -203,7 +203,7 @@ absl::StatusOr<std::string> StrategyFor(const Mesh& mesh, int devices_per_rank,
     return absl::InvalidArgumentError(absl::StrCat(
         "the strategy ", requested, " runs ", strategy.text, ", but the mesh (",
         mesh.ToString(), ", devices per rank ", devices_per_rank, ") has ",
-        mesh.data(), " replica(s) of ", mesh.pipe(), " rank(s) with ",
+        mesh.replicas(), " replica(s) of ", mesh.ranks_of_replica(), " rank(s) with ",
         devices_per_rank, " device(s): use ", fitting,
         ", or leave the choice to auto and change the mesh"));
   }

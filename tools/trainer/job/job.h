@@ -83,12 +83,12 @@ struct Job {
                    : launch.rank;
   }
   // Samples of a step, of all replicas that are there.
-  int64_t batch_size() const { return batch_size_per_replica * mesh.data(); }
+  int64_t batch_size() const { return batch_size_per_replica * mesh.replicas(); }
   // Which share of the data is this rank's; of a server, which takes none, the
   // first worker's.
   int data_rank() const {
-    return mesh.IndexAlong(
-        kDataAxis, std::max(0, launch.rank - ParameterServerCount(options)));
+    return mesh.ReplicaOf(
+        std::max(0, launch.rank - ParameterServerCount(options)));
   }
 };
 

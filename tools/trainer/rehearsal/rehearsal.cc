@@ -124,7 +124,7 @@ absl::StatusOr<std::vector<RehearsedDevice>> GatherDevices(
 
 absl::Status PredictStep(const Schedule& schedule, const Mesh& mesh,
                          RehearsedJob* job) {
-  const size_t replica = job->devices.size() / static_cast<size_t>(mesh.data());
+  const size_t replica = job->devices.size() / static_cast<size_t>(mesh.replicas());
   TANDEM_ASSIGN_OR_RETURN(
       const SchedulePrediction predicted,
       PredictSchedule(schedule,
@@ -197,7 +197,7 @@ absl::StatusOr<SetUpJob> SetUp(const RehearsalSettings& settings,
   SetUpJob job;
   TANDEM_ASSIGN_OR_RETURN(job.mesh, JobMesh(options, launch.world_size));
   TANDEM_ASSIGN_OR_RETURN(job.batch_size,
-                          ReplicaBatchSize(options, job.mesh.data()));
+                          ReplicaBatchSize(options, job.mesh.replicas()));
   TANDEM_RETURN_IF_ERROR(TakeThreads(options, launch).status());
   TANDEM_ASSIGN_OR_RETURN(job.devices, MakeDevices(settings, options));
   TANDEM_ASSIGN_OR_RETURN(job.world, ConnectImagined(options, launch));
@@ -239,7 +239,7 @@ void ForgetWork(const std::vector<c10::Device>& devices) {
 // A batch of the test set, of which each replica has its share.
 absl::Status Evaluate(const SetUpJob& job, const TrainOptions& options) {
   const Dataset& test = *job.data.test;
-  const int64_t replicas = job.mesh.data();
+  const int64_t replicas = job.mesh.replicas();
   const int64_t share = (test.size() + replicas - 1) / replicas;
   TANDEM_ASSIGN_OR_RETURN(
       const Batch batch,

@@ -33,7 +33,7 @@ namespace {
 using testing::HasSubstr;
 
 Mesh MakeMesh(int world_size, int pipe) {
-  return Mesh::Create(world_size, pipe).value();
+  return Mesh::Create(world_size, {.pipe = pipe}).value();
 }
 
 std::string Strategy(int world_size, int pipe, int devices,
