@@ -162,17 +162,21 @@ void UnscaleGradients(const FlatBufferList& buffers, const at::Tensor& inverse,
 
 void FindNonFinite(const FlatBufferList& buffers, const ShareOfBuffer& share_of,
                    const at::Tensor& found_inf,
-                   const std::vector<bool>& known) {
+                   const std::vector<FiniteCheck>& checks) {
   const at::NoGradGuard no_grad;
   const at::Tensor one = at::ones_like(found_inf);
   size_t first = 0;  // of the buffer's slots, among all
   for (const FlatBuffer* buffer : buffers) {
-    const ElementSpan span = ShareSpan(*buffer, share_of(*buffer));
-    const auto looked_at = [&](size_t slot) {
-      return buffer->has_gradient(slot) &&
-             (known.empty() || !known[first + slot]);
+    const auto look = [&](const ElementSpan& span, FiniteCheck wanted) {
+      const auto looked_at = [&](size_t slot) {
+        const FiniteCheck check =
+            checks.empty() ? FiniteCheck::kShare : checks[first + slot];
+        return buffer->has_gradient(slot) && check == wanted;
+      };
+      Unscale(RunsOfGradients(*buffer, span, looked_at), one, found_inf);
     };
-    Unscale(RunsOfGradients(*buffer, span, looked_at), one, found_inf);
+    look(ShareSpan(*buffer, share_of(*buffer)), FiniteCheck::kShare);
+    look({0, buffer->grads().numel()}, FiniteCheck::kAll);
     first += buffer->slots().size();
   }
 }

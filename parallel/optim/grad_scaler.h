@@ -101,14 +101,16 @@ bool UnscaleGradients(const FlatBufferList& buffers, float inverse);
 void UnscaleGradients(const FlatBufferList& buffers, const at::Tensor& inverse,
                       const at::Tensor& found_inf);
 
+// What of a gradient that replicas have in common one of them looks at.
+enum class FiniteCheck { kNothing, kShare, kAll };
+
 // The check alone, for gradients that are not scaled: writes 1 to `found_inf`,
-// a number of float32 on their device, where one was infinite or NaN. Where
-// replicas have a buffer's gradients in common, each looks at its share of them
-// (ShareSpan). `known`: of all buffers' slots, one after the other, which are
-// known to be finite, and looked at by nobody; empty: none.
+// a number of float32 on their device, where one was infinite or NaN. Of a
+// buffer's gradients it looks at a share (ShareSpan), where `checks` does not
+// say otherwise: of all buffers' slots, one after the other.
 void FindNonFinite(const FlatBufferList& buffers, const ShareOfBuffer& share_of,
                    const at::Tensor& found_inf,
-                   const std::vector<bool>& known = {});
+                   const std::vector<FiniteCheck>& checks = {});
 
 }  // namespace tandem
 

@@ -30,6 +30,10 @@
 namespace tandem {
 namespace {
 
+// In so many steps replicas agree on what they know: the first ones may choose
+// their kernels, of which not all say it.
+constexpr int kAgreements = 4;
+
 class LossScalePart : public StepPart {
  public:
   // `ranks`: all, which agree on each step; null: there is one.
@@ -76,7 +80,8 @@ class LossScalePart : public StepPart {
 
  private:
   absl::Status Look(const StepContext& step, int stage, size_t device);
-  absl::StatusOr<std::vector<bool>> KnownSlots(int stage, bool is_shared) const;
+  absl::StatusOr<std::vector<bool>> AgreeOnKnown(int stage) const;
+  absl::StatusOr<std::vector<FiniteCheck>> Checks(int stage, bool averaged);
   absl::Status ReadVerdict(StepContext& step);
 
   const MeshModel& model_;
@@ -86,9 +91,16 @@ class LossScalePart : public StepPart {
   // communication hook makes of these is another matter.
   const bool asks_;
   Communicator* const ranks_;
+  // By stage, of which gradients all replicas knew it, when they agreed last.
+  struct Known {
+    int agreed = 0;  // how often
+    std::vector<bool> slots;
+  };
+  std::vector<Known> known_;
 };
 
 absl::Status LossScalePart::Start() {
+  known_.resize(model_.stages.size());
   if (!asks_) return absl::OkStatus();
   return model_.OnStages([this](int stage) {
     for (FlatBuffer* buffer : model_.stage(stage).parameters().all()) {
@@ -98,11 +110,9 @@ absl::Status LossScalePart::Start() {
   });
 }
 
-// Which slots of all the stage's buffers have gradients that are known to be
-// finite: to all replicas, where these have averages in common.
-absl::StatusOr<std::vector<bool>> LossScalePart::KnownSlots(
-    int stage, bool is_shared) const {
-  if (!asks_) return std::vector<bool>();
+// By slot of all the stage's buffers, whether all replicas know of the step's
+// gradient that it is finite.
+absl::StatusOr<std::vector<bool>> LossScalePart::AgreeOnKnown(int stage) const {
   std::vector<float> unknown;  // to how many
   for (const FlatBuffer* buffer : model_.stage(stage).parameters().all()) {
     for (size_t i = 0; i < buffer->slots().size(); ++i) {
@@ -110,7 +120,7 @@ absl::StatusOr<std::vector<bool>> LossScalePart::KnownSlots(
     }
   }
   Communicator* const replicas = model_.groups.data(stage);
-  if (is_shared && replicas != nullptr && !unknown.empty()) {
+  if (replicas != nullptr && !unknown.empty()) {
     TANDEM_RETURN_IF_ERROR(replicas->AllReduceSum(
         at::from_blob(unknown.data(), {static_cast<int64_t>(unknown.size())}),
         [] { return "which gradients are known to be finite"; }));
@@ -122,8 +132,30 @@ absl::StatusOr<std::vector<bool>> LossScalePart::KnownSlots(
   return known;
 }
 
-// Replicas have averages in common: each looks at a part of them, for all ranks
-// have one verdict. What all have put, and know to be finite, has finite sums.
+// What this replica looks at of a stage's gradients, for all ranks have one
+// verdict: of its own, all but what it knows. Averages of which every replica
+// knows as a rule that its own part is finite are finite unless one does not
+// know it in this step, who then looks at all of it. Of the others each looks
+// at a share.
+absl::StatusOr<std::vector<FiniteCheck>> LossScalePart::Checks(int stage,
+                                                               bool averaged) {
+  Known& known = known_[static_cast<size_t>(stage)];
+  if (averaged && known.agreed < kAgreements) {
+    TANDEM_ASSIGN_OR_RETURN(known.slots, AgreeOnKnown(stage));
+    ++known.agreed;
+  }
+  std::vector<FiniteCheck> checks;
+  for (const FlatBuffer* buffer : model_.stage(stage).parameters().all()) {
+    for (size_t i = 0; i < buffer->slots().size(); ++i) {
+      const bool is_known = !averaged || known.slots[checks.size()];
+      checks.push_back(!is_known                    ? FiniteCheck::kShare
+                       : buffer->is_known_finite(i) ? FiniteCheck::kNothing
+                                                    : FiniteCheck::kAll);
+    }
+  }
+  return checks;
+}
+
 absl::Status LossScalePart::Look(const StepContext& step, int stage,
                                  size_t device) {
   const at::Tensor& found_inf = scale_.found_inf(device);
@@ -131,11 +163,13 @@ absl::Status LossScalePart::Look(const StepContext& step, int stage,
     model_.stage(stage).update().Unscale(scale_.inverse(device), found_inf);
     return absl::OkStatus();
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<bool> known,
-                          KnownSlots(stage, step.averages_gradients));
   OptimizerShare share;
+  std::vector<FiniteCheck> checks;
   if (step.averages_gradients) {
     share = {model_.groups.replica(), model_.groups.replicas()};
+  }
+  if (asks_) {
+    TANDEM_ASSIGN_OR_RETURN(checks, Checks(stage, step.averages_gradients));
   }
   FindNonFinite(
       model_.stage(stage).parameters().all(),
@@ -143,7 +177,7 @@ absl::Status LossScalePart::Look(const StepContext& step, int stage,
         return buffer.traits().reduces_over(kDataAxis) ? share
                                                        : OptimizerShare();
       },
-      found_inf, known);
+      found_inf, checks);
   return absl::OkStatus();
 }
 
