@@ -277,7 +277,57 @@ HierarchicalBackend::WorkPtr HierarchicalBackend::allgather(
 HierarchicalBackend::WorkPtr HierarchicalBackend::all_gather_single(
     at::Tensor& output, at::Tensor& input,
     const c10d::AllgatherOptions& options) {
-  return all_->all_gather_single(output, input, options);
+  TORCH_CHECK(output.is_contiguous() && input.is_contiguous() &&
+                  output.scalar_type() == input.scalar_type() &&
+                  output.numel() == size_ * input.numel(),
+              "an all-gather takes a contiguous tensor that has room for the ",
+              size_, " ranks' parts");
+  if (AllAlone(layout_)) {
+    return all_->all_gather_single(output, input, options);
+  }
+  return Run(OpType::_ALLGATHER_BASE, {output}, [this, output, input, options] {
+    const at::Tensor parts = output.detach().view({size_, -1});
+    GatherInside(parts, input.detach().view({-1}), options);
+    // Neighbours of one host go together.
+    for (int begin = 0, end = 0; begin < size_; begin = end) {
+      const int host = layout_.host[begin];
+      while (end < size_ && layout_.host[end] == host) ++end;
+      RunInChunks({parts.narrow(0, begin, end - begin)}, chunk_bytes_,
+                  FromHost(host, options.timeout));
+    }
+  });
+}
+
+void HierarchicalBackend::GatherInside(const at::Tensor& parts,
+                                       const at::Tensor& input,
+                                       const c10d::AllgatherOptions& options) {
+  std::vector<Tensors> outputs(1);
+  for (const int rank : layout_.ranks[layout_.host[rank_]]) {
+    outputs[0].push_back(parts[rank]);
+  }
+  Tensors inputs = {input};
+  if (!AloneOnHost()) {
+    local_->allgather(outputs, inputs, options)->wait();
+  } else if (outputs[0][0].const_data_ptr() != input.const_data_ptr()) {
+    outputs[0][0].copy_(input);
+  }
+}
+
+ThreePhases HierarchicalBackend::FromHost(int host,
+                                          std::chrono::milliseconds timeout) {
+  ThreePhases phases;
+  if (leaders_ != nullptr) {
+    c10d::BroadcastOptions step;
+    step.rootRank = host;
+    step.timeout = timeout;
+    phases.across = [this, step](Tensors& chunk) {
+      return AmongLeaders([&] { return leaders_->broadcast(chunk, step); });
+    };
+  }
+  if (!AloneOnHost() && host != layout_.host[rank_]) {
+    phases.down = BroadcastInside(0, timeout);
+  }
+  return phases;
 }
 
 HierarchicalBackend::WorkPtr HierarchicalBackend::gather(

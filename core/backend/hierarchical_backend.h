@@ -74,6 +74,10 @@ void RunInChunks(const std::vector<at::Tensor>& tensors, int64_t chunk_bytes,
 // hosts or more, the order in which an element's terms are added depends on its
 // place in its chunk.
 //
+// An all-gather into one tensor: each host gathers its ranks' parts through
+// shared memory, and then each leader sends its host's to the others, in such
+// chunks.
+//
 // All else, and messages between hosts, goes over Gloo among all ranks.
 //
 // An AVG is the sum divided by the number of ranks. When one of the ways fails,
@@ -158,6 +162,11 @@ class HierarchicalBackend : public c10d::Backend {
   WorkPtr Run(c10d::OpType type, Tensors outputs, std::function<void()> steps);
   ThreePhases AllReducePhases(const c10d::AllreduceOptions& options);
   ThreePhases BroadcastPhases(const c10d::BroadcastOptions& options);
+  // A chunk goes from the leader of `host`, whose ranks have it, to all others.
+  ThreePhases FromHost(int host, std::chrono::milliseconds timeout);
+  // `parts`: by rank, those of this host are gathered.
+  void GatherInside(const at::Tensor& parts, const at::Tensor& input,
+                    const c10d::AllgatherOptions& options);
   // From the host's rank `root`.
   ThreePhases::Start BroadcastInside(int root,
                                      std::chrono::milliseconds timeout);

@@ -28,12 +28,6 @@ namespace {
 
 using TensorList = std::vector<at::Tensor>;
 
-CollectiveRunner::Place RunPlace(const at::Tensor& given) {
-  using Place = CollectiveRunner::Place;
-  if (given.is_cpu()) return {Place::kHost};
-  return {Place::kStream, given.device()};
-}
-
 // Do all ranks start this? There is no runner in a group of one.
 absl::Status Agree(CollectiveRunner* runner, const std::string& what,
                    const FlightOperation& operation, const at::Tensor& tensor,
@@ -42,38 +36,12 @@ absl::Status Agree(CollectiveRunner* runner, const std::string& what,
   return runner->Agree(what, operation, tensor, purpose);
 }
 
-absl::Status CheckSummand(const Communicator& group, const char* operation,
-                          const at::Tensor& tensor) {
-  TANDEM_RETURN_IF_ERROR(CheckTensor(group, operation, tensor));
-  if (tensor.scalar_type() != at::kBool && !tensor.is_complex()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(operation, " of group \"", group.name(), "\": cannot sum ",
-                   DescribeType(tensor), "; convert it first"));
-}
-
 absl::Status CheckRoot(const Communicator& group, const char* operation,
                        int root) {
   if (0 <= root && root < group.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(operation, " of group \"", group.name(),
                    "\": there is no rank ", root, " among ", group.size()));
-}
-
-// The product is a part of `operation` where the backend can do that.
-void Multiply(const Communicator& group, double factor,
-              const at::Tensor& tensor, c10d::ReduceOp* operation) {
-  if (factor == 1) return;
-  const BackendNames& names = group.backend_names();
-  const std::string& backend =
-      IsOnStreams(group, tensor) ? names.device : names.host;
-  if (group.size() > 1 &&
-      BackendMultiplies(backend, tensor.scalar_type(), factor)) {
-    *operation = c10d::makePreMulSum(factor);
-  } else {
-    MultiplyInPlace(tensor.detach(), factor);
-  }
 }
 
 absl::Status CheckPeer(const Communicator& group, absl::string_view operation,

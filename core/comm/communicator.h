@@ -62,6 +62,9 @@ class CollectiveRunner;
 //
 // One thread at a time issues collectives; messages may be started, at any
 // time, and anything waited for, by any thread.
+//
+// All-gathers into one tensor, reduce-scatters and all-to-alls are functions:
+// core/comm/partitioned_collectives.h.
 class Communicator {
  public:
   // All ranks of a job, named "world", through the store that
@@ -164,6 +167,9 @@ class Communicator {
   Communicator(c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                std::string name, CommunicatorOptions options,
                std::unique_ptr<CollectiveRunner> runner);
+
+  // For collectives that are functions (core/comm/communicator_tensors.h).
+  friend CollectiveRunner* GroupRunner(const Communicator& group);
 
   c10::intrusive_ptr<c10d::Store> store_;  // keys of this group alone
   int rank_;

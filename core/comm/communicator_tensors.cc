@@ -6,6 +6,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "core/backend/backend_names.h"
+#include "core/base/status_macros.h"
+#include "core/base/tensors.h"
 #include "core/base/torch_status.h"
 #include "core/device/host_memory.h"
 
@@ -45,8 +48,38 @@ std::string Refusal(const Communicator& group, const at::Tensor& tensor) {
 
 }  // namespace
 
+CollectiveRunner* GroupRunner(const Communicator& group) {
+  return group.runner_.get();
+}
+
 bool IsOnStreams(const Communicator& group, const at::Tensor& tensor) {
   return group.backend_names().HasStreams(tensor.device().type());
+}
+
+CollectiveRunner::Place RunPlace(const at::Tensor& given) {
+  using Place = CollectiveRunner::Place;
+  if (given.is_cpu()) return {Place::kHost};
+  return {Place::kStream, given.device()};
+}
+
+bool Multiplies(const Communicator& group, double factor,
+                const at::Tensor& tensor) {
+  if (factor == 1) return true;
+  const BackendNames& names = group.backend_names();
+  const std::string& backend =
+      IsOnStreams(group, tensor) ? names.device : names.host;
+  return group.size() > 1 &&
+         BackendMultiplies(backend, tensor.scalar_type(), factor);
+}
+
+void Multiply(const Communicator& group, double factor,
+              const at::Tensor& tensor, c10d::ReduceOp* operation) {
+  if (factor == 1) return;
+  if (Multiplies(group, factor, tensor)) {
+    *operation = c10d::makePreMulSum(factor);
+  } else {
+    MultiplyInPlace(tensor.detach(), factor);
+  }
 }
 
 at::Tensor ForBackend(const Communicator& group, const at::Tensor& tensor) {
@@ -104,6 +137,17 @@ absl::Status CheckTensor(const Communicator& group, absl::string_view operation,
   }
   return absl::InvalidArgumentError(
       absl::StrCat(operation, " of group \"", group.name(), "\": ", fault));
+}
+
+absl::Status CheckSummand(const Communicator& group, const char* operation,
+                          const at::Tensor& tensor) {
+  TANDEM_RETURN_IF_ERROR(CheckTensor(group, operation, tensor));
+  if (tensor.scalar_type() != at::kBool && !tensor.is_complex()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(operation, " of group \"", group.name(), "\": cannot sum ",
+                   DescribeType(tensor), "; convert it first"));
 }
 
 }  // namespace tandem

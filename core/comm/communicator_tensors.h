@@ -9,15 +9,20 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "core/comm/collective_runner.h"
 #include "core/comm/communicator.h"
 #include "core/comm/pending_collective.h"
 #include "core/flight/recorder.h"
 
 namespace c10d {
 class Backend;
-}
+struct ReduceOp;
+}  // namespace c10d
 
 namespace tandem {
+
+// What starts the group's collectives; null where its size is 1.
+CollectiveRunner* GroupRunner(const Communicator& group);
 
 // "Float on cpu".
 std::string DescribeType(const at::Tensor& tensor);
@@ -26,6 +31,10 @@ std::string DescribeType(const at::Tensor& tensor);
 // collectives do not take.
 absl::Status CheckTensor(const Communicator& group, absl::string_view operation,
                          const at::Tensor& tensor);
+
+// The same for one that is to be summed.
+absl::Status CheckSummand(const Communicator& group, const char* operation,
+                          const at::Tensor& tensor);
 
 // A collective of the tensor, undefined where there is none, or a message, for
 // the flight recorder. It points to the tensor's sizes.
@@ -39,6 +48,18 @@ inline at::Tensor ByteView(const at::Tensor& tensor) {
 
 // Is it the device's backend that takes the tensor, on streams?
 bool IsOnStreams(const Communicator& group, const at::Tensor& tensor);
+
+// Where it runs what it is given.
+CollectiveRunner::Place RunPlace(const at::Tensor& given);
+
+// Does the backend multiply a sum's terms by `factor` as exactly as a product
+// of its own would? (All do by 1.)
+bool Multiplies(const Communicator& group, double factor,
+                const at::Tensor& tensor);
+// Makes the product a part of `operation` where the backend can do that; else
+// multiplies `tensor`.
+void Multiply(const Communicator& group, double factor,
+              const at::Tensor& tensor, c10d::ReduceOp* operation);
 
 // What a backend is given: the tensor itself, a CPU tensor over the same memory
 // where the host's backend takes it, or a copy of it on the host

@@ -60,6 +60,10 @@ struct DeferredGradients {
 // knows nothing of this computes both at once. So what runs under a sink is for
 // backward(): grad() with respect to a weight would not get what has been left.
 //
+// What is left issues no collective: ranks compute it at different moments, and
+// one that lacks a microbatch has nothing to compute. What it needs of other
+// ranks the layer's backward asks for, and leaves among the operands.
+//
 // Thread-safe: backward may run on any threads.
 class WeightGradientSink {
  public:

@@ -39,18 +39,18 @@ class AllToAll : public ShmCollective {
         outputs_(std::move(outputs)),
         shares_(SizesBytes(inputs_.size())),
         share_((kSlotBytes - shares_) / inputs_.size() / 64 * 64) {
-    for (const ConstBytes& input : inputs_) {
-      longest_ = std::max(longest_, input.size);
-      bytes_ += input.size;
-    }
+    for (const ConstBytes& input : inputs_) bytes_ += input.size;
   }
 
   void Begin(ShmRounds& rounds) override {
     std::byte* const slot = rounds.NextSlot();
+    size_t longest = 0;  // of what goes to others
     for (size_t r = 0; r < inputs_.size(); ++r) {
       const ConstBytes& input = inputs_[r];
       const Sizes sizes = {input.size, outputs_[r].size};
       std::memcpy(slot + r * sizeof(Sizes), &sizes, sizeof(Sizes));
+      if (static_cast<int>(r) == rounds.rank()) continue;
+      longest = std::max(longest, input.size);
       const size_t from = std::min(begin_, input.size);
       CopyBytes(slot + shares_ + r * share_, input.data + from,
                 std::min(share_, input.size - from));
@@ -58,21 +58,25 @@ class AllToAll : public ShmCollective {
     ShmNote note;
     note.operation = static_cast<uint32_t>(ShmOp::kAllToAll);
     note.dtype = static_cast<int32_t>(inputs_[0].dtype);
-    note.more = begin_ + share_ < longest_ ? 1 : 0;
+    note.more = begin_ + share_ < longest ? 1 : 0;
     rounds.Arrive(note);
   }
 
   absl::Status Finish(ShmRounds& rounds, ShmDeadline deadline) override {
     for (bool more = true;;) {
       TANDEM_RETURN_IF_ERROR(rounds.Await(deadline));
-      if (begin_ == 0) TANDEM_RETURN_IF_ERROR(CheckSizes(rounds));
+      const int me = rounds.rank();
+      if (begin_ == 0) {
+        TANDEM_RETURN_IF_ERROR(CheckSizes(rounds));
+        CopyBytes(outputs_[me].data, inputs_[me].data, inputs_[me].size);
+      }
       more = false;
       for (int r = 0; r < rounds.size(); ++r) {
         more |= rounds.note(r).more != 0;
+        if (r == me) continue;
         const MutableBytes& output = outputs_[r];
         const size_t from = std::min(begin_, output.size);
-        CopyBytes(output.data + from,
-                  rounds.Slot(r) + shares_ + rounds.rank() * share_,
+        CopyBytes(output.data + from, rounds.Slot(r) + shares_ + me * share_,
                   std::min(share_, output.size - from));
       }
       begin_ += share_;
@@ -103,7 +107,6 @@ class AllToAll : public ShmCollective {
   const std::vector<MutableBytes> outputs_;
   const size_t shares_;  // where they begin in a slot, one for each rank
   const size_t share_;
-  size_t longest_ = 0;
   size_t bytes_ = 0;
   size_t begin_ = 0;
 };

@@ -220,10 +220,11 @@ ShmBackend::WorkPtr ShmBackend::allgather(
 ShmBackend::WorkPtr ShmBackend::all_gather_single(
     at::Tensor& output, at::Tensor& input,
     const c10d::AllgatherOptions& options) {
-  std::vector<MutableBytes> each = CutBytes(OutputBytes(output), size_);
+  const MutableBytes whole = PlacedBytes(output);
+  std::vector<MutableBytes> each = CutBytes(whole, size_);
   CheckAlike(each, InputBytes(input));
   return Issue(OpType::_ALLGATHER_BASE,
-               MakeAllGather(InputBytes(input), std::move(each)),
+               MakeAllGather(InputBytes(input), std::move(each), whole),
                options.timeout, {output}, {input});
 }
 
@@ -279,12 +280,15 @@ ShmBackend::WorkPtr ShmBackend::reduce_scatter_single(
     at::Tensor& output, at::Tensor& input,
     const c10d::ReduceScatterOptions& options) {
   std::vector<ConstBytes> each = CutBytes(InputBytes(input), size_);
-  CheckAlike(each, OutputBytes(output));
+  const MutableBytes part = OutputBytes(output);
+  CheckAlike(each, part);
+  const bool is_in_place = part.data == each[rank_].data;
   const Reduction reduction =
       ToReduction(options.reduceOp, output.scalar_type(), size_);
   return Issue(OpType::_REDUCE_SCATTER_BASE,
-               MakeReduceScatter(std::move(each), OutputBytes(output),
-                                 reduction, MakeVectorSum(reduction)),
+               MakeReduceScatter(
+                   std::move(each), part, reduction, MakeVectorSum(reduction),
+                   is_in_place ? PlacedBytes(input) : MutableBytes()),
                options.timeout, {output}, {input});
 }
 

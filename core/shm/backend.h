@@ -105,8 +105,9 @@ inline int CheckRank(int64_t rank, int size) {
 //   - Reductions: SUM, AVG, PREMUL_SUM (floating point), PRODUCT, MIN, MAX and,
 //     for integers, BAND, BOR, BXOR. Which bits: core/vector/sum.h.
 //   - All-reduce, reduce and broadcast of tensors that allocateTensor() made,
-//   on
-//     all ranks, copy nothing on the way.
+//     on all ranks, copy nothing on the way. Nor do an all-gather into such a
+//     tensor and a reduce-scatter of one, both `single`, whose part is this
+//     rank's of it.
 //   - Ranks that disagree on what they do, dtypes included, get an error that
 //     says who does what.
 //   - Errors: core/shm/work.h. The group's timeout (or the operation's own)

@@ -60,6 +60,7 @@ absl::Status WorkInPlace(ShmRounds& rounds, ShmDeadline deadline,
 
 void ShmChunked::Begin(ShmRounds& rounds) {
   if (note_.offset >= 0) {
+    Place(rounds);
     rounds.Arrive(note_);
   } else {
     BeginChunk(rounds);

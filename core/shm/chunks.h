@@ -83,9 +83,10 @@ class ShmChunked : public ShmCollective {
   void Begin(ShmRounds& rounds) final;
   absl::Status Finish(ShmRounds& rounds, ShmDeadline deadline) final;
   bool begins_cheaply() const final {
-    return note_.offset >= 0 || written_bytes() <= kSmallBytes;
+    return (note_.offset >= 0 ? placed_bytes() : written_bytes()) <=
+           kSmallBytes;
   }
-  bool is_long() const final { return bytes_ > kLongBytes; }
+  bool is_long() const final { return moved_bytes() > kLongBytes; }
 
   // Above this a collective goes on in the background.
   static constexpr size_t kLongBytes = 256 << 10;
@@ -96,8 +97,14 @@ class ShmChunked : public ShmCollective {
   virtual void Read(const ShmRounds& rounds, size_t begin, size_t n) = 0;
   // For notes that may have an offset.
   virtual absl::Status InPlace(ShmRounds& rounds, ShmDeadline deadline);
+  // Copies to where the note tells what the others are to find there.
+  virtual void Place(const ShmRounds&) {}
+  // What Place() copies.
+  virtual size_t placed_bytes() const { return 0; }
   // What Write() copies in the first round, about.
   virtual size_t written_bytes() const { return bytes_; }
+  // What this rank writes and reads, about.
+  virtual size_t moved_bytes() const { return bytes_; }
 
   size_t step() const { return step_; }
 

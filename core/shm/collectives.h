@@ -61,7 +61,7 @@ ShmCollectivePtr MakeBarrier();
 // pass monitoredBarrier in 1000 ms".
 ShmCollectivePtr MakeMonitoredBarrier(std::chrono::milliseconds timeout);
 
-// When all ranks' tensors lie in their arenas, the next three work on them
+// When all ranks' tensors lie in their arenas, the next five work on them
 // there.
 
 // In place. `divisor` and `factor` as in Reduction.
@@ -77,16 +77,25 @@ ShmCollectivePtr MakeReduce(MutableBytes tensor, int root,
 ShmCollectivePtr MakeBroadcast(std::vector<MutableBytes> tensors, int root,
                                size_t root_tensor);
 
-// `inputs`: for each rank what it is to get, all of `output`'s size.
+// `inputs`: for each rank what it is to get, all of `output`'s size. `output`
+// may be this rank's own input, and overlaps none in another way. `whole`: the
+// tensor of which `inputs` are the equal parts, in order, if `output` is one of
+// them; else nothing.
 ShmCollectivePtr MakeReduceScatter(std::vector<ConstBytes> inputs,
                                    MutableBytes output,
                                    const Reduction& reduction,
-                                   const VectorSum& sum);
+                                   const VectorSum& sum,
+                                   MutableBytes whole = {});
 
-// `outputs`: one of `input`'s size for each rank.
+// `outputs`: one of `input`'s size for each rank. `input` may be this rank's
+// own output, and overlaps none in another way. `whole`: the tensor of which
+// they are the equal parts, in order; nothing, if there is none.
 ShmCollectivePtr MakeAllGather(ConstBytes input,
-                               std::vector<MutableBytes> outputs);
-// The same; `outputs` of other ranks than `root` are empty vectors.
+                               std::vector<MutableBytes> outputs,
+                               MutableBytes whole = {});
+
+// The same for `root` alone; `outputs` of other ranks than `root` are empty
+// vectors.
 ShmCollectivePtr MakeGather(ConstBytes input, std::vector<MutableBytes> outputs,
                             int root);
 

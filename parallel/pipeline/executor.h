@@ -56,6 +56,15 @@ class PipelineExecutor {
   // in its order; without any nothing is computed, and gradients are finished
   // all the same.
   //
+  // Collectives that layers issue (SyncBatchNorm, tensor parallelism) are part
+  // of kForward and kBackward, or of kBackwardInput where backward is split:
+  // ranks that run the same schedule meet in them. kBackwardWeight issues none
+  // (core/model/collective_node.h), for it is not run by a rank that lacks the
+  // microbatch, nor at the same place by ranks whose schedules differ in it
+  // alone. A layer's collectives have communicators of their own, one a device
+  // thread, and a rank without the microbatch takes part in
+  // StepGradients::on_missing.
+  //
   // When one stage fails all stop, on all ranks, and the error names stage,
   // microbatch and layer; gradients are then undefined. Within one process
   // another step may follow.

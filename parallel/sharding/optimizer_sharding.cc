@@ -11,6 +11,7 @@
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/comm/group_buffer.h"
+#include "core/comm/partitioned_collectives.h"
 #include "core/comm/pending_collective.h"
 #include "core/device/memory_category.h"
 #include "core/mesh/mesh.h"
@@ -72,6 +73,44 @@ absl::Status ReceiveFrom(int rank, const at::Tensor& into, c10::Device device,
   return absl::OkStatus();
 }
 
+// Are the ranks' shares equal parts of the whole buffer?
+bool SharesAreEqual(const FlatBuffer& buffer, int ranks) {
+  const int64_t length = ShareSpan(buffer, {0, ranks}).length();
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (ShareSpan(buffer, {rank, ranks}).length() != length) return false;
+  }
+  return ranks * length == buffer.values().numel();
+}
+
+absl::Status GatherAtOnce(const FlatBuffer& buffer, Communicator& group,
+                          int64_t step) {
+  const ElementSpan mine = ShareSpan(buffer, {group.rank(), group.size()});
+  TANDEM_ASSIGN_OR_RETURN(
+      PendingCollective gather,
+      StartAllGather(group, buffer.values(), Part(buffer.values(), mine),
+                     [step] {
+                       return absl::StrCat(
+                           "the parameters that each rank updates at the end "
+                           "of step ",
+                           step);
+                     }));
+  return gather.Wait();
+}
+
+absl::Status GatherByOwner(const FlatBuffer& buffer, Communicator& group,
+                           int64_t step) {
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const ElementSpan span = ShareSpan(buffer, {rank, group.size()});
+    if (span.length() == 0) continue;
+    TANDEM_RETURN_IF_ERROR(
+        group.Broadcast(Part(buffer.values(), span), rank, [=, &group] {
+          return absl::StrCat("the parameters that rank ", group.NameOf(rank),
+                              " updates at the end of step ", step);
+        }));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 const char* Word(OptimizerSharding sharding) {
@@ -114,15 +153,9 @@ absl::Status GatherValues(const FlatBufferList& buffers, Communicator& group,
                           int64_t step) {
   for (const FlatBuffer* buffer : buffers) {
     if (ShareIn(group, *buffer).is_whole()) continue;
-    for (int rank = 0; rank < group.size(); ++rank) {
-      const ElementSpan span = ShareSpan(*buffer, {rank, group.size()});
-      if (span.length() == 0) continue;
-      TANDEM_RETURN_IF_ERROR(
-          group.Broadcast(Part(buffer->values(), span), rank, [=, &group] {
-            return absl::StrCat("the parameters that rank ", group.NameOf(rank),
-                                " updates at the end of step ", step);
-          }));
-    }
+    TANDEM_RETURN_IF_ERROR(SharesAreEqual(*buffer, group.size())
+                               ? GatherAtOnce(*buffer, group, step)
+                               : GatherByOwner(*buffer, group, step));
   }
   return absl::OkStatus();
 }

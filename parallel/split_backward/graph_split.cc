@@ -18,6 +18,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "core/model/collective_node.h"
 #include "core/model/weight_gradient_sink.h"
 #include "parallel/activation_checkpointing/reentrant_checkpoint.h"
 
@@ -30,7 +31,8 @@ std::vector<torch::autograd::Node*> NodesBehind(
 
 // Divides the graph behind `roots`, which must live longer. Early nodes run in
 // the first part. A late one is LibTorch's, and leads to weights alone, and to
-// no early one.
+// no early one. So it issues no collective, and none that runs in both parts
+// does.
 class GraphDivision {
  public:
   GraphDivision(const std::vector<torch::autograd::Edge>& roots,
@@ -72,6 +74,15 @@ bool IsSplitNode(const Node& node) {
   return dynamic_cast<const SplitNode*>(&node) != nullptr;
 }
 
+bool IsCollective(const Node& node) {
+  return dynamic_cast<const CollectiveNode*>(&node) != nullptr;
+}
+
+bool RepeatsCollectives(const Node& node) {
+  const auto* const collective = dynamic_cast<const CollectiveNode*>(&node);
+  return collective != nullptr && collective->repeats_forward();
+}
+
 // Whether its weights' gradients come with its input's, asked for or not.
 bool ComputesAllAtOnce(const Node& node) {
   constexpr const char* kNames[] = {"MkldnnRnnLayerBackward",
@@ -84,16 +95,17 @@ bool ComputesAllAtOnce(const Node& node) {
 // May it run twice, for some of its edges each time? LibTorch's derivatives do
 // what they are asked for; of other functions nothing is known.
 bool MaySplit(const Node& node) {
-  if (!node.post_hooks().empty()) return false;
+  if (!node.post_hooks().empty() || IsCollective(node)) return false;
   if (IsSplitNode(node)) return true;
   return absl::StartsWith(c10::demangle(typeid(node).name()),
                           "torch::autograd::generated::") &&
          !ComputesAllAtOnce(node);
 }
 
-// May it do more than compute: speak with other ranks (SyncBatchNorm), say? Of
-// functions that are not LibTorch's nothing is known.
+// May it do more than compute: speak with other ranks, say? Of functions that
+// are not LibTorch's nothing is known, unless they are marked.
 bool IsCustom(const Node& node) {
+  if (IsCollective(node)) return true;
   const std::string type = c10::demangle(typeid(node).name());
   return !absl::StartsWith(type, "torch::autograd::") ||
          absl::StartsWith(type, "torch::autograd::CppNode<");
@@ -138,8 +150,9 @@ std::vector<Node*> NodesBehind(const edge_list& edges) {
 GraphDivision::GraphDivision(const edge_list& roots,
                              const std::vector<at::Tensor>& inputs)
     : nodes_(NodesBehind(roots)) {
-  const bool is_together = absl::c_any_of(
-      nodes_, [](const Node* node) { return IsReentrantCheckpoint(*node); });
+  const bool is_together = absl::c_any_of(nodes_, [](const Node* node) {
+    return IsReentrantCheckpoint(*node) || RepeatsCollectives(*node);
+  });
   if (is_together) {
     early_.insert(nodes_.begin(), nodes_.end());
     return;

@@ -25,14 +25,19 @@ namespace tandem {
 //   - weights of custom functions (torch::autograd::Function), which compute
 //     all of their gradients at once, of oneDNN's and cuDNN's RNN layers, which
 //     do too, and of nodes with post-hooks;
-//   - the whole graph, where a re-entrant checkpoint is in it.
-// A function under a non-re-entrant checkpoint runs once more in each part.
+//   - the whole graph, where a re-entrant checkpoint is in it, or a node that
+//     speaks with other ranks when a checkpoint has it computed again
+//     (CollectiveNode::repeats_forward).
+// Any other function under a non-re-entrant checkpoint runs once more in each
+// part.
 //
 // Where no input takes a gradient (a model's first stage) what leads to two
 // weights or more runs in the first part, as if there were one.
 //
-// Custom functions run in the first part wherever they are: other replicas may
-// wait there for what they do besides (SyncBatchNorm's collective).
+// The second part issues no collective. CollectiveNodes
+// (core/model/collective_node.h) and custom functions, which may issue some,
+// run in the first one, once, wherever they are: other ranks wait for them
+// there.
 //
 // The sum of both parts is what one backward gives, bit for bit: the same
 // operators compute it from the same gradients, and it goes through the

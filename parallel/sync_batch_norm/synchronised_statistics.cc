@@ -10,22 +10,27 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/custom_class.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
 
-#include <optional>
+#include <cstddef>
+#include <mutex>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "core/instrument/fault_point.h"
+#include "core/model/collective_node.h"
 #include "core/model/shared_statistics.h"
 
 namespace tandem {
 namespace {
 
-using torch::autograd::AutogradContext;
+using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
 void ThrowUnlessOk(const absl::Status& status) {
@@ -80,42 +85,66 @@ void SumOverRanks(at::Tensor sums, Communicator& group) {
   }));
 }
 
-struct Normalisation : torch::CustomClassHolder {
+struct Normalisation {
   Communicator* group = nullptr;
   int64_t count = 0;
   double eps = 0;
   at::Tensor mean, variance;  // as the values that are normalised
 };
 
-using State = c10::intrusive_ptr<Normalisation>;
+at::Tensor Normalised(const at::Tensor& x, const at::Tensor& weight,
+                      const at::Tensor& bias, const Normalisation& by) {
+  const at::NoGradGuard no_grad;
+  if (x.numel() == 0) return at::empty_like(x);
+  const at::Tensor y = std::get<0>(at::native_batch_norm(
+      As(x, x), As(weight, x), As(bias, x), by.mean, by.variance,
+      /*training=*/false, /*momentum=*/0, by.eps));
+  return y.to(x.scalar_type());
+}
 
-class NormaliseFunction : public torch::autograd::Function<NormaliseFunction> {
+// weight / deviation * (dy - mean of dy - x_hat * mean of dy * x_hat), the
+// means over all ranks.
+at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x,
+                         const at::Tensor& weight, const at::Tensor& sums,
+                         const Normalisation& by) {
+  std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
+  shape[1] = x.size(1);
+  const at::Tensor means =
+      (sums / static_cast<double>(by.count)).to(TypeFor(x));
+  const at::Tensor inverse = (by.variance + by.eps).rsqrt();
+  at::Tensor scale = inverse;
+  if (weight.defined()) scale = scale * As(weight, x);
+  const at::Tensor slope = -scale * inverse * means[1];
+  at::Tensor dx = As(x, x) - by.mean.view(shape);
+  dx.mul_(slope.view(shape));
+  dx.addcmul_(As(dy, x), scale.view(shape));
+  dx.sub_((scale * means[0]).view(shape));
+  return dx.to(x.scalar_type());
+}
+
+// Gradients of x, the weight and the bias. When its forward is computed again,
+// statistics are those of the first time.
+class NormaliseBackward : public torch::autograd::Node, public CollectiveNode {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
-                            const std::optional<at::Tensor>& weight,
-                            const std::optional<at::Tensor>& bias,
-                            const State& state) {
-    context->save_for_backward({x, weight.value_or(at::Tensor())});
-    context->saved_data["state"] = c10::IValue::make_capsule(state);
-    if (x.numel() == 0) return at::empty_like(x);
-    const at::Tensor y = std::get<0>(at::native_batch_norm(
-        As(x, x), As(weight.value_or(at::Tensor()), x),
-        As(bias.value_or(at::Tensor()), x), state->mean, state->variance,
-        /*training=*/false, /*momentum=*/0, state->eps));
-    return y.to(x.scalar_type());
-  }
+  NormaliseBackward(const at::Tensor& x, const at::Tensor& weight,
+                    Normalisation by)
+      : CollectiveNode(Forward::kIsLocal),
+        x_(x, /*is_output=*/false),
+        weight_(weight, /*is_output=*/false),
+        by_(std::move(by)) {}
 
-  static variable_list backward(AutogradContext* context,
-                                const variable_list& gradients) {
+  std::string name() const override { return "NormaliseBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
     TORCH_CHECK(!at::GradMode::is_enabled(),
                 "SyncBatchNorm's gradient has no derivative of its own: do not "
                 "ask for one (create_graph)");
-    const State state = c10::static_intrusive_pointer_cast<Normalisation>(
-        context->saved_data["state"].toCapsule());
-    const variable_list saved = context->get_saved_variables();
-    const at::Tensor& x = saved[0];
-    const at::Tensor& weight = saved[1];
-    const at::Tensor dy = gradients[0];
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const at::Tensor x = x_.unpack(getptr());
+    const at::Tensor weight = weight_.unpack(getptr());
+    // The others wait, whether or not there is a gradient here.
+    const at::Tensor dy =
+        gradients[0].defined() ? gradients[0] : at::zeros_like(x);
     const at::Tensor sums =
         at::zeros({2, x.size(1)}, x.options().dtype(at::kDouble));
     at::Tensor dx, of_weight, of_bias;
@@ -126,8 +155,8 @@ class NormaliseFunction : public torch::autograd::Function<NormaliseFunction> {
     }
     if (x.numel() > 0) {
       const auto [ignored, x_hats, ones] = at::native_batch_norm_backward(
-          As(dy, x), As(x, x), As(weight, x), state->mean, state->variance, {},
-          {}, /*train=*/false, state->eps, {false, true, true});
+          As(dy, x), As(x, x), As(weight, x), by_.mean, by_.variance, {}, {},
+          /*train=*/false, by_.eps, {false, true, true});
       sums[0].copy_(ones);
       sums[1].copy_(x_hats);
       if (weight.defined()) {
@@ -135,33 +164,23 @@ class NormaliseFunction : public torch::autograd::Function<NormaliseFunction> {
         of_bias.copy_(ones);
       }
     }
-    SumOverRanks(sums, *state->group);
-    if (x.numel() > 0 && context->needs_input_grad(0)) {
-      dx = OfInput(dy, x, weight, sums, *state);
+    SumOverRanks(sums, *by_.group);
+    if (x.numel() > 0 && task_should_compute_output(0)) {
+      dx = InputGradient(dy, x, weight, sums, by_);
     }
-    return {dx, of_weight, of_bias, at::Tensor()};
+    return {dx, of_weight, of_bias};
+  }
+
+  void release_variables() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    x_.reset_data();
+    weight_.reset_data();
   }
 
  private:
-  // weight / deviation * (dy - mean of dy - x_hat * mean of dy * x_hat), the
-  // means over all ranks.
-  static at::Tensor OfInput(const at::Tensor& dy, const at::Tensor& x,
-                            const at::Tensor& weight, const at::Tensor& sums,
-                            const Normalisation& state) {
-    std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
-    shape[1] = x.size(1);
-    const at::Tensor means =
-        (sums / static_cast<double>(state.count)).to(TypeFor(x));
-    const at::Tensor inverse = (state.variance + state.eps).rsqrt();
-    at::Tensor scale = inverse;
-    if (weight.defined()) scale = scale * As(weight, x);
-    const at::Tensor slope = -scale * inverse * means[1];
-    at::Tensor dx = As(x, x) - state.mean.view(shape);
-    dx.mul_(slope.view(shape));
-    dx.addcmul_(As(dy, x), scale.view(shape));
-    dx.sub_((scale * means[0]).view(shape));
-    return dx.to(x.scalar_type());
-  }
+  SavedVariable x_;
+  SavedVariable weight_;
+  const Normalisation by_;
 };
 
 }  // namespace
@@ -196,17 +215,16 @@ SharedStatistics SynchronisedStatistics::Share(
 at::Tensor SynchronisedStatistics::Normalise(
     const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
     double eps, const SharedStatistics& statistics) {
-  auto state = c10::make_intrusive<Normalisation>();
-  state->group = &group_;
-  state->count = statistics.count;
-  state->eps = eps;
-  state->mean = As(statistics.mean, x);
-  state->variance = As(statistics.variance, x);
-  // An undefined tensor is no argument of a function.
-  const auto given = [](const at::Tensor& tensor) {
-    return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
-  };
-  return NormaliseFunction::apply(x, given(weight), given(bias), state);
+  const Normalisation by = {&group_, statistics.count, eps,
+                            As(statistics.mean, x), As(statistics.variance, x)};
+  c10::intrusive_ptr<NormaliseBackward> node;
+  if (torch::autograd::compute_requires_grad(x, weight, bias)) {
+    node = c10::make_intrusive<NormaliseBackward>(x, weight, by);
+    node->set_next_edges(torch::autograd::collect_next_edges(x, weight, bias));
+  }
+  at::Tensor y = Normalised(x, weight, bias, by);
+  if (node != nullptr) torch::autograd::set_history(y, node);
+  return y;
 }
 
 void SynchronisedStatistics::AddNothing(const at::Tensor& none) {

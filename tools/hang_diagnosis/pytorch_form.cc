@@ -228,11 +228,12 @@ void SetTensors(const FlightEntry& entry, size_t ranks, Json* json) {
   const std::vector<int64_t> sizes =
       entry.dtype.empty() ? std::vector<int64_t>{1} : entry.sizes;
   const std::string dtype = entry.dtype.empty() ? "Float" : entry.dtype;
-  std::vector<int64_t> output = sizes;
-  if (entry.operation == "all-gather") {
-    output.insert(output.begin(), static_cast<int64_t>(ranks));
-  }
-  (*json)["input_sizes"] = Json::array({sizes});
+  // Entries have the sizes of one rank's part.
+  std::vector<int64_t> input = sizes, output = sizes;
+  const auto parts = static_cast<int64_t>(ranks);
+  if (entry.operation == "all-gather") output.insert(output.begin(), parts);
+  if (entry.operation == "reduce-scatter") input.insert(input.begin(), parts);
+  (*json)["input_sizes"] = Json::array({input});
   (*json)["input_dtypes"] = Json::array({dtype});
   (*json)["output_sizes"] = Json::array({output});
   (*json)["output_dtypes"] = Json::array({dtype});

@@ -1,6 +1,8 @@
 #include "core/sim/links/backend.h"
 
+#include <cstdint>
 #include <functional>
+#include <numeric>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 
@@ -62,6 +64,14 @@ double LinksBackend::OthersShare() const {
   return static_cast<double>(getSize() - 1) / getSize();
 }
 
+double LinksBackend::OthersShare(const std::vector<int64_t>& splits) const {
+  if (splits.empty()) return OthersShare();
+  const auto all = static_cast<double>(
+      std::accumulate(splits.begin(), splits.end(), int64_t{0}));
+  const auto own = static_cast<double>(splits.at(getRank()));
+  return all == 0 ? 0 : (all - own) / all;
+}
+
 LinksBackend::WorkPtr LinksBackend::Collective(OpType type,
                                                const Tensors& tensors,
                                                double share) {
@@ -102,6 +112,13 @@ LinksBackend::WorkPtr LinksBackend::reduce_scatter_single(
     at::Tensor& /*output*/, at::Tensor& input,
     const c10d::ReduceScatterOptions& /*options*/) {
   return Collective(OpType::_REDUCE_SCATTER_BASE, {input}, OthersShare());
+}
+
+LinksBackend::WorkPtr LinksBackend::all_to_all_single(
+    at::Tensor& /*output*/, at::Tensor& input,
+    std::vector<int64_t>& /*output_splits*/, std::vector<int64_t>& input_splits,
+    const c10d::AllToAllOptions& /*options*/) {
+  return Collective(OpType::ALLTOALL_BASE, {input}, OthersShare(input_splits));
 }
 
 LinksBackend::WorkPtr LinksBackend::send(Tensors& /*tensors*/, int /*to*/,

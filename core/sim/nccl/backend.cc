@@ -42,6 +42,27 @@ NcclPart Collective(std::string text,
   return part;
 }
 
+NcclPart MessagePart(bool sends, const at::Tensor& tensor, int peer) {
+  NcclPart part;
+  part.sends = sends;
+  part.peer = peer;
+  part.bytes = HostAlias(tensor).view({-1}).view(at::kByte);
+  return part;
+}
+
+// By rank; without splits in equal parts.
+Tensors SplitRows(const at::Tensor& tensor, std::vector<int64_t> splits,
+                  int ranks) {
+  if (splits.empty()) {
+    TORCH_CHECK_WITH(ValueError, tensor.size(0) % ranks == 0, tensor.size(0),
+                     " rows cannot be divided among ", ranks, " ranks");
+    splits.assign(static_cast<size_t>(ranks), tensor.size(0) / ranks);
+  }
+  TORCH_CHECK_WITH(ValueError, splits.size() == static_cast<size_t>(ranks),
+                   "one split for each of ", ranks, " ranks is needed");
+  return tensor.split_with_sizes(splits);
+}
+
 // NCCL takes the factor of a sum in the tensor's dtype.
 template <typename Options>
 Options WithFactorIn(c10::ScalarType dtype, Options options) {
@@ -135,7 +156,8 @@ NcclCommunicator& NcclBackend::DeviceCommunicator(c10::Device device) {
   return *communicators_.at(device.index());
 }
 
-NcclBackend::WorkPtr NcclBackend::Launch(OpType type, NcclPart part,
+NcclBackend::WorkPtr NcclBackend::Launch(OpType type,
+                                         std::vector<NcclPart> parts,
                                          const Tensors& tensors) {
   for (const at::Tensor& each : tensors) {
     TORCH_CHECK_WITH(
@@ -153,7 +175,7 @@ NcclBackend::WorkPtr NcclBackend::Launch(OpType type, NcclPart part,
         group_->tensors.empty() ||
             group_->tensors.front().device() == tensors.front().device(),
         "a group of sim_nccl has tensors of one device");
-    group_->parts.push_back(std::move(part));
+    group_->parts.insert(group_->parts.end(), parts.begin(), parts.end());
     group_->tensors.insert(group_->tensors.end(), tensors.begin(),
                            tensors.end());
     return nullptr;
@@ -161,7 +183,7 @@ NcclBackend::WorkPtr NcclBackend::Launch(OpType type, NcclPart part,
   CheckNoGroupIsOpen();
   was_used_ = true;
   return DeviceCommunicator(tensors.front().device())
-      .Launch(type, {part}, tensors);
+      .Launch(type, std::move(parts), tensors);
 }
 
 NcclBackend::WorkPtr NcclBackend::allreduce(
@@ -171,7 +193,7 @@ NcclBackend::WorkPtr NcclBackend::allreduce(
       [on = HostAliases(tensors),
        options = WithFactorIn(tensors.at(0).scalar_type(), options)](
           c10d::Backend& wire) mutable { return wire.allreduce(on, options); });
-  return Launch(OpType::ALLREDUCE, std::move(part), tensors);
+  return Launch(OpType::ALLREDUCE, {part}, tensors);
 }
 
 NcclBackend::WorkPtr NcclBackend::broadcast(
@@ -182,7 +204,7 @@ NcclBackend::WorkPtr NcclBackend::broadcast(
       [on = HostAliases(tensors), options](c10d::Backend& wire) mutable {
         return wire.broadcast(on, options);
       });
-  return Launch(OpType::BROADCAST, std::move(part), tensors);
+  return Launch(OpType::BROADCAST, {part}, tensors);
 }
 
 NcclBackend::WorkPtr NcclBackend::reduce(Tensors& tensors,
@@ -194,7 +216,7 @@ NcclBackend::WorkPtr NcclBackend::reduce(Tensors& tensors,
       [on = HostAliases(tensors),
        options = WithFactorIn(tensors.at(0).scalar_type(), options)](
           c10d::Backend& wire) mutable { return wire.reduce(on, options); });
-  return Launch(OpType::REDUCE, std::move(part), tensors);
+  return Launch(OpType::REDUCE, {part}, tensors);
 }
 
 NcclBackend::WorkPtr NcclBackend::allgather(
@@ -209,7 +231,7 @@ NcclBackend::WorkPtr NcclBackend::allgather(
                  });
   Tensors all = outputs[0];
   all.push_back(inputs[0]);
-  return Launch(OpType::ALLGATHER, std::move(part), all);
+  return Launch(OpType::ALLGATHER, {part}, all);
 }
 
 NcclBackend::WorkPtr NcclBackend::all_gather_single(
@@ -220,7 +242,7 @@ NcclBackend::WorkPtr NcclBackend::all_gather_single(
                           options](c10d::Backend& wire) mutable {
                            return wire.all_gather_single(out, in, options);
                          });
-  return Launch(OpType::_ALLGATHER_BASE, std::move(part), {output, input});
+  return Launch(OpType::_ALLGATHER_BASE, {part}, {output, input});
 }
 
 NcclBackend::WorkPtr NcclBackend::reduce_scatter_single(
@@ -233,7 +255,32 @@ NcclBackend::WorkPtr NcclBackend::reduce_scatter_single(
                      c10d::Backend& wire) mutable {
                    return wire.reduce_scatter_single(out, in, options);
                  });
-  return Launch(OpType::_REDUCE_SCATTER_BASE, std::move(part), {output, input});
+  return Launch(OpType::_REDUCE_SCATTER_BASE, {part}, {output, input});
+}
+
+// What this rank keeps is copied before the streams meet.
+NcclBackend::WorkPtr NcclBackend::all_to_all_single(
+    at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+    std::vector<int64_t>& input_splits,
+    const c10d::AllToAllOptions& /*options*/) {
+  const Tensors received = SplitRows(output, output_splits, getSize());
+  const Tensors sent = SplitRows(input, input_splits, getSize());
+  TORCH_CHECK_WITH(ValueError, output.scalar_type() == input.scalar_type(),
+                   "sim_nccl does not convert what it moves");
+  std::vector<NcclPart> parts;
+  for (int peer = 0; peer < getSize(); ++peer) {
+    if (peer == getRank()) {
+      received[peer].copy_(sent[peer]);
+      continue;
+    }
+    if (sent[peer].numel() > 0) {
+      parts.push_back(MessagePart(/*sends=*/true, sent[peer], peer));
+    }
+    if (received[peer].numel() > 0) {
+      parts.push_back(MessagePart(/*sends=*/false, received[peer], peer));
+    }
+  }
+  return Launch(OpType::ALLTOALL_BASE, std::move(parts), {output, input});
 }
 
 NcclBackend::WorkPtr NcclBackend::barrier(const c10d::BarrierOptions& options) {
@@ -248,11 +295,8 @@ NcclBackend::WorkPtr NcclBackend::barrier(const c10d::BarrierOptions& options) {
 
 NcclBackend::WorkPtr NcclBackend::Message(bool sends, Tensors& tensors,
                                           int peer) {
-  NcclPart part;
-  part.sends = sends;
-  part.peer = peer;
-  part.bytes = HostAlias(tensors.at(0)).view({-1}).view(at::kByte);
-  return Launch(sends ? OpType::SEND : OpType::RECV, std::move(part), tensors);
+  return Launch(sends ? OpType::SEND : OpType::RECV,
+                {MessagePart(sends, tensors.at(0), peer)}, tensors);
 }
 
 NcclBackend::WorkPtr NcclBackend::send(Tensors& tensors, int to, int /*tag*/) {

@@ -76,6 +76,12 @@ class NcclBackend : public c10d::Backend {
   WorkPtr reduce_scatter_single(
       at::Tensor& output, at::Tensor& input,
       const c10d::ReduceScatterOptions& options = {}) override;
+  // A send and a receive for each other rank in one group, as NCCL's is; what a
+  // rank sends and what the other one expects must be as long.
+  WorkPtr all_to_all_single(at::Tensor& output, at::Tensor& input,
+                            std::vector<int64_t>& output_splits,
+                            std::vector<int64_t>& input_splits,
+                            const c10d::AllToAllOptions& options = {}) override;
   WorkPtr barrier(const c10d::BarrierOptions& options = {}) override;
   WorkPtr send(Tensors& tensors, int to, int tag) override;
   WorkPtr recv(Tensors& tensors, int from, int tag) override;
@@ -99,7 +105,8 @@ class NcclBackend : public c10d::Backend {
   absl::Status Connect(c10::Device device);
   NcclCommunicator& DeviceCommunicator(c10::Device device);
   // At once, or with the rest of a group: then there is no work.
-  WorkPtr Launch(c10d::OpType type, NcclPart part, const Tensors& tensors);
+  WorkPtr Launch(c10d::OpType type, std::vector<NcclPart> parts,
+                 const Tensors& tensors);
   WorkPtr Message(bool sends, Tensors& tensors, int peer);
 
   const StorePtr store_;

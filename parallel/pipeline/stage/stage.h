@@ -171,7 +171,8 @@ class PipelineStage {
   // Backward in two parts. The first returns the gradients of the inputs, given
   // those of the outputs (empty where a loss was computed): undefined where an
   // input takes none. It leaves the gradients of weights to the second if it
-  // can. The second adds them to the parameters', and forgets the microbatch.
+  // can. The second adds them to the parameters', issues no collective, and
+  // forgets the microbatch.
   absl::StatusOr<StageMessage> BackwardInput(int microbatch,
                                              const StageMessage& gradients);
   absl::Status BackwardWeight(int microbatch);

@@ -206,6 +206,7 @@ absl::Status SyncBatchNormPart::RunMissing(const Action& action,
   const Microbatch microbatch = {action.microbatch, microbatches, false,
                                  model_.options.pipeline.defers_statistics};
   if (IsForward(action.kind)) return statistics->NoForward(microbatch);
+  // It issues no collective (parallel/pipeline/executor.h).
   const bool of_weights = action.kind == ActionKind::kBackwardWeight;
   return of_weights ? absl::OkStatus() : statistics->NoBackward(microbatch);
 }

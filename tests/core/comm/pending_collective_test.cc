@@ -16,6 +16,7 @@
 #include "core/base/status_macros.h"
 #include "core/comm/background_gather.h"
 #include "core/comm/communicator.h"
+#include "core/comm/partitioned_collectives.h"
 #include "core/device/host_memory.h"
 #include "core/sim/testing.h"
 #include "core/testing/statuses.h"
@@ -250,6 +251,33 @@ TEST_P(StagedTensorsTest, EachRanksTensorReachesTheOthers) {
     TANDEM_ASSIGN_OR_RETURN(const std::vector<at::Tensor> all,
                             world.AllGather(Full(world.rank(), at::kBFloat16)));
     for (int rank = 0; rank < 2; ++rank) ExpectAll(all[rank], rank);
+    return absl::OkStatus();
+  });
+}
+
+TEST_P(StagedTensorsTest, PartsReachTheDevice) {
+  OnRanks(3, [](Communicator& world) -> absl::Status {
+    const auto wait = [](absl::StatusOr<PendingCollective> started) {
+      return started.ok() ? started->Wait() : started.status();
+    };
+    const at::Tensor all = Full(-1).view({-1});  // 21 elements
+    const at::Tensor inside = all.narrow(0, 7 * world.rank(), 7);
+    const at::Tensor apart = Full(0).view({-1}).narrow(0, 0, 7);
+    inside.fill_(4);
+    TANDEM_RETURN_IF_ERROR(wait(StartAllGather(world, all, inside)));
+    ExpectAll(all, 4);
+    TANDEM_RETURN_IF_ERROR(
+        wait(StartReduceScatterSum(world, all, apart, /*factor=*/0.5)));
+    ExpectAll(apart, 6);
+    ExpectAll(all, 4);
+    TANDEM_RETURN_IF_ERROR(wait(StartReduceScatterSum(world, all, inside)));
+    ExpectAll(inside, 12);
+    const at::Tensor received = Full(0).view({-1});
+    TANDEM_RETURN_IF_ERROR(
+        wait(StartAllToAll(world, received, Full(world.rank()).view({-1}))));
+    for (int rank = 0; rank < 3; ++rank) {
+      ExpectAll(received.narrow(0, 7 * rank, 7), rank);
+    }
     return absl::OkStatus();
   });
 }

@@ -12,7 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 #include "core/base/tensors.h"
 #include "core/comm/communicator.h"
 #include "core/testing/device_types.h"
@@ -155,32 +157,40 @@ TEST(OptimizerShareTest, SharesTogetherStepAsOneOptimizer) {
   ExpectSharesToStepAsOne(MuonOptions(), [] { return MatricesUpTo(12); });
 }
 
+// Every rank steps its share: each has all of them then, and the first one the
+// state of all.
+absl::Status ExchangeShares(Communicator& world, int64_t elements) {
+  const FlatBuffers buffers = BuffersOf(elements);
+  FlatBuffer& buffer = *buffers[0];
+  buffer.values().fill_(world.rank());
+  EXPECT_TRUE(GatherValues(buffers, world, 1).ok());
+  const ElementSpan mine = ShareSpan(buffer, ShareIn(world, buffer));
+  const at::Tensor state = buffer.AddPartialState(mine.begin, mine.end);
+  state.fill_(world.rank());
+  const auto gathered = GatherOnFirst(buffer, state, world);
+  EXPECT_TRUE(gathered.ok()) << gathered.status();
+  EXPECT_EQ(gathered->defined(), world.rank() == 0);
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const ElementSpan span = ShareSpan(buffer, {rank, world.size()});
+    if (span.length() == 0) continue;
+    const auto all_are = [&](const at::Tensor& flat) {
+      return flat.narrow(0, span.begin, span.length())
+          .eq(rank)
+          .all()
+          .item<bool>();
+    };
+    EXPECT_TRUE(all_are(buffer.values()));
+    EXPECT_TRUE(world.rank() != 0 || all_are(*gathered));
+  }
+  return absl::OkStatus();
+}
+
 TEST(ShareExchangeTest, ValuesOfAllRanksAndStateOnTheFirst) {
   for (const int ranks : {2, 3, 7}) {
     ExpectOk(RunDeviceRanks(ranks, [&](Communicator& world) -> absl::Status {
-      const FlatBuffers buffers = BuffersOf(70);  // some shares are empty
-      FlatBuffer& buffer = *buffers[0];
-      buffer.values().fill_(world.rank());
-      EXPECT_TRUE(GatherValues(buffers, world, 1).ok());
-      const ElementSpan mine = ShareSpan(buffer, ShareIn(world, buffer));
-      const at::Tensor state = buffer.AddPartialState(mine.begin, mine.end);
-      state.fill_(world.rank());
-      const auto gathered = GatherOnFirst(buffer, state, world);
-      EXPECT_TRUE(gathered.ok()) << gathered.status();
-      EXPECT_EQ(gathered->defined(), world.rank() == 0);
-      for (int rank = 0; rank < ranks; ++rank) {
-        const ElementSpan span = ShareSpan(buffer, {rank, ranks});
-        if (span.length() == 0) continue;
-        const auto all_are = [&](const at::Tensor& flat) {
-          return flat.narrow(0, span.begin, span.length())
-              .eq(rank)
-              .all()
-              .item<bool>();
-        };
-        EXPECT_TRUE(all_are(buffer.values()));
-        EXPECT_TRUE(world.rank() != 0 || all_are(*gathered));
-      }
-      return absl::OkStatus();
+      // Some shares are empty; then all are equal.
+      TANDEM_RETURN_IF_ERROR(ExchangeShares(world, 70));
+      return ExchangeShares(world, 357);
     }));
   }
 }

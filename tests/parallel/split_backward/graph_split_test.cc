@@ -33,6 +33,7 @@
 #include "core/model/weight_gradient_sink.h"
 #include "models/functions/linear_function.h"
 #include "parallel/activation_checkpointing/checkpoint.h"
+#include "tests/parallel/split_backward/split_problem.h"
 
 namespace tandem {
 namespace {
@@ -40,78 +41,9 @@ namespace {
 namespace nn = torch::nn;
 using torch::autograd::variable_list;
 
-// Something to be split: what it is computed from, and how.
-struct Problem {
-  std::vector<at::Tensor> weights;
-  at::Tensor input;
-  std::function<at::Tensor(const at::Tensor& input)> run;
-};
-
 Problem Of(const std::shared_ptr<nn::Module>& module, at::Tensor input,
            std::function<at::Tensor(const at::Tensor&)> run) {
   return {module->parameters(), std::move(input), std::move(run)};
-}
-
-// Also clears them.
-std::vector<at::Tensor> TakeGradients(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> all;
-  for (at::Tensor each : tensors) {
-    all.push_back(each.grad());
-    each.mutable_grad().reset();
-  }
-  return all;
-}
-
-GraphSplit FirstPart(const Problem& problem, const at::Tensor& input) {
-  const at::Tensor output = problem.run(input);
-  return GraphSplit::BackwardInputs(
-      {torch::autograd::impl::gradient_edge(output)},
-      {at::arange(output.numel()).to(output.dtype()).cos().view_as(output)},
-      {input});
-}
-
-void Backward(const Problem& problem, const at::Tensor& input) {
-  const at::Tensor output = problem.run(input);
-  output.backward(
-      at::arange(output.numel()).to(output.dtype()).cos().view_as(output));
-}
-
-bool SameBits(const at::Tensor& a, const at::Tensor& b) {
-  if (!a.defined() || !b.defined()) return a.defined() == b.defined();
-  return a.equal(b);
-}
-
-// The first part gives the input's gradient alone, `left` weights' are left,
-// and the second gives the joint backward's bits.
-void ExpectSplit(const Problem& problem, size_t left) {
-  const bool takes = problem.input.is_floating_point();
-  const auto input = [&] {
-    return problem.input.clone().requires_grad_(takes);
-  };
-  const at::Tensor whole = input();
-  Backward(problem, whole);
-  const std::vector<at::Tensor> expected = TakeGradients(problem.weights);
-
-  const at::Tensor parted = input();
-  GraphSplit split = FirstPart(problem, parted);
-  EXPECT_TRUE(SameBits(parted.grad(), whole.grad()));
-  EXPECT_EQ(split.weights().size(), left);
-  for (const at::Tensor& each : split.weights()) {
-    EXPECT_FALSE(each.grad().defined());
-  }
-  size_t early = 0;
-  for (const at::Tensor& each : problem.weights) early += each.grad().defined();
-  EXPECT_EQ(early + left, problem.weights.size());
-
-  const at::Tensor before =
-      parted.grad().defined() ? parted.grad().clone() : at::Tensor();
-  split.BackwardWeights();
-  EXPECT_TRUE(split.weights().empty());
-  EXPECT_TRUE(SameBits(parted.grad(), before));
-  const std::vector<at::Tensor> found = TakeGradients(problem.weights);
-  for (size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_TRUE(SameBits(found[i], expected[i])) << "weight " << i;
-  }
 }
 
 class GraphSplitTest : public testing::Test {

@@ -173,6 +173,7 @@ TEST(PyTorchFormTest, HasCollectivesAsTheyAreNamedThere) {
     job.Do(rank, world, "all-gather", {4});
     job.Act(rank, 0, 0);  // left out
     job.Do(rank, world, "barrier", {});
+    job.Do(rank, world, "reduce-scatter", {4});
   }
   job.Await(0, world, "all-reduce", {5});
   for (int rank = 0; rank < 3; ++rank) job.Dump(rank, FlightTrigger::kSignal);
@@ -182,15 +183,17 @@ TEST(PyTorchFormTest, HasCollectivesAsTheyAreNamedThere) {
   EXPECT_EQ(form["pg_config"]["world/0"]["desc"], "world");
   EXPECT_THAT(Column(form, "profiling_name"),
               ElementsAre("nccl:all_gather", "nccl:all_reduce_barrier",
-                          "nccl:all_reduce"));
-  EXPECT_THAT(Column(form, "collective_seq_id"), ElementsAre(1, 2, 3));
-  EXPECT_THAT(Column(form, "record_id"), ElementsAre(0, 1, 2));
+                          "nccl:reduce_scatter", "nccl:all_reduce"));
+  EXPECT_THAT(Column(form, "collective_seq_id"), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(Column(form, "record_id"), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(Column(form, "state"),
-              ElementsAre("completed", "completed", "started"));
+              ElementsAre("completed", "completed", "completed", "started"));
   EXPECT_EQ(form["entries"][0]["input_sizes"].dump(), "[[4]]");
   EXPECT_EQ(form["entries"][0]["output_sizes"].dump(), "[[3,4]]");
   EXPECT_EQ(form["entries"][1]["input_sizes"].dump(), "[[1]]");
-  EXPECT_TRUE(form["entries"][2]["time_discovered_completed_ns"].is_null());
+  EXPECT_EQ(form["entries"][2]["input_sizes"].dump(), "[[3,4]]");
+  EXPECT_EQ(form["entries"][2]["output_sizes"].dump(), "[[4]]");
+  EXPECT_TRUE(form["entries"][3]["time_discovered_completed_ns"].is_null());
 }
 
 // Sent under one tag after the other, received the other way round.

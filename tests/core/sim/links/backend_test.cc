@@ -66,6 +66,24 @@ TEST_P(LinksBackendTest, GathersAndScattersGoAroundOnce) {
   EXPECT_EQ(Collectives().calls, 3);
 }
 
+TEST_P(LinksBackendTest, AnAllToAllSendsWhatIsForOthers) {
+  at::Tensor sent = Floats(7 * GetParam());
+  at::Tensor received = Floats(7 * GetParam());
+  std::vector<int64_t> equal;
+  backend_.all_to_all_single(received, sent, equal, equal);
+  EXPECT_DOUBLE_EQ(Collectives().bytes, (n() - 1) * 28);
+  // This rank, the first one, keeps five of its rows, and gives away the rest.
+  std::vector<int64_t> splits(GetParam(), 0);
+  splits.front() = 5;
+  splits.back() = 7 * GetParam() - 5;
+  backend_.all_to_all_single(received, sent, splits, splits);
+  EXPECT_DOUBLE_EQ(Collectives().bytes, (n() - 1) * 28 + 4 * (7 * n() - 5));
+  std::vector<int64_t> none(GetParam(), 0);
+  at::Tensor nothing = Floats(0);
+  backend_.all_to_all_single(nothing, nothing, none, none);
+  EXPECT_EQ(Collectives().calls, 3);
+}
+
 TEST_P(LinksBackendTest, WhatHasARootGoesAroundWhole) {
   Tensors tensors = {Floats(3)};
   backend_.broadcast(tensors);
