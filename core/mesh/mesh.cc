@@ -138,6 +138,15 @@ std::vector<int> Mesh::RanksAlong(const std::vector<absl::string_view>& axes,
   return ranks;
 }
 
+bool Mesh::IsFirstBeside(const std::vector<absl::string_view>& axes,
+                         int rank) const {
+  const Coordinates at = RankCoordinates(rank);
+  for (size_t i = 0; i < axes_.size(); ++i) {
+    if (at[i] != 0 && !absl::c_linear_search(axes, axes_[i].name)) return false;
+  }
+  return true;
+}
+
 std::string Mesh::ToString() const { return AxesText(axes_); }
 
 }  // namespace tandem

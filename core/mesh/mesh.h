@@ -68,6 +68,11 @@ class Mesh {
   std::vector<int> RanksAlong(const std::vector<absl::string_view>& axes,
                               int rank) const;
 
+  // Whether `rank` has index 0 along every axis but these: of the ranks that
+  // have something alike, which differs along `axes` alone, it is the first.
+  bool IsFirstBeside(const std::vector<absl::string_view>& axes,
+                     int rank) const;
+
   std::string ToString() const;  // "data 2 x pipe 3"
 
  private:

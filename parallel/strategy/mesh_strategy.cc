@@ -97,8 +97,9 @@ absl::Status MakeGroups(Communicator* world, MeshModel& model) {
                      " devices, but there are ", ranks * devices, ": ", ranks,
                      " ranks of ", devices));
   }
-  TANDEM_ASSIGN_OR_RETURN(const Mesh mesh,
+  TANDEM_ASSIGN_OR_RETURN(model.mesh,
                           Mesh::Create(ranks, schedule.devices() / devices));
+  const Mesh& mesh = model.mesh;
   TANDEM_RETURN_IF_ERROR(CheckTraits(model.traits, mesh));
   if (model.options.reproducible) {
     TANDEM_RETURN_IF_ERROR(
