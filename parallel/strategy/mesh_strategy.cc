@@ -185,12 +185,15 @@ absl::Status MakeTrainedStages(MeshModel& model) {
       options.hook =
           CompressHook(*model.options.ddp.mixed_precision.reduce_dtype);
     }
+    const int number = static_cast<int>(model.stages.size()) - 1;
+    options.alike_group = [&model, number](const ParameterTraits& traits) {
+      return model.groups.alike(number, traits);
+    };
     TANDEM_ASSIGN_OR_RETURN(
         model.stages.back(),
-        TrainedStage::Create(
-            NamedParameters(stage->layers()), NamedBuffers(stage->layers()),
-            first_of_copy, options,
-            model.groups.data(static_cast<int>(model.stages.size()) - 1)));
+        TrainedStage::Create(NamedParameters(stage->layers()),
+                             NamedBuffers(stage->layers()), first_of_copy,
+                             options, model.groups.data(number)));
   }
   return absl::OkStatus();
 }
