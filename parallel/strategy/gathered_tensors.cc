@@ -165,8 +165,10 @@ absl::StatusOr<at::Tensor> Join(OwnedIterator begin, OwnedIterator end,
     }));
     elements += values.numel();
   }
-  CHECK_EQ(elements, whole.numel()) << info.name;
-  return whole;
+  if (elements == whole.numel()) return whole;
+  return absl::DataLossError(absl::StrCat(info.name, " is not complete: of ",
+                                          whole.numel(),
+                                          " elements, ranks have ", elements));
 }
 
 absl::Status TakeAll(std::vector<Owned> tensors, Communicator& group,

@@ -15,8 +15,9 @@ namespace tandem {
 // another's, and none on its device. Slices, which together make up a tensor,
 // come joined to it, row-major. On other ranks `sink` only tells the order,
 // which must be the same on all. Tensors are dense, and no two ranks have one
-// of the same name but for slices. Collective; a rank that fails must abort the
-// group, since others may wait for it.
+// of the same name but for slices. DataLoss, naming the tensor, where slices
+// are missing. Collective; a rank that fails must abort the group, since others
+// may wait for it.
 absl::Status StreamToRank0(const StatePart& mine, Communicator& group,
                            TensorSink& sink);
 
