@@ -256,7 +256,16 @@ std::string DescribeStage(const MeshModel& model, const PipelineStage& stage) {
   return DescribeModel(alike);
 }
 
-// Ranks that have the stages that `rank` has.
+// The first of the ranks that have the stages that `rank` has.
+int FirstOfSameStages(const Mesh& mesh, int rank) {
+  Mesh::Coordinates at = mesh.RankCoordinates(rank);
+  for (size_t i = 0; i < at.size(); ++i) {
+    if (mesh.axes()[i].name != kPipeAxis) at[i] = 0;
+  }
+  return mesh.RankAt(at);
+}
+
+// All of them.
 std::vector<int> RanksOfSameStages(const Mesh& mesh, int rank) {
   std::vector<absl::string_view> axes;
   for (const MeshAxis& each : mesh.axes()) {
@@ -269,7 +278,7 @@ std::vector<int> RanksOfSameStages(const Mesh& mesh, int rank) {
 // same: the same answer on all.
 bool SomeDiffer(const std::vector<std::string>& texts, const Mesh& mesh) {
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
-    const int first = RanksOfSameStages(mesh, rank).front();
+    const int first = FirstOfSameStages(mesh, rank);
     if (texts[static_cast<size_t>(rank)] != texts[static_cast<size_t>(first)]) {
       return true;
     }
