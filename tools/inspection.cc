@@ -85,7 +85,7 @@ void SortAndCount(Inspection* inspection) {
 
 SafetensorsEntry ManifestEntry(const ManifestTensor& tensor) {
   const TensorInfo& info = tensor.info;
-  const auto values = static_cast<uint64_t>(tensor.pieces.back().end);
+  const auto values = static_cast<uint64_t>(c10::multiply_integers(info.sizes));
   return {info.name, info.dtype, info.sizes, 0,
           values * c10::elementSize(info.dtype)};
 }

@@ -11,7 +11,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
+#include "core/checkpoint/read_slice.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/checkpoint/tensor_slice.h"
 
 namespace tandem {
 namespace {
@@ -225,13 +227,19 @@ absl::StatusOr<StoredCheckpoint> OpenCheckpoint(const std::string& path) {
       << path << " has no checksums: whether it was changed since it was "
       << "written cannot be told";
   for (const SafetensorsEntry& entry : reader->entries()) {
-    AddStored({{entry.name, entry.dtype, entry.shape},
-               [reader, &entry] { return reader->Read(entry); },
-               [reader, &entry] { return reader->Verify(entry); },
-               [reader, &entry](const at::Tensor& target) {
-                 return ReadRowMajor(*reader, entry, target);
-               }},
-              &checkpoint);
+    AddStored(
+        {{entry.name, entry.dtype, entry.shape},
+         [reader, &entry] { return reader->Read(entry); },
+         [reader, &entry] { return reader->Verify(entry); },
+         [reader, &entry](const at::Tensor& target) {
+           return ReadRowMajor(*reader, entry, target);
+         },
+         [reader, &entry](const TensorShard& shard, const at::Tensor& target) {
+           return ReadSlice(*reader, entry,
+                            SliceOfShard(entry.shape, WholeShard(entry.shape)),
+                            shard, target);
+         }},
+        &checkpoint);
   }
   return checkpoint;
 }

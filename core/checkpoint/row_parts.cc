@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensor_shard.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
 
@@ -26,15 +27,12 @@ bool BelongsTo(absl::string_view name, absl::string_view parameter,
 StoredTensor StoredRows(const StoredTensor& stored, const std::string& name,
                         const RowPart& part) {
   StoredTensor rows = stored;
+  if (IsDivided(stored.info)) {
+    TensorShard shard = WholeShard(stored.info.sizes);
+    shard[0] = {{part.first, part.rows}};
+    rows = StoredShard(stored, shard);
+  }
   rows.info.name = name;
-  if (!IsDivided(stored.info)) return rows;
-  rows.info.sizes[0] = part.rows;
-  rows.read_into = nullptr;  // it is of the whole
-  rows.read = [read = stored.read, first = part.first,
-               count = part.rows]() -> absl::StatusOr<at::Tensor> {
-    TANDEM_ASSIGN_OR_RETURN(const at::Tensor whole, read());
-    return CatchTorchOr([&] { return whole.narrow(0, first, count); });
-  };
   return rows;
 }
 

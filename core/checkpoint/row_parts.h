@@ -52,7 +52,7 @@ std::vector<TensorInfo> WithoutParts(const std::vector<TensorInfo>& tensors,
 
 // What is stored of weights in place of each, for every part of it: its rows.
 // A weight with another number of rows is given as it is, so that who loads it
-// says so. Reading a part reads the whole weight, and keeps the rows.
+// says so.
 StoredTensors DivideRows(const StoredTensors& stored, const RowParts& parts);
 
 // A sink that is given parts, and gives another one weights. What the other

@@ -157,6 +157,15 @@ absl::Status SafetensorsReader::ReadInto(const SafetensorsEntry& entry,
   return absl::OkStatus();
 }
 
+absl::Status SafetensorsReader::ReadBytes(const SafetensorsEntry& entry,
+                                          uint64_t begin, uint64_t size,
+                                          void* bytes) const {
+  TANDEM_RETURN_IF_ERROR(
+      file_.ReadAt(data_begin_ + entry.begin + begin, bytes, size));
+  if (entry.dtype == at::kBool) MakeBools(bytes, size);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<at::Tensor> SafetensorsReader::Read(
     const SafetensorsEntry& entry) {
   TANDEM_RETURN_IF_ERROR(CheckDtype(entry));

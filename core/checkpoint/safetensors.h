@@ -120,6 +120,10 @@ class SafetensorsReader {
   // The same to memory for entry.bytes(), which DataLoss leaves as it was read:
   // Verify before where it is in use.
   absl::Status ReadInto(const SafetensorsEntry& entry, void* values);
+  // Bytes [begin, begin + size) of its values, which it must have. They are not
+  // compared with the checksum, which is of all of them: Verify before.
+  absl::Status ReadBytes(const SafetensorsEntry& entry, uint64_t begin,
+                         uint64_t size, void* bytes) const;
 
   // All of them, in the order of the file.
   absl::StatusOr<NamedTensors> ReadAll();

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/tensor_shard.h"
 #include "core/base/tensors.h"
 #include "core/checkpoint/tensor_stream.h"
 
@@ -27,9 +28,15 @@ struct StoredTensor {
   std::function<absl::Status()> verify;
   // Puts the values where a tensor of the host has its own; false, and nothing
   // is done, where that is of another shape or dtype, or they would have to be
-  // moved about for it. Null: as if it were always false; so it must be of what
-  // is a part of another stored tensor.
+  // moved about for it. Null: as if it were always false.
   std::function<absl::StatusOr<bool>(const at::Tensor&)> read_into = nullptr;
+  // Puts the values of a shard into a tensor of the host that has its sizes and
+  // the stored dtype, and reads no more than it needs for that. Null: all are
+  // read.
+  std::function<absl::Status(const TensorShard&, const at::Tensor&)>
+      read_shard = nullptr;
+  // What `verify` would say of the values that it reads. Null: of all.
+  std::function<absl::Status(const TensorShard&)> verify_shard = nullptr;
 };
 
 // What a checkpoint's tensors are to those who load it: each takes what it
@@ -59,6 +66,10 @@ class StoredTensors {
 
 // Verifies one; the error is that of the store.
 absl::Status Verify(const StoredTensor& tensor);
+
+// A shard of a stored tensor as one of its own, under the same name. Requires a
+// shard of it (CheckShard).
+StoredTensor StoredShard(const StoredTensor& whole, const TensorShard& shard);
 
 // Puts the values into `target`, of the same shape: without a copy in between
 // where it is a dense one of the host, of the stored dtype. An error of the

@@ -77,8 +77,7 @@ absl::Status CheckDegrees(int world_size, const MeshDegrees& degrees) {
           absl::StrCat("a ", axis, " degree is at least 1, but is ", degree));
     }
     if (degree > 1) given.push_back({std::string(axis), degree});
-    ranks = std::min<int64_t>(ranks * degree,
-                              std::numeric_limits<int>::max());
+    ranks = std::min<int64_t>(ranks * degree, std::numeric_limits<int>::max());
   }
   if (world_size % ranks == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -111,8 +110,7 @@ absl::StatusOr<Mesh> Mesh::Create(std::vector<MeshAxis> axes) {
 absl::StatusOr<Mesh> Mesh::Create(int world_size, const MeshDegrees& degrees) {
   const absl::Status divides = CheckDegrees(world_size, degrees);
   if (!divides.ok()) return divides;
-  const int data =
-      world_size / (degrees.shard * degrees.pipe * degrees.tensor);
+  const int data = world_size / (degrees.shard * degrees.pipe * degrees.tensor);
   return Mesh(JobAxes(data, degrees), world_size);
 }
 
@@ -129,7 +127,7 @@ int Mesh::replicas() const {
   return product;
 }
 
-int Mesh::ReplicaOf(int rank) const {
+int Mesh::ReplicaIndex(int rank) const {
   int replica = 0;
   for (const absl::string_view axis : kSampleAxes) {
     replica = replica * degree(axis) + IndexAlong(axis, rank);
@@ -185,6 +183,15 @@ std::vector<int> Mesh::RanksAlong(const std::vector<absl::string_view>& axes,
 
 std::vector<int> Mesh::RanksOfReplicas(int rank) const {
   return RanksAlong({std::begin(kSampleAxes), std::end(kSampleAxes)}, rank);
+}
+
+bool Mesh::IsFirstBeside(const std::vector<absl::string_view>& axes,
+                         int rank) const {
+  const Coordinates at = RankCoordinates(rank);
+  for (size_t i = 0; i < axes_.size(); ++i) {
+    if (at[i] != 0 && !absl::c_linear_search(axes, axes_[i].name)) return false;
+  }
+  return true;
 }
 
 std::string Mesh::ToString() const { return AxesText(axes_); }

@@ -93,6 +93,11 @@ class Mesh {
   // The same for all sample axes: those that hold the same of the model.
   std::vector<int> RanksOfReplicas(int rank) const;
 
+  // Whether `rank` has index 0 along every axis but these: of the ranks that
+  // have something alike, which differs along `axes` alone, it is the first.
+  bool IsFirstBeside(const std::vector<absl::string_view>& axes,
+                     int rank) const;
+
   std::string ToString() const;  // "data 2 x pipe 3"
 
  private:

@@ -3,11 +3,18 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/mesh/mesh.h"
 
 namespace tandem {
 
 bool ParameterTraits::reduces_over(absl::string_view axis) const {
   return absl::c_linear_search(reduce_axes, axis);
+}
+
+bool ParameterTraits::is_alike_along(absl::string_view axis) const {
+  if (axis == kPipeAxis) return false;
+  if (shard.has_value() && shard->axis == axis) return false;
+  return axis != kDataAxis || reduces_over(axis);
 }
 
 ParameterTraits EffectiveTraits(const TraitsByName& traits,
@@ -25,6 +32,9 @@ std::string Describe(const ParameterTraits& traits) {
   if (traits.shard.has_value()) {
     absl::StrAppend(&text, ", dimension ", traits.shard->dim, " sharded along ",
                     traits.shard->axis);
+    if (traits.shard->blocks != 1) {
+      absl::StrAppend(&text, " in ", traits.shard->blocks, " blocks");
+    }
   }
   absl::StrAppend(&text, ", group ", traits.optimizer_group);
   return text;

@@ -14,13 +14,15 @@
 namespace tandem {
 
 // A parameter's dimension `dim` cut along an axis of the mesh: each rank has an
-// equal part.
+// equal part (core/model/parameter_shard.h).
 struct ParameterShard {
   std::string axis;
   int64_t dim = 0;
+  // The dimension is so many equal blocks side by side, each cut for itself.
+  int64_t blocks = 1;
 
   bool operator==(const ParameterShard& other) const {
-    return axis == other.axis && dim == other.dim;
+    return axis == other.axis && dim == other.dim && blocks == other.blocks;
   }
 };
 
@@ -34,6 +36,10 @@ struct ParameterTraits {
   int64_t optimizer_group = 0;
 
   bool reduces_over(absl::string_view axis) const;
+  // Whether ranks along an axis of the mesh have the same values of it between
+  // steps: neither other parameters (as along the pipeline), nor parts of it,
+  // nor one that each trains for itself.
+  bool is_alike_along(absl::string_view axis) const;
   bool operator==(const ParameterTraits& other) const {
     return reduce_axes == other.reduce_axes && shard == other.shard &&
            optimizer_group == other.optimizer_group;

@@ -12,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/json_error.h"
 #include "core/base/status_macros.h"
+#include "core/checkpoint/read_slice.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/checkpoint/tensor_slice.h"
 #include "core/files/file_target.h"
 #include "core/files/regular_file.h"
 #include "core/pytorch_file/pytorch_file.h"
@@ -81,9 +83,16 @@ absl::StatusOr<OpenFile> OpenSafetensors(const std::string& path) {
   OpenFile file;
   file.metadata = reader->metadata();
   for (const SafetensorsEntry& entry : reader->entries()) {
-    file.tensors.Add({{entry.name, entry.dtype, entry.shape},
-                      [reader, &entry] { return reader->Read(entry); },
-                      [reader, &entry] { return reader->Verify(entry); }});
+    file.tensors.Add(
+        {{entry.name, entry.dtype, entry.shape},
+         [reader, &entry] { return reader->Read(entry); },
+         [reader, &entry] { return reader->Verify(entry); },
+         /*read_into=*/nullptr,
+         [reader, &entry](const TensorShard& shard, const at::Tensor& target) {
+           return ReadSlice(*reader, entry,
+                            SliceOfShard(entry.shape, WholeShard(entry.shape)),
+                            shard, target);
+         }});
   }
   return file;
 }

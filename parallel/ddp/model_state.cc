@@ -24,22 +24,6 @@ namespace {
 
 using StoredByName = std::map<std::string, const StoredTensor*>;
 
-// A line for each tensor. Names hold no line breaks.
-std::string DescribeModel(const NamedTensors& model) {
-  std::string text;
-  for (const auto& [name, tensor] : model) {
-    absl::StrAppend(&text, name, ": ", DescribeTensor(tensor),
-                    tensor.requires_grad() ? "" : " without gradient");
-    // Channels-last, say: flat buffers are broadcast as they lie.
-    if (!tensor.is_contiguous()) {
-      absl::StrAppend(&text, " of strides [",
-                      absl::StrJoin(tensor.strides(), ", "), "]");
-    }
-    text += '\n';
-  }
-  return text;
-}
-
 // By its hash, the same answer everywhere: of a large model on many ranks all
 // texts would be gigabytes on each.
 absl::StatusOr<bool> IsSameOnAll(const std::string& text,
@@ -56,23 +40,6 @@ absl::StatusOr<bool> IsSameOnAll(const std::string& text,
     return std::memcmp(other.const_data_ptr(), all[0].const_data_ptr(),
                        digest.size()) == 0;
   });
-}
-
-absl::Status FirstDifference(int rank, const std::string& theirs, int first,
-                             const std::string& firsts) {
-  const std::vector<std::string> a = absl::StrSplit(firsts, '\n');
-  const std::vector<std::string> b = absl::StrSplit(theirs, '\n');
-  const size_t at =
-      std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
-  const auto line = [at](const std::vector<std::string>& lines) {
-    return at < lines.size() && !lines[at].empty() ? lines[at]
-                                                   : std::string("no more");
-  };
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the model of rank ", rank, " differs from that of rank ", first,
-      ": tensor ", at, " is ", line(b), " there, ", line(a), " on rank ", first,
-      "; every rank must build the same model: by the same flags, and by code "
-      "that does not go by the rank"));
 }
 
 // What one broadcast serves, in order of first appearance, which is the same on
@@ -144,6 +111,39 @@ absl::Status CopyModelState(const StoredTensors& state,
   return absl::OkStatus();
 }
 
+// Names hold no line breaks.
+std::string DescribeModel(const NamedTensors& model) {
+  std::string text;
+  for (const auto& [name, tensor] : model) {
+    absl::StrAppend(&text, name, ": ", DescribeTensor(tensor),
+                    tensor.requires_grad() ? "" : " without gradient");
+    // Channels-last, say: flat buffers are broadcast as they lie.
+    if (!tensor.is_contiguous()) {
+      absl::StrAppend(&text, " of strides [",
+                      absl::StrJoin(tensor.strides(), ", "), "]");
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+absl::Status ModelsDiffer(int rank, const std::string& theirs, int first,
+                          const std::string& firsts) {
+  const std::vector<std::string> a = absl::StrSplit(firsts, '\n');
+  const std::vector<std::string> b = absl::StrSplit(theirs, '\n');
+  const size_t at =
+      std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+  const auto line = [at](const std::vector<std::string>& lines) {
+    return at < lines.size() && !lines[at].empty() ? lines[at]
+                                                   : std::string("no more");
+  };
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the model of rank ", rank, " differs from that of rank ", first,
+      ": tensor ", at, " is ", line(b), " there, ", line(a), " on rank ", first,
+      "; every rank must build the same model: by the same flags, and by code "
+      "that does not go by the rank"));
+}
+
 absl::Status CheckSameModel(const NamedTensors& model,
                             Communicator& communicator) {
   const std::string text = DescribeModel(model);
@@ -153,8 +153,8 @@ absl::Status CheckSameModel(const NamedTensors& model,
                           communicator.AllGatherString(text));
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
-    return FirstDifference(communicator.NameOf(static_cast<int>(rank)),
-                           all[rank], communicator.NameOf(0), all[0]);
+    return ModelsDiffer(communicator.NameOf(static_cast<int>(rank)), all[rank],
+                        communicator.NameOf(0), all[0]);
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #ifndef TANDEM_PARALLEL_DDP_MODEL_STATE_H_
 #define TANDEM_PARALLEL_DDP_MODEL_STATE_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,6 +26,15 @@ absl::Status CheckModelState(const StoredTensors& state,
 // error.
 absl::Status CopyModelState(const StoredTensors& state,
                             const NamedTensors& model);
+
+// What ranks compare of a model: a line for each tensor, of its name, shape,
+// dtype and whether it requires a gradient.
+std::string DescribeModel(const NamedTensors& model);
+
+// InvalidArgument, naming the ranks, which messages call `rank` and `first`,
+// and the first tensor of which descriptions say different things.
+absl::Status ModelsDiffer(int rank, const std::string& theirs, int first,
+                          const std::string& firsts);
 
 // InvalidArgument, on every rank alike, unless all ranks of `communicator` have
 // the same names, shapes, dtypes and requires_grad, in the same order; the

@@ -1,6 +1,7 @@
 #include "parallel/ddp/replica_parameters.h"
 
 #include <ATen/ops/zeros.h>
+#include <glog/logging.h>
 
 #include <set>
 #include <utility>
@@ -32,7 +33,7 @@ absl::StatusOr<std::unique_ptr<ReplicaParameters>> ReplicaParameters::Create(
   }
   for (const auto& [name, tensor] : UnderFirstNames(parameters)) {
     if (tensor.requires_grad() || made->is_ignored(name)) continue;
-    made->frozen_.push_back(tensor);
+    made->frozen_.emplace_back(name, tensor);
   }
   made->reducer_options_ = MakeReducerOptions(made->options_.ddp, parameters);
   TANDEM_RETURN_IF_ERROR(CatchTorch([&] { return made->Flatten(parameters); }));
@@ -88,11 +89,15 @@ ReplicaParameters::Kind ReplicaParameters::ParameterKind(
   return waits ? Kind::kDelayed : Kind::kAtOnce;
 }
 
+const std::string& ReplicaParameters::FirstOfCopy(
+    const std::string& name) const {
+  const auto copy = options_.first_of_copy.find(name);
+  return copy == options_.first_of_copy.end() ? name : copy->second;
+}
+
 // A copy's are those of its first.
 ParameterTraits ReplicaParameters::TraitsFor(const std::string& name) const {
-  const auto copy = options_.first_of_copy.find(name);
-  const std::string& first =
-      copy == options_.first_of_copy.end() ? name : copy->second;
+  const std::string& first = FirstOfCopy(name);
   ParameterTraits traits = EffectiveTraits(options_.traits, first);
   const auto& group = options_.ddp.optimizer_group;
   if (group) traits.optimizer_group = group(first);
@@ -159,21 +164,48 @@ std::unique_ptr<Reducer> ReplicaParameters::MakeReducer(
                                    std::move(options));
 }
 
+Communicator* ReplicaParameters::AlikeGroup(const FlatBuffer& buffer) const {
+  if (options_.alike_group) return options_.alike_group(buffer.traits());
+  return buffer.traits().reduces_over(kDataAxis) ? replicas_ : nullptr;
+}
+
 absl::Status ReplicaParameters::TakeFrom(
     int root, const CollectivePurpose& purpose) const {
-  if (replicas_ == nullptr) return absl::OkStatus();
+  CHECK(!options_.alike_group || root == 0);
   // Trained parameters lie in flat buffers, which need no copies.
-  for (const FlatBuffer* buffer : averaged()) {
-    TANDEM_RETURN_IF_ERROR(
-        replicas_->Broadcast(buffer->values(), root, purpose));
+  for (const FlatBuffer* buffer : all()) {
+    Communicator* const group = AlikeGroup(*buffer);
+    if (group == nullptr) continue;
+    TANDEM_RETURN_IF_ERROR(group->Broadcast(buffer->values(), root, purpose));
     buffer->CountWrite();
     TANDEM_RETURN_IF_ERROR(buffer->TakeState([&](const at::Tensor& state) {
-      return replicas_->Broadcast(state, root);
+      return group->Broadcast(state, root);
     }));
   }
-  std::vector<at::Tensor> others = frozen_;
-  others.insert(others.end(), buffers_.begin(), buffers_.end());
-  return BroadcastFrom(root, others, *replicas_);
+  // What nobody trains all have alike, but for their parts of it.
+  std::vector<std::pair<Communicator*, std::vector<at::Tensor>>> others;
+  const auto add = [&](const ParameterTraits& traits, const at::Tensor& each) {
+    Communicator* const group =
+        options_.alike_group ? options_.alike_group(traits) : replicas_;
+    const auto known = absl::c_find_if(
+        others, [&](const auto& some) { return some.first == group; });
+    if (known == others.end()) {
+      others.push_back({group, {each}});
+    } else {
+      known->second.push_back(each);
+    }
+  };
+  for (const auto& [name, tensor] : frozen_) {
+    ParameterTraits traits;
+    traits.shard = EffectiveTraits(options_.traits, FirstOfCopy(name)).shard;
+    add(traits, tensor);
+  }
+  for (const at::Tensor& each : buffers_) add({}, each);
+  for (const auto& [group, tensors] : others) {
+    if (group == nullptr) continue;
+    TANDEM_RETURN_IF_ERROR(BroadcastFrom(root, tensors, *group));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReplicaParameters::BroadcastBuffers(int root) const {

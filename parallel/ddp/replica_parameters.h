@@ -39,6 +39,11 @@ struct ReplicaParameterOptions {
   std::map<std::string, std::string> first_of_copy;
   // Values lie where gradients do: in memory of the group.
   bool shares_values = false;
+  // The group of the ranks that have the same values of a parameter of such
+  // traits, the same traits having the same group on all of them; null: no
+  // other rank has. Buffers have the usual traits. Empty: the replicas are the
+  // group, of what they do not train each for itself.
+  std::function<Communicator*(const ParameterTraits& traits)> alike_group;
 };
 
 // Four kinds of parameters lie in flat buffers of their own: what is averaged
@@ -86,7 +91,8 @@ class ReplicaParameters {
 
   // Every replica takes all that replicas have alike from `root`: values, what
   // optimizers keep of them (FlatBuffer::TakeState), parameters that are not
-  // trained, and buffers. Collective. `purpose` is of what is trained.
+  // trained, and buffers. With an `alike_group`, every rank of it from its
+  // first, which `root` must be. Collective. `purpose` is of what is trained.
   absl::Status TakeFrom(int root,
                         const CollectivePurpose& purpose = nullptr) const;
   // Every replica's buffers become those of `root`. Collective.
@@ -113,16 +119,19 @@ class ReplicaParameters {
 
   absl::Status Flatten(const NamedTensors& parameters);
   Kind ParameterKind(const std::string& name) const;
+  const std::string& FirstOfCopy(const std::string& name) const;
   ParameterTraits TraitsFor(const std::string& name) const;
   std::vector<FlatBuffer*> SelectBuffers(
       std::initializer_list<Kind> kinds) const;
   std::vector<FlatBuffer*> Averaged(std::initializer_list<Kind> kinds) const;
+  // The ranks that have a buffer's values alike; null: no other has.
+  Communicator* AlikeGroup(const FlatBuffer& buffer) const;
 
   const ReplicaParameterOptions options_;
   Communicator* const replicas_;
   FlatBuffers flat_;
-  std::vector<Kind> kinds_;         // of these
-  std::vector<at::Tensor> frozen_;  // parameters that are alike, not trained
+  std::vector<Kind> kinds_;  // of these
+  NamedTensors frozen_;      // parameters that are alike, not trained
   std::vector<at::Tensor> buffers_;
   ReducerOptions reducer_options_;  // but for what the flat buffers say
 };

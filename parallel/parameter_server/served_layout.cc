@@ -1,7 +1,6 @@
 #include "parallel/parameter_server/served_layout.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/util/accumulate.h>
 #include <glog/logging.h>
@@ -274,68 +273,6 @@ const ServedTensor& ServedTensors::Find(const std::string& name) const {
                                        : name);
   CHECK(found != tensors_.end()) << name;
   return *found->second;
-}
-
-JoiningSink::JoiningSink(const ServedLayout& layout, TensorSink* sink)
-    : tensors_(layout), sink_(sink) {}
-
-TensorInfo JoiningSink::WholeTensor(const TensorInfo& piece) const {
-  TensorInfo whole = piece;
-  whole.name = Split(piece.name).name;
-  if (!piece.sizes.empty()) whole.sizes = tensors_.Find(whole.name).info.sizes;
-  return whole;
-}
-
-bool JoiningSink::ComesBefore(const TensorInfo& a, const TensorInfo& b) const {
-  const NamedPiece first = Split(a.name);
-  const NamedPiece second = Split(b.name);
-  if (first.name == second.name) return first.begin < second.begin;
-  return sink_->ComesBefore(WholeTensor(a), WholeTensor(b));
-}
-
-absl::Status JoiningSink::Begin(std::vector<TensorInfo> infos) {
-  std::vector<TensorInfo> wholes;
-  for (const TensorInfo& each : infos) {
-    TensorInfo whole = WholeTensor(each);
-    if (wholes.empty() || wholes.back().name != whole.name) {
-      wholes.push_back(std::move(whole));
-    }
-  }
-  pieces_ = std::move(infos);
-  next_ = 0;
-  return sink_->Begin(std::move(wholes));
-}
-
-absl::Status JoiningSink::Add(const at::Tensor& values) {
-  CHECK_LT(next_, pieces_.size());
-  const TensorInfo& piece = pieces_[next_++];
-  if (piece.sizes.empty()) return sink_->Add(values);
-  const TensorInfo whole = WholeTensor(piece);
-  TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
-    if (!joined_.defined()) {
-      joined_ =
-          at::empty({c10::multiply_integers(whole.sizes)}, values.options());
-      filled_ = 0;
-    }
-    if (filled_ == Split(piece.name).begin) {
-      joined_.narrow(0, filled_, values.numel()).copy_(values);
-      filled_ += values.numel();
-    }
-  }));
-  const bool more =
-      next_ < pieces_.size() && Split(pieces_[next_].name).name == whole.name;
-  return more ? absl::OkStatus() : Emit(whole);
-}
-
-absl::Status JoiningSink::Emit(const TensorInfo& whole) {
-  const at::Tensor joined = std::exchange(joined_, at::Tensor());
-  if (filled_ != joined.numel()) {
-    return absl::DataLossError(
-        absl::StrCat(whole.name, " is not complete: of ", joined.numel(),
-                     " elements, servers have the first ", filled_, " alone"));
-  }
-  return sink_->Add(
-      joined.as_strided(whole.sizes, tensors_.Find(whole.name).strides));
 }
 
 }  // namespace tandem

@@ -1,6 +1,5 @@
 // Served layout: which tensors the workers of a parameter server train, which
-// slice of them each server owns, and whole tensors joined from the slices of
-// many servers.
+// slice of them each server owns, and what that is of whole tensors.
 
 #ifndef TANDEM_PARALLEL_PARAMETER_SERVER_SERVED_LAYOUT_H_
 #define TANDEM_PARALLEL_PARAMETER_SERVER_SERVED_LAYOUT_H_
@@ -125,32 +124,6 @@ class ServedTensors {
 
  private:
   std::map<std::string, const ServedTensor*> tensors_;
-};
-
-// Joins pieces, under PieceName and in the order in which `sink` wants the
-// tensors that they are of, and hands these on, one at a time. A piece is
-// [length]; a number of no dimension is a whole tensor. Both must outlive it.
-// Not thread-safe.
-class JoiningSink : public TensorSink {
- public:
-  // `layout` says what shapes tensors have.
-  JoiningSink(const ServedLayout& layout, TensorSink* sink);
-
-  bool ComesBefore(const TensorInfo& a, const TensorInfo& b) const override;
-  absl::Status Begin(std::vector<TensorInfo> infos) override;
-  // DataLoss, naming the tensor, when pieces of it are missing.
-  absl::Status Add(const at::Tensor& values) override;
-
- private:
-  TensorInfo WholeTensor(const TensorInfo& piece) const;
-  absl::Status Emit(const TensorInfo& whole);
-
-  const ServedTensors tensors_;
-  TensorSink* sink_;
-  std::vector<TensorInfo> pieces_;
-  size_t next_ = 0;
-  at::Tensor joined_;   // in the order of memory
-  int64_t filled_ = 0;  // elements of it
 };
 
 }  // namespace tandem

@@ -110,8 +110,8 @@ absl::Status ServerStrategy::StreamState(const StateParts& parts,
   const auto stream = [&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const NamedTensors pieces,
                             StatePieces(*setup_, *server_, parts));
-    JoiningSink joining(setup_->layout, &sink);
-    return StreamToRank0(pieces, *setup_->servers, joining);
+    return StreamToRank0(StateOfSlices(pieces, setup_->layout),
+                         *setup_->servers, sink);
   };
   const absl::Status status = stream();
   if (!status.ok()) setup_->servers->Abort(status);

@@ -91,6 +91,12 @@ Communicator* MeshGroups::data(int stage) const {
   return data_.empty() ? world_ : data_.at(stage).get();
 }
 
+// Beside the pipeline the mesh has the axis of replicas alone.
+Communicator* MeshGroups::alike(int stage,
+                                const ParameterTraits& traits) const {
+  return traits.is_alike_along(kDataAxis) ? data(stage) : nullptr;
+}
+
 absl::StatusOr<Communicator*> MeshGroups::MakeStatistics(int stage) {
   CHECK_GT(replicas(), 1);
   TANDEM_ASSIGN_OR_RETURN(statistics_[stage],

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "core/comm/communicator.h"
 #include "core/mesh/mesh.h"
+#include "core/model/parameter_traits.h"
 
 namespace tandem {
 
@@ -42,6 +43,9 @@ class MeshGroups {
   // The group of a stage's replicas; null for one replica. Requires one of
   // `stages`.
   Communicator* data(int stage) const;
+  // The group of the ranks that have the same values of a parameter of such
+  // traits (ParameterTraits::is_alike_along) in the stage; null: no other has.
+  Communicator* alike(int stage, const ParameterTraits& traits) const;
   // Another group of the stage's replicas, for the statistics of its layers:
   // their order is the schedule's, that of gradients another. Requires several
   // replicas. Collective over them.

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/loss/loss.h"
+#include "core/mesh/mesh.h"
 #include "core/model/batch.h"
 #include "core/model/parameter_traits.h"
 #include "core/model/training_modes.h"
@@ -108,12 +109,17 @@ struct MeshModel {
   size_t LocalDevice(int device) const;
   // Modules train that did when this was made, or none does.
   void SetTraining(bool on) const;
+  // This rank's number; 0 where there is one.
+  int rank() const {
+    return groups.world() == nullptr ? 0 : groups.world()->rank();
+  }
   // `mine`, or another rank's error: what one rank cannot make none goes on
   // without. Collective.
   absl::Status Agree(const absl::Status& mine) const;
 
   MeshStrategyOptions options;
   TraitsByName traits;  // of parameters on any rank
+  Mesh mesh;
   MeshGroups groups;
   std::unique_ptr<BatchShares> shares;
   std::unique_ptr<PipelineExecutor> executor;

@@ -4,7 +4,7 @@
 #define TANDEM_PARALLEL_STRATEGY_GATHERED_TENSORS_H_
 
 #include "absl/status/status.h"
-#include "core/base/tensors.h"
+#include "core/checkpoint/folder/state_part.h"
 #include "core/checkpoint/tensor_stream.h"
 #include "core/comm/communicator.h"
 
@@ -12,11 +12,13 @@ namespace tandem {
 
 // On rank 0 `sink` gets every rank's tensors, its own as they are, others' one
 // at a time, in the host's memory: no rank ever holds more than one tensor of
-// another's, and none on its device. On other ranks `sink` only tells the
-// order, which must be the same on all. Tensors are dense, and no two ranks
-// have one of the same name. Collective; a rank that fails must abort the
-// group, since others may wait for it.
-absl::Status StreamToRank0(const NamedTensors& mine, Communicator& group,
+// another's, and none on its device. Slices, which together make up a tensor,
+// come joined to it, row-major. On other ranks `sink` only tells the order,
+// which must be the same on all. Tensors are dense, and no two ranks have one
+// of the same name but for slices. DataLoss, naming the tensor, where slices
+// are missing. Collective; a rank that fails must abort the group, since others
+// may wait for it.
+absl::Status StreamToRank0(const StatePart& mine, Communicator& group,
                            TensorSink& sink);
 
 }  // namespace tandem

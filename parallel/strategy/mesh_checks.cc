@@ -12,8 +12,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
+#include "core/base/text_fields.h"
 #include "core/base/torch_status.h"
 #include "core/comm/group_agreement.h"
+#include "core/digest/sha256.h"
 #include "core/model/layer_list.h"
 #include "core/model/parameter_traits.h"
 #include "parallel/ddp/model_state.h"
@@ -236,29 +238,101 @@ absl::Status CheckOptimizerGroups(const MeshModel& model) {
   return AgreeInGroup(groups, "models and options", *world);
 }
 
+namespace {
+
+// A stage's tensors, as all ranks have them that have the stage: of what is
+// sharded they have equal parts.
+std::string DescribeStage(const MeshModel& model, const PipelineStage& stage) {
+  const NamedTensors parameters = NamedParameters(stage.layers());
+  const std::vector<std::string> ignored =
+      WithFirstNames(model.options.ddp, parameters).parameters_to_ignore;
+  NamedTensors alike;
+  for (const NamedTensors& some :
+       {UnderFirstNames(parameters), NamedBuffers(stage.layers())}) {
+    for (const auto& each : some) {
+      if (!absl::c_linear_search(ignored, each.first)) alike.push_back(each);
+    }
+  }
+  return DescribeModel(alike);
+}
+
+// The first of the ranks that have the stages that `rank` has.
+int FirstOfSameStages(const Mesh& mesh, int rank) {
+  Mesh::Coordinates at = mesh.RankCoordinates(rank);
+  for (size_t i = 0; i < at.size(); ++i) {
+    if (mesh.axes()[i].name != kPipeAxis) at[i] = 0;
+  }
+  return mesh.RankAt(at);
+}
+
+// All of them.
+std::vector<int> RanksOfSameStages(const Mesh& mesh, int rank) {
+  std::vector<absl::string_view> axes;
+  for (const MeshAxis& each : mesh.axes()) {
+    if (each.name != kPipeAxis) axes.push_back(each.name);
+  }
+  return mesh.RanksAlong(axes, rank);
+}
+
+// Whether any rank's text differs from that of the first that should have the
+// same: the same answer on all.
+bool SomeDiffer(const std::vector<std::string>& texts, const Mesh& mesh) {
+  for (int rank = 0; rank < mesh.world_size(); ++rank) {
+    const int first = FirstOfSameStages(mesh, rank);
+    if (texts[static_cast<size_t>(rank)] != texts[static_cast<size_t>(first)]) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The first stage in which a rank differs from the first one that has the same
+// stages as this one. `texts`: by rank, a field for each stage.
+absl::Status FirstDifference(const std::vector<std::string>& texts,
+                             const MeshModel& model) {
+  const Communicator& world = *model.groups.world();
+  const std::vector<int> ranks = RanksOfSameStages(model.mesh, world.rank());
+  std::vector<absl::string_view> rest(texts.begin(), texts.end());
+  for (const auto& stage : model.executor->stages()) {
+    if (stage == nullptr) continue;
+    std::string first;
+    for (const int rank : ranks) {
+      const std::string text(
+          TakeField(&rest[static_cast<size_t>(rank)]).value_or(""));
+      if (rank == ranks.front()) first = text;
+      if (text == first) continue;
+      return Annotate(ModelsDiffer(world.NameOf(rank), text,
+                                   world.NameOf(ranks.front()), first),
+                      stage->name());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+// Hashes first: of a large model on many ranks all texts would be gigabytes on
+// each.
 absl::Status CompareReplicas(const MeshModel& model) {
-  if (model.groups.replicas() == 1 || !model.options.ddp.init_sync) {
+  if (RanksOfSameStages(model.mesh, model.rank()).size() == 1 ||
+      !model.options.ddp.init_sync) {
     return absl::OkStatus();
   }
-  absl::Status differ;
-  for (size_t i = 0; i < model.executor->stages().size(); ++i) {
-    const auto& stage = model.executor->stages()[i];
-    if (stage == nullptr) continue;
-    const NamedTensors parameters = NamedParameters(stage->layers());
-    const std::vector<std::string> ignored =
-        WithFirstNames(model.options.ddp, parameters).parameters_to_ignore;
-    NamedTensors alike;
-    for (const NamedTensors& some :
-         {UnderFirstNames(parameters), NamedBuffers(stage->layers())}) {
-      for (const auto& each : some) {
-        if (!absl::c_linear_search(ignored, each.first)) alike.push_back(each);
-      }
-    }
-    differ.Update(
-        Annotate(CheckSameModel(alike, *model.groups.data(static_cast<int>(i))),
-                 stage->name()));
+  std::string mine;
+  for (const auto& stage : model.executor->stages()) {
+    if (stage != nullptr) AppendField(DescribeStage(model, *stage), &mine);
   }
-  return model.Agree(differ);
+  Sha256 hash;
+  hash.Update(mine);
+  Communicator& world = *model.groups.world();
+  TANDEM_ASSIGN_OR_RETURN(std::vector<std::string> texts,
+                          world.AllGatherString(hash.HexDigest(), [] {
+                            return "is the model the same";
+                          }));
+  if (!SomeDiffer(texts, model.mesh)) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(
+      texts, world.AllGatherString(mine, [] { return "the models' tensors"; }));
+  return model.Agree(FirstDifference(texts, model));
 }
 
 }  // namespace tandem

@@ -57,8 +57,9 @@ absl::Status CheckNames(MeshModel& model);
 // CheckNames. Collective.
 absl::Status CheckOptimizerGroups(const MeshModel& model);
 
-// Replicas must have the same model, unless the caller sees to that
-// (ddp.init_sync). Collective.
+// Ranks that have the same stages, along every axis but the pipeline, must have
+// the same names, shapes and dtypes there, unless the caller sees to that
+// (ddp.init_sync): equal parts of what is sharded. Collective.
 absl::Status CompareReplicas(const MeshModel& model);
 
 }  // namespace tandem

@@ -11,11 +11,13 @@
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/mesh/mesh.h"
 #include "core/model/layer_list.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/optim/optimizer.h"
 #include "parallel/pipeline/model.h"
 #include "parallel/strategy/gathered_tensors.h"
+#include "parallel/strategy/owned_state.h"
 #include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {
@@ -40,7 +42,7 @@ NamedTensors ModelValues(const MeshModel& model) {
 
 // Picks what is this rank's from a whole model's state, and what nobody has, so
 // that it is refused.
-StoredTensors ModelTensors(const StoredTensors& state, const MeshModel& model) {
+StoredTensors OwnOrNobodys(const StoredTensors& state, const MeshModel& model) {
   const std::set<std::string> mine = TensorNames(ModelValues(model));
   StoredTensors wanted;
   for (const StoredTensor& each : state) {
@@ -133,7 +135,7 @@ absl::StatusOr<NamedTensors> MeshState::GatherOptimizerState() const {
   return state;
 }
 
-// Replicas are alike: the first one's will do, and what they share of it.
+// One of the ranks that have a tensor alike will do.
 absl::Status MeshState::StreamState(const StateParts& parts, TensorSink& sink) {
   const auto stream = [&]() -> absl::Status {
     // What streams have left undone is nothing to be saved.
@@ -142,11 +144,12 @@ absl::Status MeshState::StreamState(const StateParts& parts, TensorSink& sink) {
     if (parts.optimizer) {
       TANDEM_ASSIGN_OR_RETURN(optimizer, GatherOptimizerState());
     }
-    if (model().groups.replica() != 0) return absl::OkStatus();
     TANDEM_ASSIGN_OR_RETURN(const NamedTensors state,
                             OwnState(parts, std::move(optimizer)));
-    if (model().groups.pipe() == nullptr) return StreamTensors(state, sink);
-    return StreamToRank0(state, *model().groups.pipe(), sink);
+    if (model().groups.world() == nullptr) return StreamTensors(state, sink);
+    TANDEM_ASSIGN_OR_RETURN(const ShardsByName shards, Shards());
+    return StreamToRank0(OwnedState(state, Place(shards)),
+                         *model().groups.world(), sink);
   };
   const absl::Status status = stream();
   if (!status.ok()) Abort(status);
@@ -159,42 +162,72 @@ absl::StatusOr<StatePart> MeshState::PartToSave() {
     Abort(ended);
     return ended;
   }
-  StatePart part;
-  if (model().groups.replica() == 0) {
-    TANDEM_ASSIGN_OR_RETURN(part.tensors,
-                            OwnState({true, true, true}, OptimizerState()));
-  }
+  TANDEM_ASSIGN_OR_RETURN(const NamedTensors state,
+                          OwnState({true, true, true}, OptimizerState()));
+  TANDEM_ASSIGN_OR_RETURN(const ShardsByName shards, Shards());
+  StatePart part = OwnedState(state, Place(shards));
   for (const TrainedStage* stage : model().AllStages()) {
-    const StatePart shared = stage->SharedOptimizerState();
-    for (const auto& [name, tensor] : shared.tensors) {
-      part.tensors.emplace_back(CheckpointNameOfState(name), tensor);
-    }
-    for (const auto& [name, slice] : shared.slices) {
-      part.slices[CheckpointNameOfState(name)] = slice;
-    }
+    StatePart shared =
+        OwnedShare(stage->SharedOptimizerState(), {kDataAxis}, Place(shards));
+    Append(std::move(shared.tensors), &part.tensors);
+    part.slices.insert(shared.slices.begin(), shared.slices.end());
   }
   return part;
 }
 
+absl::StatusOr<ShardsByName> MeshState::Shards() const {
+  ShardsByName all;
+  for (size_t i = 0; i < model().stages.size(); ++i) {
+    const TrainedStage* const stage = model().stages[i].get();
+    if (stage == nullptr) continue;
+    // Copies of a tied weight have its first member's traits.
+    TraitsByName traits = model().traits;
+    for (const auto& [copy, first] : stage->parameters().first_of_copy()) {
+      traits[copy] = EffectiveTraits(model().traits, first);
+    }
+    TANDEM_ASSIGN_OR_RETURN(
+        const ShardsByName shards,
+        FindShards(NamedParameters(model().executor->stages()[i]->layers()),
+                   traits, model().mesh, model().rank()));
+    all.insert(shards.begin(), shards.end());
+  }
+  return all;
+}
+
+OwnerPlace MeshState::Place(const ShardsByName& shards) const {
+  return {model().mesh, model().rank(), shards};
+}
+
+absl::StatusOr<StoredTensors> MeshState::ModelTensors(
+    const StoredTensors& state) const {
+  TANDEM_ASSIGN_OR_RETURN(const ShardsByName shards, Shards());
+  return ShardsToLoad(OwnOrNobodys(state, model()), shards,
+                      [](const std::string& name) { return name; });
+}
+
 absl::Status MeshState::CheckModelState(const StoredTensors& state) const {
-  return tandem::CheckModelState(ModelTensors(state, model()),
-                                 ModelValues(model()));
+  TANDEM_ASSIGN_OR_RETURN(const StoredTensors mine, ModelTensors(state));
+  return tandem::CheckModelState(mine, ModelValues(model()));
 }
 
 absl::Status MeshState::LoadModelState(const StoredTensors& state) {
-  TANDEM_RETURN_IF_ERROR(
-      CopyModelState(ModelTensors(state, model()), ModelValues(model())));
+  TANDEM_ASSIGN_OR_RETURN(const StoredTensors mine, ModelTensors(state));
+  TANDEM_RETURN_IF_ERROR(CopyModelState(mine, ModelValues(model())));
   for (const auto& part : parts()) part->AfterLoad();
   return absl::OkStatus();
 }
 
 // State of parameters that no rank has is given to the first stage, which
 // refuses it.
-std::vector<StoredTensors> MeshState::OptimizerStates(
+absl::StatusOr<std::vector<StoredTensors>> MeshState::OptimizerStates(
     const StoredTensors& state) const {
+  TANDEM_ASSIGN_OR_RETURN(const ShardsByName shards, Shards());
   std::vector<StoredTensors> wanted;
   for (int i : model().OwnStages()) {
-    wanted.push_back(model().stage(i).parameters().SelectState(state));
+    TANDEM_ASSIGN_OR_RETURN(
+        wanted.emplace_back(),
+        ShardsToLoad(model().stage(i).parameters().SelectState(state), shards,
+                     ParameterName));
   }
   for (const StoredTensor& each : state) {
     if (model().parameter_names.count(ParameterName(each.info.name)) == 0) {
@@ -216,7 +249,8 @@ StoredTensors MeshState::WithoutParts(const StoredTensors& state) const {
 }
 
 absl::Status MeshState::CheckOptimizerState(const StoredTensors& state) const {
-  const std::vector<StoredTensors> wanted = OptimizerStates(state);
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<StoredTensors> wanted,
+                          OptimizerStates(state));
   const std::vector<int> stages = model().OwnStages();
   for (size_t i = 0; i < stages.size(); ++i) {
     for (const auto& part : parts()) {
@@ -230,7 +264,8 @@ absl::Status MeshState::CheckOptimizerState(const StoredTensors& state) const {
 
 absl::Status MeshState::LoadOptimizerState(const StoredTensors& state) {
   TANDEM_RETURN_IF_ERROR(CheckOptimizerState(state));
-  const std::vector<StoredTensors> wanted = OptimizerStates(state);
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<StoredTensors> wanted,
+                          OptimizerStates(state));
   const std::vector<int> stages = model().OwnStages();
   for (size_t i = 0; i < stages.size(); ++i) {
     for (const auto& part : parts()) {

@@ -20,6 +20,7 @@
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/step_part.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "parallel/strategy/owned_state.h"
 
 namespace tandem {
 
@@ -60,9 +61,14 @@ class MeshState : public MeshStrategy {
 
  private:
   absl::StatusOr<NamedTensors> GatherOptimizerState() const;
-  // Picks state of this rank's stages, in the order of OwnStages, from that of
-  // a whole model.
-  std::vector<StoredTensors> OptimizerStates(const StoredTensors& state) const;
+  // What this rank has a part of alone, and its place for those who ask.
+  absl::StatusOr<ShardsByName> Shards() const;
+  OwnerPlace Place(const ShardsByName& shards) const;
+  // Pick this rank's part of a whole model's state; the latter that of its
+  // stages, in the order of OwnStages.
+  absl::StatusOr<StoredTensors> ModelTensors(const StoredTensors& state) const;
+  absl::StatusOr<std::vector<StoredTensors>> OptimizerStates(
+      const StoredTensors& state) const;
   // Leaves out states that are a part's.
   StoredTensors WithoutParts(const StoredTensors& state) const;
 

@@ -10,12 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/loss/loss.h"
 #include "core/mesh/mesh.h"
+#include "core/model/axis/tensor_parallel.h"
 #include "core/model/layer.h"
 #include "core/model/layer_list.h"
 #include "core/model/training_modes.h"
@@ -30,6 +32,7 @@
 #include "parallel/strategy/mesh_checks.h"
 #include "parallel/strategy/mesh_training.h"
 #include "parallel/strategy/stage/trained_stage.h"
+#include "parallel/tensor_parallel/axis_communicator.h"
 
 namespace tandem {
 namespace {
@@ -38,7 +41,7 @@ TrainedStageOptions MakeStageOptions(const MeshStrategyOptions& options) {
   TrainedStageOptions stage;
   stage.update = options;
   stage.ddp = options.ddp;
-  stage.sharding = options.shard_optimizer;
+  stage.sharding = options.shard;
   stage.sharding_excluded_by = ExcludesSharding(options);
   stage.defers =
       options.weight_gradient_batch > 1 || SplitsBackward(options.schedule);
@@ -63,10 +66,30 @@ absl::Status GoByAllNames(const LayerSpecs& specs,
   return absl::OkStatus();
 }
 
+// With whom this rank's stages are divided, by stage.
+using Divisions = std::map<int, std::shared_ptr<const TensorParallel>>;
+
+absl::StatusOr<Divisions> MakeDivisions(MeshModel& model) {
+  Divisions divisions;
+  const MeshStrategyOptions& options = model.options;
+  if (model.mesh.degree(kTensorAxis) == 1) return divisions;
+  for (int i = 0; i < options.schedule.stages; ++i) {
+    if (!model.groups.holds(i)) continue;
+    TANDEM_ASSIGN_OR_RETURN(Communicator* const group,
+                            model.groups.MakeParts(i, "parts of layers"));
+    auto parallel = std::make_shared<TensorParallel>();
+    parallel->group = MakeAxisGroup(std::string(kTensorAxis), *group);
+    parallel->sequence_parallel = options.sequence_parallel;
+    divisions[i] = std::move(parallel);
+  }
+  return divisions;
+}
+
 // This rank's.
 absl::StatusOr<PipelineExecutor::Stages> MakeOwnStages(
     const LayerSpecs& specs, const LossFunction& loss,
-    const MeshStrategyOptions& options, const PipelineLayout& layout) {
+    const MeshStrategyOptions& options, const PipelineLayout& layout,
+    const Divisions& divisions, bool leaves_trained) {
   PipelineModelOptions model;
   model.cuts = options.cuts;
   model.seed = options.seed;
@@ -78,12 +101,27 @@ absl::StatusOr<PipelineExecutor::Stages> MakeOwnStages(
   model.recomputes =
       options.pipeline.checkpointing != ActivationCheckpointing::kNever;
   model.selective = options.pipeline.selective;
+  model.leaves_trained = leaves_trained;
+  model.tensor_parallel = [&divisions](int stage) {
+    const auto found = divisions.find(stage);
+    return found == divisions.end() ? nullptr : found->second;
+  };
   TANDEM_ASSIGN_OR_RETURN(PipelineExecutor::Stages stages, CatchTorchOr([&] {
                             return MakeStages(specs, options.schedule, layout,
                                               model, loss);
                           }));
   TANDEM_RETURN_IF_ERROR(CheckAreLeaves(NamedParameters(stages)));
   return stages;
+}
+
+// Replicas that share more than the optimizer have an axis of their own.
+MeshDegrees DegreesOf(const MeshStrategyOptions& options, int pipe, int ranks) {
+  MeshDegrees degrees;
+  degrees.pipe = pipe;
+  degrees.tensor = options.tensor;
+  degrees.shard = ShardDegree(options.shard, options.data_shard,
+                              std::max(1, ranks / (pipe * options.tensor)));
+  return degrees;
 }
 
 absl::Status MakeGroups(Communicator* world, MeshModel& model) {
@@ -97,8 +135,11 @@ absl::Status MakeGroups(Communicator* world, MeshModel& model) {
                      " devices, but there are ", ranks * devices, ": ", ranks,
                      " ranks of ", devices));
   }
-  TANDEM_ASSIGN_OR_RETURN(const Mesh mesh,
-                          Mesh::Create(ranks, {.pipe = schedule.devices() / devices}));
+  TANDEM_ASSIGN_OR_RETURN(
+      model.mesh,
+      Mesh::Create(ranks, DegreesOf(model.options, schedule.devices() / devices,
+                                    ranks)));
+  const Mesh& mesh = model.mesh;
   TANDEM_RETURN_IF_ERROR(CheckTraits(model.traits, mesh));
   if (model.options.reproducible) {
     TANDEM_RETURN_IF_ERROR(
@@ -122,8 +163,11 @@ absl::Status MakeExecutor(const LayerSpecs& specs, const LossFunction& loss,
                           const Communicator* world, MeshModel& model) {
   const MeshStrategyOptions& options = model.options;
   const PipelineLayout layout = {options.devices, model.groups.pipe()};
+  TANDEM_ASSIGN_OR_RETURN(const Divisions divisions, MakeDivisions(model));
   absl::StatusOr<PipelineExecutor::Stages> stages =
-      MakeOwnStages(specs, loss, options, layout);
+      MakeOwnStages(specs, loss, options, layout, divisions,
+                    model.groups.mesh().degree(kShardAxis) > 1 &&
+                        ShardsGradients(options.shard));
   TANDEM_RETURN_IF_ERROR(model.Agree(stages.status()));
   PipelineOptions pipeline = options.pipeline;
   pipeline.settles_inputs = options.reproducible;
@@ -137,7 +181,17 @@ absl::Status MakeExecutor(const LayerSpecs& specs, const LossFunction& loss,
       model.executor,
       PipelineExecutor::Create(options.schedule, *std::move(stages), layout,
                                pipeline));
-  return absl::OkStatus();
+  // What their places come to is known with the layers.
+  for (const auto& stage : model.executor->stages()) {
+    if (stage == nullptr) continue;
+    for (const auto& [name, traits] : NamedTraits(stage->layers())) {
+      model.traits[name] = traits;
+      if (absl::c_linear_search(options.ddp.parameters_to_ignore, name)) {
+        model.traits[name].reduce_axes.clear();
+      }
+    }
+  }
+  return CheckTraits(model.traits, model.mesh);
 }
 
 void NoteModes(MeshModel& model) {
@@ -154,6 +208,29 @@ void NoteModes(MeshModel& model) {
          "they are trained: dropout does nothing, and BatchNorm normalises by "
          "the statistics that it has; call train() on the model before the "
          "strategy is made";
+}
+
+// What the stage's replicas share, and in which groups.
+absl::Status ShareStage(const PipelineStage& stage, int index, MeshModel& model,
+                        TrainedStageOptions& trained) {
+  const MeshStrategyOptions& options = model.options;
+  if (model.groups.mesh().degree(kShardAxis) == 1) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const MeshGroups::Shards groups,
+                          model.groups.MakeShards(index));
+  trained.sharers = groups.reduces;
+  if (!ShardsGradients(options.shard)) return absl::OkStatus();
+  StageShards& shards = trained.shards.emplace();
+  shards.groups = {groups.gathers, groups.reduces, groups.copies,
+                   model.groups.replicas()};
+  shards.units = MakeLayerUnits(stage.layers(), options.shard_min_num_params);
+  shards.device = stage.device();
+  shards.options.shards_values = options.shard == Sharding::kParameters;
+  // Summed in the order of microbatches they are whole on each rank.
+  shards.options.shards_gradients = !options.reproducible;
+  shards.options.reduces_each = options.schedule.stages == 1;
+  shards.options.defers = trained.defers;
+  shards.options.find_unused_parameters = options.ddp.find_unused_parameters;
+  return absl::OkStatus();
 }
 
 absl::Status MakeTrainedStages(MeshModel& model) {
@@ -184,12 +261,21 @@ absl::Status MakeTrainedStages(MeshModel& model) {
       options.hook =
           CompressHook(*model.options.ddp.mixed_precision.reduce_dtype);
     }
+    const auto index = static_cast<int>(model.stages.size()) - 1;
+    if (model.groups.parts() != nullptr) {
+      TANDEM_ASSIGN_OR_RETURN(
+          options.parts, model.groups.MakeParts(index, "parts of gradients"));
+    }
+    TANDEM_RETURN_IF_ERROR(ShareStage(*stage, index, model, options));
+    options.alike_group = [&model, index](const ParameterTraits& traits) {
+      return model.groups.alike(index, traits);
+    };
     TANDEM_ASSIGN_OR_RETURN(
         model.stages.back(),
-        TrainedStage::Create(
-            NamedParameters(stage->layers()), NamedBuffers(stage->layers()),
-            first_of_copy, options,
-            model.groups.data(static_cast<int>(model.stages.size()) - 1)));
+        TrainedStage::Create(NamedParameters(stage->layers()),
+                             NamedBuffers(stage->layers()), first_of_copy,
+                             options, model.groups.data(index)));
+    stage->set_layer_parameters(model.stages.back()->fully_sharded());
   }
   return absl::OkStatus();
 }

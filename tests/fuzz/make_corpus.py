@@ -160,6 +160,17 @@ def make_folders():
     write("checkpoint_folder", "one_tensor", '",' + text[1:] + "\n", shard)
     sliced = safetensors({"__metadata__": {"tandem.slice.a": "0;2;1"}, "a": entry("F32", [2], 0, 8)}, bytes(8))
     write("checkpoint_folder", "slices", '",' + text[1:], sliced)
+    of_shards = dict(manifest, version=2, tensors=[
+        {"name": "a", "dtype": "F32", "shape": [1, 2],
+         "shards": [{"ranges": [[[0, 1]], [[i, 1]]], "strides": [1, 1],
+                     "pieces": [{"file": 0, "begin": 0, "end": 1, "crc32": crc(shard[-8:])}]} for i in (0, 1)]}])
+    text_of_shards = json.dumps(of_shards, separators=(",", ":"))
+    write("checkpoint_folder", "shards", '",' + text_of_shards[1:], shard)
+    blocks = ["8|0;2,12;4,1|0+2;0+2,6+2", "8|0;2,12;4,1|0+2;2+2,8+2", "3|0;2,12;1,2|0+2;4+2,10+2",
+              "5|3;2,12;1,2|0+2;4+2,10+2"]
+    write("checkpoint_folder", "blocks", "", "", "\n".join(blocks))
+    write("checkpoint_folder", "runs", "", "", "5|0;2,3,2;1,2,6|\n7|5;2,3,2;1,2,6|")
+    write("checkpoint_folder", "overlap", "", "", "\n".join(blocks[:1] + ["8|0;2,12;4,1|0+2;1+2,8+2"] + blocks[2:]))
     write("weights_folder", "one_shard", json.dumps({"metadata": {}, "weight_map": {"a": "a.safetensors"}}), shard)
     write("weights_folder", "shard_outside", json.dumps({"weight_map": {"a": "../a.safetensors"}}), shard)
 

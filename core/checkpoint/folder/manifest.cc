@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -11,6 +10,9 @@
 #include "absl/strings/strip.h"
 #include "core/base/dtype_names.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensor_shard.h"
+#include "core/base/torch_status.h"
+#include "core/checkpoint/tensor_slice.h"
 #include "core/digest/crc32.h"
 #include "core/files/file_target.h"
 
@@ -21,7 +23,9 @@ using Json = nlohmann::json;
 
 constexpr char kBeginning[] = "{\"crc32\":\"";
 constexpr char kFormat[] = "tandem.checkpoint_folder";
-constexpr int64_t kVersion = 1;
+// Versions: programs that know the first alone refuse the second.
+constexpr int64_t kWithoutShards = 1;
+constexpr int64_t kWithShards = 2;
 
 std::string Hex(uint32_t crc) {
   return absl::StrCat(absl::Hex(crc, absl::kZeroPad8));
@@ -109,7 +113,59 @@ absl::StatusOr<ManifestPiece> ParsePiece(const Json& json, size_t files) {
   return piece;
 }
 
-absl::StatusOr<ManifestTensor> ParseTensor(const Json& json, size_t files) {
+// [[[BEGIN, LENGTH], ...], ...]: of each dimension its ranges.
+absl::StatusOr<TensorShard> ParseRanges(const Json& shard) {
+  TANDEM_ASSIGN_OR_RETURN(const Json* dimensions, Array(shard, "ranges"));
+  TensorShard all;
+  for (const Json& dimension : *dimensions) {
+    if (!dimension.is_array()) return Bad("\"ranges\" must hold arrays");
+    IndexRanges& ranges = all.emplace_back();
+    for (const Json& range : dimension) {
+      if (!range.is_array() || range.size() != 2) {
+        return Bad("a range must be its begin and its length");
+      }
+      TANDEM_ASSIGN_OR_RETURN(const int64_t begin, ReadNumber(range[0]));
+      TANDEM_ASSIGN_OR_RETURN(const int64_t length, ReadNumber(range[1]));
+      ranges.push_back({begin, length});
+    }
+  }
+  return all;
+}
+
+// The strides and pieces of a tensor, or of a shard, which has these ranges.
+absl::StatusOr<ManifestShard> ParseManifestShard(const Json& json,
+                                                 TensorShard ranges,
+                                                 size_t files) {
+  ManifestShard shard;
+  if (json.count("strides") > 0) {
+    TANDEM_ASSIGN_OR_RETURN(shard.strides, Numbers(json, "strides"));
+  } else {
+    shard.strides = RowMajorStrides(ShardSizes(ranges));
+  }
+  shard.ranges = std::move(ranges);
+  TANDEM_ASSIGN_OR_RETURN(const Json* pieces, Array(json, "pieces"));
+  for (const Json& each : *pieces) {
+    TANDEM_ASSIGN_OR_RETURN(shard.pieces.emplace_back(),
+                            ParsePiece(each, files));
+  }
+  return shard;
+}
+
+absl::Status ParseShards(const Json& json, size_t files,
+                         ManifestTensor* tensor) {
+  TANDEM_ASSIGN_OR_RETURN(const Json* shards, Array(json, "shards"));
+  for (const Json& each : *shards) {
+    TANDEM_ASSIGN_OR_RETURN(TensorShard ranges, ParseRanges(each));
+    // Before sizes are made of them.
+    TANDEM_RETURN_IF_ERROR(CheckShard(ranges, tensor->info.sizes));
+    TANDEM_ASSIGN_OR_RETURN(tensor->shards.emplace_back(),
+                            ParseManifestShard(each, std::move(ranges), files));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ManifestTensor> ParseTensor(const Json& json, int64_t version,
+                                           size_t files) {
   ManifestTensor tensor;
   TANDEM_ASSIGN_OR_RETURN(tensor.info.name, Text(json, "name"));
   TANDEM_ASSIGN_OR_RETURN(const std::string dtype, Text(json, "dtype"));
@@ -120,15 +176,13 @@ absl::StatusOr<ManifestTensor> ParseTensor(const Json& json, size_t files) {
   }
   tensor.info.dtype = *known;
   TANDEM_ASSIGN_OR_RETURN(tensor.info.sizes, Numbers(json, "shape"));
-  if (json.count("strides") > 0) {
-    TANDEM_ASSIGN_OR_RETURN(tensor.strides, Numbers(json, "strides"));
+  if (version == kWithoutShards || json.count("shards") == 0) {
+    TANDEM_ASSIGN_OR_RETURN(
+        tensor.shards.emplace_back(),
+        ParseManifestShard(json, WholeShard(tensor.info.sizes), files));
   } else {
-    tensor.strides = RowMajorStrides(tensor.info.sizes);
-  }
-  TANDEM_ASSIGN_OR_RETURN(const Json* pieces, Array(json, "pieces"));
-  for (const Json& each : *pieces) {
-    TANDEM_ASSIGN_OR_RETURN(tensor.pieces.emplace_back(),
-                            ParsePiece(each, files));
+    TANDEM_RETURN_IF_ERROR(Annotate(ParseShards(json, files, &tensor),
+                                    absl::StrCat("tensor ", tensor.info.name)));
   }
   TANDEM_RETURN_IF_ERROR(CheckTensor(tensor));
   return tensor;
@@ -163,9 +217,10 @@ absl::StatusOr<Manifest> ReadManifestJson(const Json& json) {
         absl::StrCat("its format is '", format, "', expected '", kFormat, "'"));
   }
   TANDEM_ASSIGN_OR_RETURN(const int64_t version, Number(json, "version"));
-  if (version != kVersion) {
+  if (version != kWithoutShards && version != kWithShards) {
     return Bad(absl::StrCat("it is of version ", version,
-                            ", this program reads ", kVersion));
+                            ", this program reads ", kWithoutShards, " and ",
+                            kWithShards));
   }
   Manifest manifest;
   TANDEM_ASSIGN_OR_RETURN(manifest.mesh, ParseMesh(json));
@@ -178,7 +233,7 @@ absl::StatusOr<Manifest> ReadManifestJson(const Json& json) {
   std::set<std::string> names;
   for (const Json& each : *tensors) {
     TANDEM_ASSIGN_OR_RETURN(ManifestTensor tensor,
-                            ParseTensor(each, manifest.files.size()));
+                            ParseTensor(each, version, manifest.files.size()));
     if (!names.insert(tensor.info.name).second) {
       return Bad(absl::StrCat("tensor ", tensor.info.name, " comes twice"));
     }
@@ -187,20 +242,44 @@ absl::StatusOr<Manifest> ReadManifestJson(const Json& json) {
   return manifest;
 }
 
-Json ToJson(const ManifestTensor& tensor) {
-  Json json = {{"name", tensor.info.name},
-               {"dtype", std::string(DtypeName(tensor.info.dtype))},
-               {"shape", tensor.info.sizes}};
-  if (tensor.strides != RowMajorStrides(tensor.info.sizes)) {
-    json["strides"] = tensor.strides;
+// Adds strides and pieces.
+void AddPieces(const ManifestShard& shard, Json* json) {
+  if (shard.strides != RowMajorStrides(ShardSizes(shard.ranges))) {
+    (*json)["strides"] = shard.strides;
   }
-  Json& pieces = json["pieces"] = Json::array();
-  for (const ManifestPiece& each : tensor.pieces) {
+  Json& pieces = (*json)["pieces"] = Json::array();
+  for (const ManifestPiece& each : shard.pieces) {
     pieces.push_back({{"file", each.file},
                       {"begin", each.begin},
                       {"end", each.end},
                       {"crc32", Hex(each.crc32)}});
     if (!each.name.empty()) pieces.back()["name"] = each.name;
+  }
+}
+
+Json RangesJson(const TensorShard& shard) {
+  Json json = Json::array();
+  for (const IndexRanges& ranges : shard) {
+    Json& dimension = json.emplace_back(Json::array());
+    for (const IndexRange& each : ranges) {
+      dimension.push_back(Json::array({each.begin, each.length}));
+    }
+  }
+  return json;
+}
+
+Json ToJson(const ManifestTensor& tensor) {
+  Json json = {{"name", tensor.info.name},
+               {"dtype", std::string(DtypeName(tensor.info.dtype))},
+               {"shape", tensor.info.sizes}};
+  if (IsInOneShard(tensor)) {
+    AddPieces(tensor.shards[0], &json);
+    return json;
+  }
+  Json& shards = json["shards"] = Json::array();
+  for (const ManifestShard& each : tensor.shards) {
+    shards.push_back({{"ranges", RangesJson(each.ranges)}});
+    AddPieces(each, &shards.back());
   }
   return json;
 }
@@ -209,49 +288,17 @@ uint32_t TextCrc(absl::string_view text) {
   return Crc32(0, text.data(), text.size());
 }
 
-absl::Status Bad(const ManifestTensor& tensor, absl::string_view why) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("tensor ", tensor.info.name, " ", why));
-}
-
-// Elements; -1: more bytes than an int64_t counts.
-int64_t ElementCount(const TensorInfo& info) {
-  int64_t bytes = static_cast<int64_t>(c10::elementSize(info.dtype));
-  int64_t elements = 1;
-  bool is_empty = false;
-  for (const int64_t size : info.sizes) {
-    is_empty = is_empty || size == 0;
-    const int64_t factor = std::max<int64_t>(size, 1);
-    if (__builtin_mul_overflow(bytes, factor, &bytes)) return -1;
-    elements *= factor;
-  }
-  return is_empty ? 0 : elements;
-}
-
-// Some order of the dimensions is row-major: no two indices share a place, and
-// no place is left out.
-bool IsDense(const ManifestTensor& tensor) {
-  const std::vector<int64_t>& sizes = tensor.info.sizes;
-  std::vector<size_t> order(sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return tensor.strides[a] < tensor.strides[b];
-  });
-  int64_t expected = 1;
-  for (const size_t i : order) {
-    if (sizes[i] == 1) continue;
-    if (tensor.strides[i] != expected) return false;
-    expected *= sizes[i];
-  }
-  return true;
-}
-
 }  // namespace
 
 std::string FormatManifest(const Manifest& manifest) {
-  Json json = {{"format", kFormat},      {"version", kVersion},
-               {"mesh", manifest.mesh},  {"metadata", manifest.metadata},
-               {"files", Json::array()}, {"tensors", Json::array()}};
+  const bool has_shards = !std::all_of(manifest.tensors.begin(),
+                                       manifest.tensors.end(), IsInOneShard);
+  Json json = {{"format", kFormat},
+               {"version", has_shards ? kWithShards : kWithoutShards},
+               {"mesh", manifest.mesh},
+               {"metadata", manifest.metadata},
+               {"files", Json::array()},
+               {"tensors", Json::array()}};
   for (const ManifestFile& each : manifest.files) {
     json["files"].push_back({{"name", each.name},
                              {"bytes", each.bytes},
@@ -283,40 +330,6 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text) {
                                 /*allow_exceptions=*/false);
   if (json.is_discarded()) return Bad("it is no JSON");
   return ReadManifestJson(json);
-}
-
-std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& sizes) {
-  std::vector<int64_t> strides(sizes.size(), 1);
-  for (size_t i = sizes.size(); i-- > 1;) {
-    // What does not fit is refused before it is used.
-    if (__builtin_mul_overflow(strides[i], std::max<int64_t>(sizes[i], 1),
-                               &strides[i - 1])) {
-      strides[i - 1] = 0;
-    }
-  }
-  return strides;
-}
-
-absl::Status CheckTensor(const ManifestTensor& tensor) {
-  const int64_t elements = ElementCount(tensor.info);
-  if (elements < 0) return Bad(tensor, "has more than 2^63 bytes");
-  if (tensor.strides.size() != tensor.info.sizes.size() ||
-      (elements > 0 && !IsDense(tensor))) {
-    return Bad(tensor, "has strides that do not fit its shape");
-  }
-  if (tensor.pieces.empty()) return Bad(tensor, "lies in no file");
-  int64_t at = 0;
-  for (const ManifestPiece& piece : tensor.pieces) {
-    if (piece.begin != at || piece.end < piece.begin) {
-      return Bad(tensor, absl::StrCat("has a piece of elements ", piece.begin,
-                                      " to ", piece.end, " where one from ", at,
-                                      " on was expected"));
-    }
-    at = piece.end;
-  }
-  if (at == elements) return absl::OkStatus();
-  return Bad(tensor,
-             absl::StrCat("has ", elements, " elements, its pieces ", at));
 }
 
 }  // namespace tandem

@@ -19,11 +19,19 @@
 // A piece is elements [begin, end) of the tensor in the order of its strides;
 // pieces follow each other and make up the tensor. Checksums are gzip's CRC-32:
 // of a file's bytes, and of a piece's.
+//
+// A tensor that ranks had parts of has, in place of strides and pieces,
+//
+//                 "shards": [{"ranges": [[[0, 2]],          of each dimension
+//                                        [[0, 1], [2, 1]]], [BEGIN, LENGTH]
+//                             "strides": ..., "pieces": ...}, ...]
+//
+// whose shards (core/base/tensor_shard.h) have strides and pieces of their own,
+// of the tensor of these indices alone; "version" is 2 then.
 
 #ifndef TANDEM_CORE_CHECKPOINT_FOLDER_MANIFEST_H_
 #define TANDEM_CORE_CHECKPOINT_FOLDER_MANIFEST_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -31,8 +39,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/checkpoint/folder/manifest_tensor.h"
 #include "core/checkpoint/safetensors_header.h"
-#include "core/checkpoint/tensor_stream.h"
 
 namespace tandem {
 
@@ -44,34 +52,12 @@ struct ManifestFile {
   uint32_t crc32 = 0;
 };
 
-struct ManifestPiece {
-  size_t file = 0;  // which of Manifest::files
-  int64_t begin = 0;
-  int64_t end = 0;
-  uint32_t crc32 = 0;
-  // What it is called in the file; empty: as the tensor.
-  std::string name = {};
-};
-
-struct ManifestTensor {
-  TensorInfo info;
-  std::vector<int64_t> strides;
-  std::vector<ManifestPiece> pieces;
-};
-
 struct Manifest {
   std::map<std::string, int64_t> mesh;  // degree by axis
   SafetensorsMetadata metadata;
   std::vector<ManifestFile> files;
   std::vector<ManifestTensor> tensors;
 };
-
-// The strides of a row-major tensor.
-std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& sizes);
-
-// InvalidArgument unless pieces make up a tensor that is dense in its strides:
-// none overlaps another, none is missing. Names the tensor.
-absl::Status CheckTensor(const ManifestTensor& tensor);
 
 // Requires UTF-8.
 std::string FormatManifest(const Manifest& manifest);

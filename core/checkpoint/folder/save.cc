@@ -10,7 +10,6 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -18,9 +17,12 @@
 #include "absl/strings/string_view.h"
 #include "core/agreement/agreement.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensor_shard.h"
 #include "core/base/text_fields.h"
 #include "core/checkpoint/folder/manifest.h"
+#include "core/checkpoint/folder/manifest_tensor.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/checkpoint/tensor_slice.h"
 #include "core/checkpoint/tensor_stream.h"
 #include "core/files/atomic_file.h"
 #include "core/files/atomic_folder.h"
@@ -32,6 +34,12 @@ namespace {
 // The slice of the weight that a part's tensor is, or its slice `of_part`.
 TensorSlice PartSlice(const TensorInfo& info, const PartName& name,
                       const TensorSlice& of_part) {
+  if (!of_part.shard.empty()) {
+    TensorSlice slice = of_part;
+    slice.sizes = WholeTensorInfo(info, name).sizes;
+    for (IndexRange& rows : slice.shard[0]) rows.begin += name.part->first;
+    return slice;
+  }
   CHECK(of_part.strides == RowMajorStrides(info.sizes)) << info.name;
   TensorSlice slice;
   slice.sizes = WholeTensorInfo(info, name).sizes;
@@ -72,15 +80,17 @@ JoinedState JoinRows(const StatePart& part, const RowParts& parts) {
 namespace {
 
 constexpr char kSlicePrefix[] = "tandem.slice.";
+constexpr char kShardPrefix[] = "tandem.shard.";
 
 SafetensorsMetadata ShardMetadata(
     const StatePart& part,
     const std::map<std::string, std::string>& tensor_of_slice) {
   SafetensorsMetadata metadata = {{"format", "pt"}};
   for (const auto& [name, slice] : part.slices) {
-    metadata[kSlicePrefix + name] =
-        absl::StrCat(slice.begin, ";", absl::StrJoin(slice.sizes, ","), ";",
-                     absl::StrJoin(slice.strides, ","));
+    metadata[kSlicePrefix + name] = FormatSlice(slice);
+    if (!slice.shard.empty()) {
+      metadata[kShardPrefix + name] = FormatShard(slice.shard);
+    }
     const auto tensor = tensor_of_slice.find(name);
     if (tensor == tensor_of_slice.end()) continue;
     absl::StrAppend(&metadata[kSlicePrefix + name], ";", tensor->second);
@@ -88,26 +98,24 @@ SafetensorsMetadata ShardMetadata(
   return metadata;
 }
 
-bool ParseNumbers(absl::string_view text, std::vector<int64_t>* numbers) {
-  for (const auto word : absl::StrSplit(text, ',', absl::SkipEmpty())) {
-    if (!absl::SimpleAtoi(word, &numbers->emplace_back())) return false;
-  }
-  return true;
-}
-
 // `tensor`: as it is where the slice is called as its tensor is.
-bool ParseSlice(const std::string& text, TensorSlice* slice,
-                std::string* tensor) {
-  const std::vector<std::string> parts =
+bool ParseNamedSlice(const std::string& text, TensorSlice* slice,
+                     std::string* tensor) {
+  std::vector<std::string> parts =
       absl::StrSplit(text, absl::MaxSplits(';', 3));
-  if (parts.size() == 4) *tensor = parts[3];
-  return parts.size() >= 3 && absl::SimpleAtoi(parts[0], &slice->begin) &&
-         ParseNumbers(parts[1], &slice->sizes) &&
-         ParseNumbers(parts[2], &slice->strides);
+  if (parts.size() == 4) {
+    *tensor = parts.back();
+    parts.pop_back();
+  }
+  return ParseSlice(absl::StrJoin(parts, ";"), slice);
 }
 
-// Pieces by the tensor's name, as they come.
-using Tensors = std::map<std::string, ManifestTensor>;
+// A tensor as far as it is known, and where its shards are in it.
+struct FoundTensor {
+  ManifestTensor tensor;
+  std::map<TensorShard, size_t> places;
+};
+using Tensors = std::map<std::string, FoundTensor>;  // by name
 
 absl::Status Bad(const std::string& path, const SafetensorsEntry& entry,
                  absl::string_view why) {
@@ -119,7 +127,26 @@ int64_t ElementCount(const SafetensorsEntry& entry) {
   return static_cast<int64_t>(entry.bytes() / c10::elementSize(entry.dtype));
 }
 
-// One piece of the whole tensor that it belongs to.
+// What the metadata says of an entry, if it is a slice; `tensor` is its name
+// then.
+absl::Status FindSlice(const SafetensorsReader& reader, const std::string& path,
+                       const SafetensorsEntry& entry, TensorSlice* slice,
+                       std::string* tensor) {
+  const auto text = reader.metadata().find(kSlicePrefix + entry.name);
+  if (text == reader.metadata().end()) return absl::OkStatus();
+  *slice = TensorSlice();
+  if (!ParseNamedSlice(text->second, slice, tensor)) {
+    return Bad(path, entry, absl::StrCat("is no slice: ", text->second));
+  }
+  const auto shard = reader.metadata().find(kShardPrefix + entry.name);
+  if (shard == reader.metadata().end()) return absl::OkStatus();
+  if (!ParseShard(shard->second, &slice->shard)) {
+    return Bad(path, entry, absl::StrCat("is no shard: ", shard->second));
+  }
+  return absl::OkStatus();
+}
+
+// One piece of one shard of the whole tensor that it belongs to.
 absl::StatusOr<ManifestTensor> ShardTensor(const SafetensorsReader& reader,
                                            const std::string& path,
                                            const SafetensorsEntry& entry) {
@@ -128,38 +155,57 @@ absl::StatusOr<ManifestTensor> ShardTensor(const SafetensorsReader& reader,
                absl::StrCat("is of dtype ", entry.unread_dtype,
                             ", which no shard has"));
   }
-  ManifestTensor tensor = {{entry.name, entry.dtype, entry.shape}, {}, {}};
-  tensor.strides = RowMajorStrides(entry.shape);
-  int64_t begin = 0;
-  const auto text = reader.metadata().find(kSlicePrefix + entry.name);
-  if (text != reader.metadata().end()) {
-    TensorSlice slice;
-    if (!ParseSlice(text->second, &slice, &tensor.info.name)) {
-      return Bad(path, entry, absl::StrCat("is no slice: ", text->second));
-    }
-    tensor.info.sizes = slice.sizes;
-    tensor.strides = slice.strides;
-    begin = slice.begin;
+  std::string name = entry.name;
+  TensorSlice slice = {entry.shape, RowMajorStrides(entry.shape)};
+  TANDEM_RETURN_IF_ERROR(FindSlice(reader, path, entry, &slice, &name));
+  ManifestPiece piece;
+  piece.begin = slice.begin;
+  if (__builtin_add_overflow(slice.begin, ElementCount(entry), &piece.end)) {
+    return Bad(path, entry, absl::StrCat("begins at element ", slice.begin));
   }
-  tensor.pieces = {{0, begin, begin + ElementCount(entry),
-                    *reader.StatedChecksum(entry),
-                    tensor.info.name == entry.name ? "" : entry.name}};
+  piece.crc32 = *reader.StatedChecksum(entry);
+  if (name != entry.name) piece.name = entry.name;
+  ManifestTensor tensor;
+  tensor.info = {name, entry.dtype, slice.sizes};
+  tensor.shards.push_back(
+      ManifestShard{HeldShard(slice), slice.strides, {std::move(piece)}});
   return tensor;
 }
 
 absl::Status AddPiece(const std::string& path, const SafetensorsEntry& entry,
                       ManifestTensor tensor, size_t file, Tensors* tensors) {
-  tensor.pieces[0].file = file;
-  const auto [at, is_new] = tensors->emplace(tensor.info.name, tensor);
-  if (is_new) return absl::OkStatus();
-  ManifestTensor& known = at->second;
+  ManifestShard& shard = tensor.shards[0];
+  shard.pieces[0].file = file;
+  FoundTensor& found = (*tensors)[tensor.info.name];
+  ManifestTensor& known = found.tensor;
+  if (known.shards.empty()) known.info = tensor.info;
+  const auto [at, is_new] =
+      found.places.emplace(shard.ranges, known.shards.size());
   if (known.info.dtype != tensor.info.dtype ||
       known.info.sizes != tensor.info.sizes ||
-      known.strides != tensor.strides) {
+      (!is_new && known.shards[at->second].strides != shard.strides)) {
     return Bad(path, entry, "is another one than other ranks have by its name");
   }
-  known.pieces.push_back(tensor.pieces[0]);
+  if (is_new) {
+    known.shards.push_back(std::move(shard));
+  } else {
+    known.shards[at->second].pieces.push_back(shard.pieces[0]);
+  }
   return absl::OkStatus();
+}
+
+// By where they lie in it, whoever has written them.
+void SortShards(ManifestTensor* tensor) {
+  std::sort(tensor->shards.begin(), tensor->shards.end(),
+            [](const ManifestShard& a, const ManifestShard& b) {
+              return a.ranges < b.ranges;
+            });
+  for (ManifestShard& shard : tensor->shards) {
+    std::sort(shard.pieces.begin(), shard.pieces.end(),
+              [](const ManifestPiece& a, const ManifestPiece& b) {
+                return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
+              });
+  }
 }
 
 absl::Status AddShard(const std::string& folder, const std::string& name,
@@ -208,11 +254,8 @@ absl::StatusOr<Manifest> CollectShards(const std::string& folder,
     TANDEM_RETURN_IF_ERROR(AddShard(folder, name, &manifest, &tensors));
   }
   for (auto& each : tensors) {
-    ManifestTensor& tensor = each.second;
-    std::sort(tensor.pieces.begin(), tensor.pieces.end(),
-              [](const ManifestPiece& a, const ManifestPiece& b) {
-                return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
-              });
+    ManifestTensor& tensor = each.second.tensor;
+    SortShards(&tensor);
     TANDEM_RETURN_IF_ERROR(CheckTensor(tensor));
     manifest.tensors.push_back(std::move(tensor));
   }

@@ -34,11 +34,12 @@ JoinedState JoinRows(const StatePart& part, const RowParts& parts);
 
 // Shard of a checkpoint: the safetensors file that one rank writes.
 //
-// What the rank has whole stands there as in any file of weights; a slice of a
-// tensor that ranks share is [length], and the file's metadata says for it,
-// under "tandem.slice.NAME", "BEGIN;SIZES;STRIDES" (core/checkpoint/folder/
-// state_part.h), as in "6;2,3;3,1", and behind it ";TENSOR" where the slice is
-// not called as the tensor that it belongs to.
+// What the rank has whole stands there as in any file of weights; for a slice
+// (core/checkpoint/tensor_slice.h) the file's metadata says, under
+// "tandem.slice.NAME", "BEGIN;SIZES;STRIDES", as in "6;2,3;3,1", and behind it
+// ";TENSOR" where the slice is not called as the tensor that it belongs to; and
+// where it is of a shard, under "tandem.shard.NAME", that shard
+// (FormatShard), as in "0+2;0+1,2+1".
 
 // "rank-00003.safetensors".
 std::string ShardName(int rank);

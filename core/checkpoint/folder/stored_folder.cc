@@ -11,8 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensor_shard.h"
 #include "core/base/torch_status.h"
+#include "core/checkpoint/folder/manifest_tensor.h"
+#include "core/checkpoint/read_slice.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/checkpoint/tensor_slice.h"
 #include "core/files/regular_file.h"
 
 namespace tandem {
@@ -24,6 +28,14 @@ std::string ManifestPath(const std::string& folder) {
   return absl::StrCat(folder, "/", kManifestFile);
 }
 
+// Has the piece anything of a shard of the tensor?
+bool Needs(const ManifestTensor& tensor, const ManifestShard& shard,
+           const ManifestPiece& piece, const TensorShard& wanted) {
+  return CommonRun(PieceSlice(tensor, shard, piece), piece.end - piece.begin,
+                   wanted)
+             .length > 0;
+}
+
 // Files of a folder that were opened so far. Not thread-safe.
 class OpenFolder {
  public:
@@ -33,11 +45,16 @@ class OpenFolder {
         readers_(manifest_.files.size()) {}
 
   const Manifest& manifest() const { return manifest_; }
-  absl::Status Verify(const ManifestTensor& tensor);
+  // Verifies what `wanted`, a shard of the tensor, needs; null: all.
+  absl::Status Verify(const ManifestTensor& tensor, const TensorShard* wanted);
   absl::StatusOr<at::Tensor> Read(const ManifestTensor& tensor);
-  // False, and nothing is done, unless `target` is as the tensor, strides too.
+  // False, and nothing is done, unless `target` is as the tensor; where that
+  // lies in one piece of memory, strides too.
   absl::StatusOr<bool> ReadInto(const ManifestTensor& tensor,
                                 const at::Tensor& target);
+  // StoredTensor's.
+  absl::Status ReadShard(const ManifestTensor& tensor,
+                         const TensorShard& wanted, const at::Tensor& target);
 
  private:
   struct Found {
@@ -54,8 +71,9 @@ class OpenFolder {
                                           const ManifestTensor& tensor);
   absl::StatusOr<Found> Find(const ManifestTensor& tensor,
                              const ManifestPiece& piece);
-  // All pieces, in the order of memory.
-  absl::Status ReadPieces(const ManifestTensor& tensor, void* values);
+  // All pieces of a shard, in the order of memory.
+  absl::Status ReadPieces(const ManifestTensor& tensor,
+                          const ManifestShard& shard, void* values);
 
   const std::string path_;
   const Manifest manifest_;
@@ -116,19 +134,23 @@ absl::StatusOr<OpenFolder::Found> OpenFolder::Find(const ManifestTensor& tensor,
   return Found{reader, entry};
 }
 
-absl::Status OpenFolder::Verify(const ManifestTensor& tensor) {
-  for (const ManifestPiece& piece : tensor.pieces) {
-    TANDEM_ASSIGN_OR_RETURN(const Found found, Find(tensor, piece));
-    TANDEM_RETURN_IF_ERROR(found.reader->Verify(*found.entry));
+absl::Status OpenFolder::Verify(const ManifestTensor& tensor,
+                                const TensorShard* wanted) {
+  for (const ManifestShard& shard : tensor.shards) {
+    for (const ManifestPiece& piece : shard.pieces) {
+      if (wanted != nullptr && !Needs(tensor, shard, piece, *wanted)) continue;
+      TANDEM_ASSIGN_OR_RETURN(const Found found, Find(tensor, piece));
+      TANDEM_RETURN_IF_ERROR(found.reader->Verify(*found.entry));
+    }
   }
   return absl::OkStatus();
 }
 
 absl::Status OpenFolder::ReadPieces(const ManifestTensor& tensor,
-                                    void* values) {
+                                    const ManifestShard& shard, void* values) {
   char* const begin = static_cast<char*>(values);
   const size_t width = c10::elementSize(tensor.info.dtype);
-  for (const ManifestPiece& piece : tensor.pieces) {
+  for (const ManifestPiece& piece : shard.pieces) {
     TANDEM_ASSIGN_OR_RETURN(const Found found, Find(tensor, piece));
     TANDEM_RETURN_IF_ERROR(found.reader->ReadInto(
         *found.entry, begin + static_cast<size_t>(piece.begin) * width));
@@ -138,31 +160,61 @@ absl::Status OpenFolder::ReadPieces(const ManifestTensor& tensor,
 
 absl::StatusOr<at::Tensor> OpenFolder::Read(const ManifestTensor& tensor) {
   // Files have as many bytes as the manifest says before memory is taken.
-  for (const ManifestPiece& piece : tensor.pieces) {
-    TANDEM_RETURN_IF_ERROR(Find(tensor, piece).status());
+  for (const ManifestShard& shard : tensor.shards) {
+    for (const ManifestPiece& piece : shard.pieces) {
+      TANDEM_RETURN_IF_ERROR(Find(tensor, piece).status());
+    }
   }
+  const bool in_one = IsInOneShard(tensor);
   TANDEM_ASSIGN_OR_RETURN(const at::Tensor values,
                           CatchTorchOr(
                               [&] {
-                                return at::empty_strided(tensor.info.sizes,
-                                                         tensor.strides,
-                                                         tensor.info.dtype);
+                                return at::empty_strided(
+                                    tensor.info.sizes,
+                                    in_one ? tensor.shards[0].strides
+                                           : RowMajorStrides(tensor.info.sizes),
+                                    tensor.info.dtype);
                               },
                               tensor.info.name));
-  TANDEM_RETURN_IF_ERROR(ReadPieces(tensor, values.mutable_data_ptr()));
+  TANDEM_RETURN_IF_ERROR(
+      in_one ? ReadPieces(tensor, tensor.shards[0], values.mutable_data_ptr())
+             : ReadShard(tensor, WholeShard(tensor.info.sizes), values));
   return values;
 }
 
 absl::StatusOr<bool> OpenFolder::ReadInto(const ManifestTensor& tensor,
                                           const at::Tensor& target) {
+  const bool in_one = IsInOneShard(tensor);
   if (target.sizes() != tensor.info.sizes ||
-      target.strides() != tensor.strides ||
+      (in_one && target.strides() != tensor.shards[0].strides) ||
       target.scalar_type() != tensor.info.dtype) {
     return false;
   }
-  TANDEM_RETURN_IF_ERROR(Verify(tensor));
-  TANDEM_RETURN_IF_ERROR(ReadPieces(tensor, target.mutable_data_ptr()));
+  TANDEM_RETURN_IF_ERROR(
+      ReadShard(tensor, WholeShard(tensor.info.sizes), target));
   return true;
+}
+
+absl::Status OpenFolder::ReadShard(const ManifestTensor& tensor,
+                                   const TensorShard& wanted,
+                                   const at::Tensor& target) {
+  // Nothing is written where anything is damaged.
+  TANDEM_RETURN_IF_ERROR(Verify(tensor, &wanted));
+  for (const ManifestShard& shard : tensor.shards) {
+    if (shard.ranges == wanted && target.strides() == shard.strides) {
+      TANDEM_RETURN_IF_ERROR(
+          ReadPieces(tensor, shard, target.mutable_data_ptr()));
+      continue;
+    }
+    for (const ManifestPiece& piece : shard.pieces) {
+      if (!Needs(tensor, shard, piece, wanted)) continue;
+      TANDEM_ASSIGN_OR_RETURN(const Found found, Find(tensor, piece));
+      TANDEM_RETURN_IF_ERROR(ReadSlice(*found.reader, *found.entry,
+                                       PieceSlice(tensor, shard, piece), wanted,
+                                       target));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -193,12 +245,19 @@ absl::StatusOr<StoredCheckpoint> OpenCheckpointAt(const std::string& path) {
       checkpoint.progress,
       ProgressOfCheckpoint(path, folder->manifest().metadata));
   for (const ManifestTensor& tensor : folder->manifest().tensors) {
-    AddStored({tensor.info, [folder, &tensor] { return folder->Read(tensor); },
-               [folder, &tensor] { return folder->Verify(tensor); },
-               [folder, &tensor](const at::Tensor& target) {
-                 return folder->ReadInto(tensor, target);
-               }},
-              &checkpoint);
+    AddStored(
+        {tensor.info, [folder, &tensor] { return folder->Read(tensor); },
+         [folder, &tensor] { return folder->Verify(tensor, nullptr); },
+         [folder, &tensor](const at::Tensor& target) {
+           return folder->ReadInto(tensor, target);
+         },
+         [folder, &tensor](const TensorShard& shard, const at::Tensor& target) {
+           return folder->ReadShard(tensor, shard, target);
+         },
+         [folder, &tensor](const TensorShard& shard) {
+           return folder->Verify(tensor, &shard);
+         }},
+        &checkpoint);
   }
   return checkpoint;
 }

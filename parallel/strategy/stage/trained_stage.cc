@@ -56,6 +56,7 @@ ReplicaParameterOptions ParameterOptions(
     if (found != first_of_copy.end()) options.first_of_copy.insert(*found);
   }
   options.shares_values = shares_values;
+  options.alike_group = stage.alike_group;
   return options;
 }
 
@@ -113,7 +114,7 @@ absl::StatusOr<std::unique_ptr<TrainedStage>> TrainedStage::Create(
           ParameterOptions(options, parameters, first_of_copy, shards),
           replicas));
   // Initial values that a layer has drawn otherwise than by the seed and its
-  // name differ between replicas.
+  // name differ between ranks.
   if (options.ddp.init_sync) {
     TANDEM_RETURN_IF_ERROR(stage->parameters_->TakeFrom(
         /*root=*/0, [] { return "initial values"; }));

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -101,6 +102,8 @@ struct TrainedStageOptions {
   bool defers = false;
   // Sums gradients in this order instead, without a hook.
   std::optional<GradientOrder> order;
+  // ReplicaParameterOptions'.
+  std::function<Communicator*(const ParameterTraits& traits)> alike_group;
   // Whether replicas share the optimizers' work, and what of the job cannot.
   OptimizerSharding sharding = OptimizerSharding::kOff;
   std::string sharding_excluded_by;
@@ -111,9 +114,9 @@ class TrainedStage {
  public:
   // `first_of_copy`: for each copy of a tied weight, by name, the name of the
   // group's first member. `replicas` have the same stage (null: there are no
-  // others), have the same names and shapes, and must outlive this; all take
-  // the first one's values, where ddp.init_sync has them do so. Collective over
-  // them.
+  // others), have the same names and shapes, and must outlive this; all ranks
+  // that have the same values take the first one's, where ddp.init_sync has
+  // them do so. Collective over them.
   static absl::StatusOr<std::unique_ptr<TrainedStage>> Create(
       const NamedTensors& parameters, const NamedTensors& buffers,
       const std::map<std::string, std::string>& first_of_copy,

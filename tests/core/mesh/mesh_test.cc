@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -113,6 +114,32 @@ TEST(MeshTest, AxesThatMakeNoMeshAreRefusedByName) {
   EXPECT_THAT(refusal({{"", 2}}), HasSubstr("'' is none"));
   EXPECT_THAT(refusal({{"data", 1 << 16}, {"pipe", 1 << 15}}),
               HasSubstr("data 65536 x pipe 32768 has too many ranks"));
+}
+
+// One of the ranks that differ along other axes alone is the first.
+TEST(MeshTest, OneRankOfThoseThatHaveTheSameIsTheFirst) {
+  const Mesh mesh =
+      *Mesh::Create({{"data", 2}, {"pipe", 3}, {"tensor", 5}, {"none", 1}});
+  for (const std::vector<absl::string_view>& axes :
+       std::vector<std::vector<absl::string_view>>{{},
+                                                   {"pipe"},
+                                                   {"pipe", "tensor"},
+                                                   {"data", "pipe", "tensor"},
+                                                   {"unknown", "none"}}) {
+    std::vector<absl::string_view> others;
+    for (const MeshAxis& each : mesh.axes()) {
+      if (std::count(axes.begin(), axes.end(), each.name) == 0) {
+        others.push_back(each.name);
+      }
+    }
+    for (int rank = 0; rank < mesh.world_size(); ++rank) {
+      EXPECT_EQ(mesh.IsFirstBeside(axes, rank),
+                mesh.RanksAlong(others, rank).front() == rank);
+    }
+  }
+  EXPECT_TRUE(mesh.IsFirstBeside({"pipe"}, mesh.RankAt({0, 2, 0, 0})));
+  EXPECT_FALSE(mesh.IsFirstBeside({"pipe"}, mesh.RankAt({0, 2, 1, 0})));
+  EXPECT_FALSE(mesh.IsFirstBeside({"pipe"}, mesh.RankAt({1, 0, 0, 0})));
 }
 
 TEST(MeshTest, CoordinatesAndRanksAreInverse) {

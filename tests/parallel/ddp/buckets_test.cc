@@ -1,17 +1,25 @@
+#include <ATen/Tensor.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "core/base/status_macros.h"
 #include "core/base/tensors.h"
 #include "core/checkpoint/stored_tensors.h"
+#include "core/mesh/mesh.h"
+#include "core/model/parameter_traits.h"
 #include "core/testing/statuses.h"
+#include "core/testing/thread_ranks.h"
 #include "parallel/ddp/ready_marks.h"
 #include "parallel/ddp/reducer_buckets.h"
 #include "parallel/ddp/replica_parameters.h"
@@ -306,6 +314,67 @@ TEST(ReplicaParametersTest, OneReplicaHasNothingToExchange) {
   const auto replica = Make(NineParameters());
   EXPECT_TRUE(replica->TakeFrom(/*root=*/0).ok());
   EXPECT_TRUE(replica->BroadcastBuffers().ok());
+}
+
+ParameterTraits Sharded(const std::string& axis) {
+  ParameterTraits traits;
+  traits.shard = ParameterShard{axis, 0};
+  return traits;
+}
+
+// Each kind of tensor that a rank of a mesh data 2 x tensor 2 has.
+NamedTensors KindsOfParameters(double value) {
+  NamedTensors parameters;
+  for (const char* name : {"whole", "part", "own", "ignored"}) {
+    parameters.emplace_back(name, at::full({3}, value).requires_grad_());
+  }
+  parameters.emplace_back("frozen", at::full({3}, value));
+  parameters.emplace_back("frozen_part", at::full({3}, value));
+  return parameters;
+}
+
+// Each from the first of those that have the same.
+TEST(ReplicaParametersTest, RanksTakeWhatTheirTraitsSayTheyHaveAlike) {
+  const Mesh mesh = *Mesh::Create({{"data", 2}, {"tensor", 2}});
+  ExpectOk(RunThreadRanks(4, [&](Communicator& world) -> absl::Status {
+    const int rank = world.rank();
+    std::map<std::vector<absl::string_view>, std::unique_ptr<Communicator>>
+        groups;
+    for (const std::vector<absl::string_view>& axes :
+         std::vector<std::vector<absl::string_view>>{
+             {}, {"data"}, {"tensor"}, {"data", "tensor"}}) {
+      TANDEM_ASSIGN_OR_RETURN(
+          groups[axes], world.Subgroup(mesh.RanksAlong(axes, rank), "alike"));
+    }
+    ReplicaParameterOptions options;
+    options.ddp.parameters_to_ignore = {"ignored"};
+    options.traits["part"] = Sharded("tensor");
+    options.traits["frozen_part"] = Sharded("tensor");
+    options.traits["own"].reduce_axes.clear();
+    options.alike_group = [&](const ParameterTraits& traits) {
+      std::vector<absl::string_view> axes;
+      for (const MeshAxis& axis : mesh.axes()) {
+        if (traits.is_alike_along(axis.name)) axes.push_back(axis.name);
+      }
+      return groups.at(axes).get();
+    };
+    const NamedTensors parameters = KindsOfParameters(rank);
+    const NamedTensors buffers = {{"statistics", at::full({2}, rank)}};
+    TANDEM_ASSIGN_OR_RETURN(
+        const auto made, ReplicaParameters::Create(parameters, buffers, options,
+                                                   groups.at({"data"}).get()));
+    TANDEM_RETURN_IF_ERROR(made->TakeFrom(/*root=*/0));
+    const int along_tensor = mesh.IndexAlong("tensor", rank);
+    const int first_of_replica = 2 * mesh.IndexAlong("data", rank);
+    const std::vector<int> expected = {
+        0, along_tensor, first_of_replica, first_of_replica, 0, along_tensor};
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      EXPECT_EQ(parameters[i].second[1].item<double>(), expected[i])
+          << rank << " " << parameters[i].first;
+    }
+    EXPECT_EQ(buffers[0].second[1].item<double>(), 0);
+    return absl::OkStatus();
+  }));
 }
 
 }  // namespace

@@ -15,11 +15,14 @@
 #include <vector>
 
 #include "core/checkpoint/tensor_stream.h"
+#include "core/comm/communicator.h"
 #include "core/random/random.h"
 #include "core/testing/statuses.h"
+#include "core/testing/thread_ranks.h"
 #include "parallel/optim/gradient_clipping.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/parameter_server/served_layout.h"
+#include "parallel/strategy/gathered_tensors.h"
 
 namespace tandem::served_slice_test {
 namespace {
@@ -145,6 +148,24 @@ void ExpectSame(const std::vector<at::Tensor>& found,
   }
 }
 
+// What servers' ranks have, whole, on the first one.
+absl::Status Stream(Servers& servers, CollectedTensors& whole) {
+  const int ranks = static_cast<int>(servers.served.size());
+  return RunThreadRanks(ranks, [&](Communicator& group) -> absl::Status {
+    ServedSlice& mine = *servers.served[static_cast<size_t>(group.rank())];
+    NamedTensors pieces = mine.Pieces();
+    for (auto& [name, tensor] : mine.OptimizerPieces()) {
+      pieces.emplace_back("optimizer." + name, tensor);
+    }
+    CollectedTensors order;
+    const absl::Status status =
+        StreamToRank0(StateOfSlices(pieces, servers.layout), group,
+                      group.rank() == 0 ? whole : order);
+    if (!status.ok()) group.Abort(status);
+    return status;
+  });
+}
+
 class ServedSliceTest : public testing::TestWithParam<int> {};
 
 TEST_P(ServedSliceTest, StepsAsAWholeModelDoes) {
@@ -196,17 +217,8 @@ TEST_P(ServedSliceTest, ItsStateIsStreamedWholeAndLoaded) {
   Reference reference(options);
   servers.Apply({DrawAll("gradient")});
   reference.Step(DrawAll("gradient"));
-  // The servers' ranks would send them in this order.
-  NamedTensors pieces;
-  for (const auto& each : servers.served) {
-    for (auto& piece : each->Pieces()) pieces.push_back(piece);
-    for (auto& [name, tensor] : each->OptimizerPieces()) {
-      pieces.emplace_back("optimizer." + name, tensor);
-    }
-  }
   CollectedTensors whole;
-  JoiningSink joining(servers.layout, &whole);
-  ASSERT_TRUE(StreamTensors(pieces, joining).ok());
+  ExpectOk(Stream(servers, whole));
   NamedTensors model, state;
   for (const auto& [name, tensor] : whole.tensors) {
     if (name[0] == 't') {
@@ -269,11 +281,8 @@ TEST(ServedSliceErrorsTest, StateThatDoesNotFitIsRefused) {
 TEST(ServedSliceErrorsTest, PiecesThatAreMissingAreNoticed) {
   Servers servers(5, With(SgdOptions{}));
   CollectedTensors whole;
-  JoiningSink joining(servers.layout, &whole);
-  NamedTensors pieces = servers.served[0]->Pieces();
-  const NamedTensors last = servers.served[4]->Pieces();
-  pieces.insert(pieces.end(), last.begin(), last.end());
-  const absl::Status status = StreamTensors(pieces, joining);
+  servers.served.erase(servers.served.begin() + 1, servers.served.end() - 1);
+  const absl::Status status = Stream(servers, whole);
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
 }
 

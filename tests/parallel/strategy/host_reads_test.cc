@@ -23,6 +23,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/checkpoint/folder/state_part.h"
+#include "core/checkpoint/tensor_slice.h"
 #include "core/loss/loss_terms.h"
 #include "core/model/layer_list.h"
 #include "core/random/random.h"
@@ -236,7 +238,8 @@ class Collector : public TensorSink {
 TEST(GatheredTensorsTest, RankZeroGetsAllInTheSinksOrder) {
   ExpectOk(RunDeviceRanks(4, [](Communicator& world) -> absl::Status {
     Collector all;
-    TANDEM_RETURN_IF_ERROR(StreamToRank0(TensorsOf(world.rank()), world, all));
+    TANDEM_RETURN_IF_ERROR(
+        StreamToRank0({TensorsOf(world.rank()), {}}, world, all));
     if (world.rank() != 0) {
       EXPECT_TRUE(all.infos.empty());
       EXPECT_TRUE(all.tensors.empty());
@@ -264,7 +267,7 @@ TEST(GatheredTensorsTest, OneRankKeepsItsOwn) {
   ExpectOk(RunDeviceRanks(1, [](Communicator& world) -> absl::Status {
     const NamedTensors mine = {{"a", Transposed()}};
     Collector all;
-    TANDEM_RETURN_IF_ERROR(StreamToRank0(mine, world, all));
+    TANDEM_RETURN_IF_ERROR(StreamToRank0({mine, {}}, world, all));
     EXPECT_EQ(all.tensors.size(), 1u);
     EXPECT_TRUE(all.tensors[0].second.equal(mine[0].second.cpu()));
     return absl::OkStatus();
@@ -275,13 +278,53 @@ TEST(GatheredTensorsTest, StridesDoNotMatter) {
   ExpectOk(RunDeviceRanks(2, [](Communicator& world) -> absl::Status {
     const at::Tensor tensor = Transposed();
     Collector all;
-    TANDEM_RETURN_IF_ERROR(
-        StreamToRank0({{absl::StrCat(world.rank()), tensor}}, world, all));
+    TANDEM_RETURN_IF_ERROR(StreamToRank0(
+        {{{absl::StrCat(world.rank()), tensor}}, {}}, world, all));
     if (world.rank() == 0) {
       EXPECT_TRUE(all.tensors.at(0).second.equal(tensor.cpu()));
     }
     return absl::OkStatus();
   }));
+}
+
+// Columns of one tensor, and runs of the memory of another, of which one rank
+// has nothing; between others in the sink's order.
+TEST(GatheredTensorsTest, SlicesComeJoined) {
+  for (const int ranks : {1, 3}) {
+    ExpectOk(RunDeviceRanks(ranks, [ranks](Communicator& world) {
+      const int64_t rank = world.rank();
+      const at::Tensor whole = at::arange(42).view({7, 6});
+      const int64_t columns = 6 / ranks;
+      StatePart part;
+      part.tensors = {
+          {"columns", whole.narrow(1, columns * rank, columns)
+                          .contiguous()
+                          .to(TestDevice())},
+          {absl::StrCat("d", rank), at::full({2}, rank).to(TestDevice())}};
+      part.slices["columns"] =
+          SliceOfShard({7, 6}, {{{0, 7}}, {{columns * rank, columns}}});
+      if (rank != 1) {
+        const int64_t begin = rank == 0 ? 0 : 11;
+        const int64_t end = ranks == 1 || rank == 2 ? 42 : 11;
+        part.tensors.emplace_back("run", whole.t()
+                                             .contiguous()
+                                             .view({-1})
+                                             .narrow(0, begin, end - begin)
+                                             .to(TestDevice()));
+        part.slices["run"] = {{7, 6}, {1, 7}, begin};
+      }
+      Collector all;
+      TANDEM_RETURN_IF_ERROR(StreamToRank0(part, world, all));
+      if (rank != 0) return absl::OkStatus();
+      EXPECT_EQ(all.tensors.size(), static_cast<size_t>(ranks) + 2);
+      EXPECT_EQ(all.tensors.front().first, "run");
+      EXPECT_EQ(all.tensors.back().first, "columns");
+      EXPECT_TRUE(all.tensors.front().second.equal(whole));
+      EXPECT_TRUE(all.tensors.back().second.equal(whole));
+      EXPECT_EQ(all.infos.back().sizes, (std::vector<int64_t>{7, 6}));
+      return absl::OkStatus();
+    }));
+  }
 }
 
 // A full disk, say: rank 0 aborts the group, and nobody waits for it.
@@ -290,7 +333,7 @@ TEST(GatheredTensorsTest, WhatTheSinkSaysEndsIt) {
     Collector all;
     all.fails_at = 3;
     const absl::Status failed =
-        StreamToRank0(TensorsOf(world.rank()), world, all);
+        StreamToRank0({TensorsOf(world.rank()), {}}, world, all);
     if (!failed.ok()) world.Abort(failed);
     EXPECT_FALSE(failed.ok() && world.rank() == 0);
     EXPECT_TRUE(failed.ok() || absl::StrContains(failed.message(), "the disk"))

@@ -15,12 +15,17 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "core/base/status_macros.h"
+#include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/folder/save.h"
+#include "core/checkpoint/folder/stored_folder.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/instrument/fault_point.h"
 #include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
+#include "models/layers/basic_layers.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "tests/core/testing/test_files.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
@@ -205,6 +210,43 @@ TEST(MeshStrategyErrorsTest, APipelineRefusesStateThatNoneOfItsRanksHas) {
       EXPECT_THAT(refused, InvalidArgument("fc99.weight"));
     }
     return strategy->LoadModelState(model);
+  }));
+}
+
+LayerSpecs Blocks(int count) {
+  LayerSpecs specs;
+  for (int i = 0; i < count; ++i) {
+    specs.push_back(LinearLayer(absl::StrCat("block", i), 5, 5));
+  }
+  return specs;
+}
+
+// The first half of a deeper model would fit.
+TEST(MeshStrategyErrorsTest, APipelineRefusesACheckpointOfALargerModel) {
+  FolderSave save;
+  save.path = NewTestFolder("larger") + "/step";
+  save.metadata = CheckpointMetadata(TrainingProgress());
+  const auto larger = OnOneRank(Blocks(8), OptionsOf(Blocks(8)));
+  ASSERT_TRUE(larger.ok()) << larger.status();
+  const auto part = (*larger)->PartToSave();
+  ASSERT_TRUE(part.ok()) << part.status();
+  ExpectOk(SaveFolder(save, *part).status());
+  ExpectOk(RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
+    MeshStrategyOptions options = OptionsOf(Blocks(4), /*ranks=*/2);
+    options.seed = 3;
+    TANDEM_ASSIGN_OR_RETURN(
+        const auto strategy,
+        MeshStrategy::Create(Blocks(4), CrossEntropy, options, &world));
+    const TensorsByName before = CopiesOf(strategy->Parameters());
+    TANDEM_ASSIGN_OR_RETURN(const StoredCheckpoint stored,
+                            OpenCheckpointAt(save.path));
+    for (const absl::Status& refused :
+         {strategy->CheckModelState(stored.model),
+          strategy->LoadModelState(stored.model)}) {
+      EXPECT_THAT(refused, InvalidArgument("block4.", "has no place"));
+    }
+    ExpectSameBits(CopiesOf(strategy->Parameters()), before);
+    return absl::OkStatus();
   }));
 }
 

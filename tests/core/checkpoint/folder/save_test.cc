@@ -13,6 +13,7 @@
 #include <iostream>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <random>
 #include <set>
 #include <utility>
@@ -24,6 +25,7 @@
 #include "core/checkpoint/fingerprint.h"
 #include "core/checkpoint/folder/manifest.h"
 #include "core/checkpoint/folder/stored_folder.h"
+#include "core/digest/sha256.h"
 #include "core/instrument/fault_point.h"
 #include "core/store/gather.h"
 #include "gtest/gtest.h"
@@ -167,6 +169,35 @@ TEST(SaveFolderTest, AnyNumberOfRanksSavesTheSameState) {
     const auto files = static_cast<size_t>(
         std::distance(fs::directory_iterator(path), fs::directory_iterator()));
     EXPECT_EQ(files, ReadManifest(path)->files.size() + 1);
+  }
+}
+
+// What has no shards is written as it was before there were any: hashes of the
+// files of that program.
+TEST(SaveFolderTest, FilesWithoutShardsAreTheSameBytes) {
+  const std::map<std::string, std::string> one = {
+      {"manifest.json",
+       "335027230b5c1ac03931e29a7517b83971c65a87c6a4b820884089df8cf75fcc"},
+      {"rank-00000.safetensors",
+       "6ecfbce1b8e15aa8f1466669391306a2af0202deb428ed9156d506434df5f144"}};
+  const std::map<std::string, std::string> three = {
+      {"manifest.json",
+       "2ca836bb20bf98665ebde8f1df2ec8344b55d6b8163eb010fa366ee30b20e0f2"},
+      {"rank-00000.safetensors",
+       "23b67866457848c14ca6fbe66437edf358631dbf353597dcdeefe71c4d2202d0"},
+      {"rank-00001.safetensors",
+       "c717db68f8155b52fed84988eae79e0172fa0de41be4fa6faddb6285eeb85091"},
+      {"rank-00002.safetensors",
+       "88d0ae31c63fc7cce72dc4ed4205893227374ebd72f85feabaf6b9ec1caf1d17"}};
+  for (const auto& [ranks, hashes] :
+       {std::make_pair(1, one), std::make_pair(3, three)}) {
+    const std::string path = NewPath(absl::StrCat("bytes", ranks));
+    ASSERT_TRUE(Save(path, Deal(WholeState(2), ranks))[0].ok());
+    for (const auto& [name, expected] : hashes) {
+      Sha256 hash;
+      hash.Update(ReadBytes(path + "/" + name));
+      EXPECT_EQ(hash.HexDigest(), expected) << ranks << " " << name;
+    }
   }
 }
 

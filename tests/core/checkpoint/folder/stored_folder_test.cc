@@ -19,14 +19,18 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "core/base/tensor_shard.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/folder/manifest.h"
 #include "core/checkpoint/folder/save.h"
 #include "core/checkpoint/folder/state_part.h"
 #include "core/checkpoint/safetensors.h"
 #include "core/checkpoint/stored_tensors.h"
+#include "core/checkpoint/tensor_slice.h"
 #include "core/digest/crc32.h"
+#include "core/digest/sha256.h"
 #include "gtest/gtest.h"
+#include "tests/core/testing/test_files.h"
 
 namespace tandem::stored_folder_test {
 namespace {
@@ -39,10 +43,21 @@ Manifest Small() {
                     {"rank-00001.safetensors", 7, 1}};
   manifest.tensors = {
       {{"a", c10::ScalarType::Float, {2, 3}},
-       {1, 2},
-       {{0, 0, 4, 5}, {1, 4, 6, 9}}},
-      {{"scalar", c10::ScalarType::Long, {}}, {}, {{1, 0, 1, 3}}},
-      {{"empty", c10::ScalarType::Half, {0, 5}}, {5, 1}, {{0, 0, 0, 0}}}};
+       {{WholeShard({2, 3}), {1, 2}, {{0, 0, 4, 5}, {1, 4, 6, 9}}}}},
+      {{"scalar", c10::ScalarType::Long, {}}, {{{}, {}, {{1, 0, 1, 3}}}}},
+      {{"empty", c10::ScalarType::Half, {0, 5}},
+       {{WholeShard({0, 5}), {5, 1}, {{0, 0, 0, 0}}}}}};
+  return manifest;
+}
+
+// The same, and of a tensor two ranks' columns: the first and the last, which
+// lie there column by column, and the one between them, in two pieces.
+Manifest Sharded() {
+  Manifest manifest = Small();
+  manifest.tensors.push_back(
+      {{"b", c10::ScalarType::BFloat16, {4, 3}},
+       {{{{{0, 4}}, {{0, 1}, {2, 1}}}, {1, 4}, {{0, 0, 8, 7}}},
+        {{{{0, 4}}, {{1, 1}}}, {1, 1}, {{0, 0, 1, 7}, {1, 1, 4, 8}}}}});
   return manifest;
 }
 
@@ -54,14 +69,42 @@ std::string Sealed(const std::string& text) {
       absl::Hex(Crc32(0, rest.data(), rest.size()), absl::kZeroPad8), rest);
 }
 
+// Programs that know no shards read what has none.
+TEST(ManifestTest, WithoutShardsItIsOfTheFirstVersion) {
+  const std::string text = FormatManifest(Small());
+  EXPECT_TRUE(absl::StrContains(text, "\"version\":1"));
+  EXPECT_FALSE(absl::StrContains(text, "shards"));
+  EXPECT_TRUE(absl::StrContains(FormatManifest(Sharded()), "\"version\":2"));
+  const std::string later =
+      Sealed(absl::StrReplaceAll(text, {{"\"version\":1", "\"version\":2"}}));
+  const auto parsed = ParseManifest(later);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(FormatManifest(*parsed), text);
+}
+
+TEST(ManifestTest, ShardsComeBackAsTheyWereWritten) {
+  const std::string text = FormatManifest(Sharded());
+  const auto parsed = ParseManifest(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(FormatManifest(*parsed), text);
+  const ManifestTensor& tensor = parsed->tensors.back();
+  ASSERT_EQ(tensor.shards.size(), 2u);
+  EXPECT_EQ(FormatShard(tensor.shards[0].ranges), "0+4;0+1,2+1");
+  EXPECT_EQ(tensor.shards[0].strides, (std::vector<int64_t>{1, 4}));
+  EXPECT_EQ(tensor.shards[1].pieces[1].file, 1u);
+  EXPECT_TRUE(absl::StrContains(
+      text, R"("ranges":[[[0,4]],[[0,1],[2,1]]],"strides":[1,4]})"));
+}
+
 TEST(ManifestTest, ComesBackAsItWasWritten) {
   const std::string text = FormatManifest(Small());
   EXPECT_EQ(Sealed(text), text);
   const auto parsed = ParseManifest(text);
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(FormatManifest(*parsed), text);
-  EXPECT_EQ(parsed->tensors[0].strides, Small().tensors[0].strides);
-  EXPECT_EQ(parsed->tensors[0].pieces[1].crc32, 9u);
+  EXPECT_EQ(parsed->tensors[0].shards[0].strides,
+            Small().tensors[0].shards[0].strides);
+  EXPECT_EQ(parsed->tensors[0].shards[0].pieces[1].crc32, 9u);
   EXPECT_EQ(parsed->files[0].crc32, 0xdeadbeef);
   EXPECT_EQ(parsed->metadata.at("odd"), "\"\n");
   EXPECT_EQ(parsed->mesh.at("data"), 2);
@@ -82,7 +125,7 @@ TEST(ManifestTest, WhatIsNoManifestIsRefusedWithTheReason) {
   const std::string text = FormatManifest(Small());
   const std::pair<std::pair<std::string, std::string>, const char*> cases[] = {
       {{"tandem.checkpoint_folder", "zip"}, "its format is 'zip'"},
-      {{"\"version\":1", "\"version\":2"}, "of version 2"},
+      {{"\"version\":1", "\"version\":3"}, "of version 3"},
       {{"\"version\":1", "\"version\":-1"}, "\"version\" must be there"},
       {{"rank-00001.safetensors", "../x"}, "a file's name must be no path"},
       {{"\"bytes\":7", "\"bytes\":\"7\""}, "\"bytes\" must be there"},
@@ -110,6 +153,57 @@ TEST(ManifestTest, WhatIsNoManifestIsRefusedWithTheReason) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
     EXPECT_TRUE(absl::StrContains(status.message(), message)) << status;
   }
+}
+
+// Shards that overlap, leave holes or lie elsewhere are never read by.
+TEST(ManifestTest, ShardsThatMakeUpNoTensorAreRefusedByName) {
+  const std::string text = FormatManifest(Sharded());
+  const std::pair<std::pair<std::string, std::string>, const char*> cases[] = {
+      {{"[[0,4]],[[1,1]]", "[[0,4]],[[0,1]]"}, "overlap, or make no grid"},
+      {{"[[0,4]],[[1,1]]", "[[0,4]],[[2,1]]"}, "along dimension 1"},
+      {{"[[0,4]],[[1,1]]", "[[0,2],[2,2]],[[1,1]]"}, "along dimension 0"},
+      {{"[[0,4]],[[1,1]]", "[[0,4]],[[3,1]]"}, "tensor b: ranges '3+1'"},
+      {{"[[0,4]],[[1,1]]", "[[0,4]],[[1,2]]"},
+       "tensor b has 8 elements, its pieces 4"},
+      {{"[[0,4]],[[1,1]]", "[[0,4]],[[1,0]]"}, "ranges '1+0'"},
+      {{"[[0,4]],[[1,1]]", "[[0,4]]"}, "1 dimensions"},
+      {{"[[0,4]],[[1,1]]", "[[0,4]],[[1,1,1]]"}, "its begin and its length"},
+      {{"[[0,4]],[[1,1]]", "[[0,4]],[1,1]"}, "its begin and its length"},
+      {{"[[0,4]],[[1,1]]", "[[0,4]],7"}, "must hold arrays"},
+      {{"[[0,4]],[[1,1]]", "[[0,4]],[[1,-1]]"}, "a number was expected"},
+      {{"[[0,4]],[[1,1]]", "[[0,4]],[[1,9223372036854775807]]"},
+       "of dimension 1"},
+      {{"[[0,4]],[[0,1],[2,1]]", "[[0,4]],[[0,1]]"},
+       "tensor b has 4 elements, its pieces 8"},
+      {{"\"strides\":[1,4]", "\"strides\":[1,2]"}, "tensor b has strides"},
+      {{"\"end\":8", "\"end\":7"}, "tensor b has 8 elements, its pieces 7"},
+      {{"\"shape\":[4,3]", "\"shape\":[4,4]"},
+       "tensor b has 16 elements, its shards 12"},
+      {{"\"version\":2", "\"version\":1"}, "\"pieces\" must be there"},
+      {{"\"shards\":[", "\"shards\":[7,"}, "tensor b: an object"},
+  };
+  for (const auto& [edit, message] : cases) {
+    const std::string edited =
+        Sealed(absl::StrReplaceAll(text, {{edit.first, edit.second}}));
+    ASSERT_NE(edited, text) << edit.first;
+    const absl::Status status = ParseManifest(edited).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
+    EXPECT_TRUE(absl::StrContains(status.message(), message)) << status;
+  }
+}
+
+TEST(ManifestTest, ATensorHasEachShardOnce) {
+  ManifestTensor tensor = Sharded().tensors.back();
+  EXPECT_TRUE(CheckTensor(tensor).ok());
+  tensor.shards.push_back(tensor.shards[1]);
+  absl::Status status = CheckTensor(tensor);
+  EXPECT_TRUE(absl::StrContains(status.message(),
+                                "tensor b has two shards of the same elements"))
+      << status;
+  tensor.shards.clear();
+  status = CheckTensor(tensor);
+  EXPECT_TRUE(absl::StrContains(status.message(), "tensor b lies in no file"))
+      << status;
 }
 
 RowParts Parts() {
@@ -144,6 +238,11 @@ TEST(JoinedRowsTest, ACheckpointHasWholeWeights) {
   save.metadata = CheckpointMetadata(TrainingProgress());
   save.tensor_of_slice = joined.tensor_of_slice;
   ASSERT_TRUE(SaveFolder(save, joined.part).ok());
+  // The file is what it was before there were shards.
+  Sha256 hash;
+  hash.Update(ReadBytes(save.path + "/rank-00000.safetensors"));
+  EXPECT_EQ(hash.HexDigest(),
+            "4046b2e4c38ff3c40643cde4595a7918ca062320db59875d32b9b4897c99bfa8");
   const auto stored = OpenCheckpointAt(save.path);
   ASSERT_TRUE(stored.ok()) << stored.status();
   ASSERT_EQ(stored->model.size(), 2u);
@@ -173,6 +272,26 @@ TEST(JoinedRowsTest, ASliceOfAPartIsOneOfTheWeight) {
   EXPECT_EQ(slice.begin, 3 * 2 + 1);
   EXPECT_EQ(slice.sizes, (std::vector<int64_t>{5, 2}));
   EXPECT_EQ(joined.tensor_of_slice.at(name), "optimizer.head.weight.exp_avg");
+}
+
+// Ranks may have shards of a part.
+TEST(JoinedRowsTest, AShardOfAPartIsOneOfTheWeight) {
+  StatePart part;
+  part.tensors = {{"head.0.weight", Whole(0).narrow(0, 0, 3).narrow(1, 1, 1)},
+                  {"optimizer.head.1.weight.exp_avg", at::arange(1.)}};
+  part.slices = {{"head.0.weight", SliceOfShard({3, 2}, {{{0, 3}}, {{1, 1}}})},
+                 {"optimizer.head.1.weight.exp_avg",
+                  {{2, 2}, {1, 1}, 1, {{{0, 2}}, {{0, 1}}}}}};
+  part.tensors[0].second = part.tensors[0].second.contiguous();
+  const JoinedState joined = JoinRows(part, Parts());
+  const TensorSlice& first = joined.part.slices.at("head.0.weight");
+  EXPECT_EQ(FormatShard(first.shard), "0+3;1+1");
+  EXPECT_EQ(FormatSlice(first), "0;5,2;1,1");
+  const TensorSlice& second =
+      joined.part.slices.at("optimizer.head.1.weight.exp_avg");
+  EXPECT_EQ(FormatShard(second.shard), "3+2;0+1");
+  EXPECT_EQ(FormatSlice(second), "1;5,2;1,1");
+  EXPECT_EQ(joined.tensor_of_slice.at("head.0.weight"), "head.weight");
 }
 
 // Values of a checkpoint's folder, read to where a tensor has its own.
