@@ -53,5 +53,16 @@ TEST(DropoutElementsTest, HasTheCpusMask) {
   }
 }
 
+TEST(DropoutElementsTest, PartsHaveTheirPlaces) {
+  const SamplePart neighbours = InRuns({10}, 6);
+  const SamplePart columns = {2, 3, 8};  // 2, 3, 4 of each 8
+  const int64_t of_neighbours[] = {10, 11, 12, 13, 14, 15};
+  const int64_t of_columns[] = {2, 3, 4, 10, 11, 12};
+  for (int64_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(neighbours.PlaceOf(i), of_neighbours[i]);
+    EXPECT_EQ(columns.PlaceOf(i), of_columns[i]);
+  }
+}
+
 }  // namespace
 }  // namespace tandem::dropout_elements_test
