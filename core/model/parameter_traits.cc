@@ -16,6 +16,17 @@ ParameterTraits EffectiveTraits(const TraitsByName& traits,
   return found == traits.end() ? ParameterTraits() : found->second;
 }
 
+ParameterTraits WithPlace(ParameterTraits said, const ParameterTraits& place) {
+  const ParameterTraits usual;
+  if (place.shard.has_value()) said.shard = place.shard;
+  for (const std::string& axis : place.reduce_axes) {
+    if (!usual.reduces_over(axis) && !said.reduces_over(axis)) {
+      said.reduce_axes.push_back(axis);
+    }
+  }
+  return said;
+}
+
 std::string Describe(const ParameterTraits& traits) {
   std::string text =
       traits.reduce_axes.empty()
@@ -25,6 +36,12 @@ std::string Describe(const ParameterTraits& traits) {
   if (traits.shard.has_value()) {
     absl::StrAppend(&text, ", dimension ", traits.shard->dim, " sharded along ",
                     traits.shard->axis);
+    if (traits.shard->blocks > 1) {
+      absl::StrAppend(&text, " in ", traits.shard->blocks, " blocks");
+    }
+    if (traits.shard->uneven_size > 0) {
+      absl::StrAppend(&text, ", of ", traits.shard->uneven_size);
+    }
   }
   absl::StrAppend(&text, ", group ", traits.optimizer_group);
   return text;
