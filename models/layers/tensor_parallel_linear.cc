@@ -53,6 +53,39 @@ ColumnDivision Replicated(const LinearWeight& weight,
           {parallel.group->index() / sharers * outputs, outputs}};
 }
 
+class DividedTokens : public torch::nn::Module, public TensorParallelModule {
+ public:
+  at::Tensor forward(const at::Tensor& x) const {
+    region_.CheckTokens(x.size(1));
+    return region_.Outside(x);
+  }
+
+  TraitsByName Divide(const TensorParallel& parallel,
+                      const std::string& name) override {
+    region_ = TensorRegion(parallel, name);
+    return {};
+  }
+
+ private:
+  TensorRegion region_;
+};
+
+class JoinedTokens : public torch::nn::Module, public TensorParallelModule {
+ public:
+  at::Tensor forward(const at::Tensor& x) const {
+    return region_.Everywhere(x);
+  }
+
+  TraitsByName Divide(const TensorParallel& parallel,
+                      const std::string& name) override {
+    region_ = TensorRegion(parallel, name);
+    return {};
+  }
+
+ private:
+  TensorRegion region_;
+};
+
 }  // namespace
 
 ColumnDivision DivideColumns(const LinearWeight& weight,
@@ -121,6 +154,16 @@ LayerSpec RowParallelLinearLayer(const std::string& name, int64_t in_features,
       name, "Linear",
       [options] { return std::make_shared<RowParallelLinear>(options); },
       std::move(rule));
+}
+
+LayerSpec DivideTokensLayer(const std::string& name) {
+  return ModuleLayer<DividedTokens>(
+      name, "DivideTokens", [] { return std::make_shared<DividedTokens>(); });
+}
+
+LayerSpec JoinTokensLayer(const std::string& name) {
+  return ModuleLayer<JoinedTokens>(
+      name, "JoinTokens", [] { return std::make_shared<JoinedTokens>(); });
 }
 
 }  // namespace tandem

@@ -8,13 +8,16 @@
 // they are linear layers, bit for bit; inside, a model of one's own is divided
 // as GPT and Llama are:
 //
-//   LayerSpecs mlp = {ColumnParallelLinearLayer("up", 64, 256),
+//   LayerSpecs mlp = {DivideTokensLayer("tokens"),
+//                     ColumnParallelLinearLayer("up", 64, 256),
 //                     ReluLayer("relu"),
-//                     RowParallelLinearLayer("down", 256, 64)};
+//                     RowParallelLinearLayer("down", 256, 64),
+//                     LayerNormLayer("norm", 64),
+//                     JoinTokensLayer("all")};
 //
-// x is [..., tokens, in] where nothing is divided by tokens, else [n, tokens /
-// degree, in] outside of the pair. Under autocast activations go between ranks
-// in its dtype, and are summed in that.
+// Outside of the pair x is [n, tokens, in], or with sequence parallelism [n,
+// tokens / degree, in]. Under autocast activations go between ranks in its
+// dtype, and are summed in that.
 
 #ifndef TANDEM_MODELS_LAYERS_TENSOR_PARALLEL_LINEAR_H_
 #define TANDEM_MODELS_LAYERS_TENSOR_PARALLEL_LINEAR_H_
@@ -158,6 +161,15 @@ LayerSpec ColumnParallelLinearLayer(const std::string& name,
 LayerSpec RowParallelLinearLayer(const std::string& name, int64_t in_features,
                                  int64_t out_features, bool bias = true,
                                  InitialRule rule = PytorchDefault);
+
+// With sequence parallelism, from what all ranks compute of all tokens alike to
+// this rank's, [n, tokens, ...] -> [n, tokens / degree, ...], and back: where a
+// model of one's own begins and ends that has neither TokenEmbeddingLayer nor
+// LinearHeadLayer (models/layers/token_embedding.h). Else they give back what
+// they take. The first throws c10::ValueError where the degree does not divide
+// the tokens.
+LayerSpec DivideTokensLayer(const std::string& name);
+LayerSpec JoinTokensLayer(const std::string& name);
 
 }  // namespace tandem
 

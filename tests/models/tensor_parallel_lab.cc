@@ -9,6 +9,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "core/model/parameter_traits.h"
+#include "core/model/weight_gradient_sink.h"
 #include "core/precision/autocast.h"
 #include "core/testing/statuses.h"
 
@@ -24,7 +25,7 @@ struct RankStep {
   TensorsByName gradients;
   TraitsByName traits;
   at::Tensor input_gradient;
-  AxisCalls forward, backward;
+  AxisCalls forward, backward, late;
 };
 
 at::Tensor Inputs(const TensorProblem& problem) {
@@ -47,7 +48,11 @@ RankStep Step(const TensorProblem& problem,
     parameter.set_data(parameter.to(problem.dtype));
   }
   const at::Tensor inputs = Inputs(problem);
+  const auto sink = problem.splits_backward
+                        ? std::make_shared<WeightGradientSink>()
+                        : nullptr;
   {
+    const WeightGradientSink::Scope leaves(sink);
     const AutocastGuard autocast(at::kCPU, problem.autocast);
     const auto [outputs, skips] = ForwardWithSkips(
         layers, inputs, problem.further, problem.loss.names().outputs);
@@ -56,6 +61,11 @@ RankStep Step(const TensorProblem& problem,
   step.forward = calls();
   step.result.loss.backward();
   step.backward = calls();
+  if (sink != nullptr) {
+    EXPECT_GT(sink->size(), 0u);
+    ExpectOk(sink->Flush());
+  }
+  step.late = calls();
   step.input_gradient = inputs.grad();
   for (const auto& [name, parameter] : NamedParameters(layers)) {
     step.gradients[name] = parameter.grad();
@@ -106,6 +116,10 @@ void ExpectNear(const at::Tensor& actual, const at::Tensor& expected,
   ASSERT_EQ(actual.defined(), expected.defined()) << what;
   if (!expected.defined()) return;
   ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
+  if (tolerance == 0) {
+    EXPECT_TRUE(actual.equal(expected)) << what;
+    return;
+  }
   const at::Tensor right = expected.to(at::kDouble);
   EXPECT_LE((actual.to(at::kDouble) - right).norm().item<double>(),
             tolerance * right.norm().item<double>())
@@ -167,6 +181,7 @@ TensorStep DividedStep(const TensorProblem& problem, int64_t degree,
   step.input_gradient = inputs[0];
   step.forward = ranks[0].forward;
   step.backward = ranks[0].backward;
+  step.late = ranks[0].late;
   for (const auto& [name, parts] : values) {
     const ParameterTraits traits = EffectiveTraits(ranks[0].traits, name);
     step.values[name] = Whole(parts, traits, name, /*are_gradients=*/false);

@@ -33,6 +33,8 @@ struct TensorProblem {
   Samples samples = {/*seed=*/7, /*step=*/3, /*first=*/16};
   // Floating-point inputs take a gradient.
   bool wants_input_gradient = false;
+  // Gradients of weights are left in a sink, and computed after backward.
+  bool splits_backward = false;
 };
 
 // What came of it. A parameter's tensors are those of the whole one.
@@ -40,7 +42,7 @@ struct TensorStep {
   LossResult result;
   TensorsByName values, gradients;  // before the step, and after
   at::Tensor input_gradient;
-  AxisCalls forward, backward;  // of rank 0
+  AxisCalls forward, backward, late;  // of rank 0; late: of a sink
 };
 
 // On one rank, outside of all scopes.

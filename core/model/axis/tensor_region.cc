@@ -44,6 +44,12 @@ at::Tensor TensorRegion::Outside(const at::Tensor& x) const {
   return ScatterToAxis(x, kTokens, parallel_.group, sums_);
 }
 
+at::Tensor TensorRegion::Everywhere(const at::Tensor& x,
+                                    int64_t tokens) const {
+  if (!is_sequence_parallel()) return x;
+  return GatherFromAxis(x, kTokens, parallel_.group, activations_, tokens);
+}
+
 at::Tensor TensorRegion::FirstToken(const at::Tensor& x) const {
   if (!is_sequence_parallel()) return x.select(kTokens, 0);
   return GatherFromAxis(x.narrow(kTokens, 0, 1), kTokens, parallel_.group,

@@ -46,6 +46,10 @@ class TensorRegion {
   // What all ranks have computed alike of all tokens, outside.
   at::Tensor Outside(const at::Tensor& x) const;
 
+  // What is outside, of all tokens, for what all ranks compute of it alike.
+  // `tokens` as Enter takes them.
+  at::Tensor Everywhere(const at::Tensor& x, int64_t tokens = 0) const;
+
   // Row 0 of the tokens, [n, ...], on all ranks, for what they compute of it
   // alike.
   at::Tensor FirstToken(const at::Tensor& x) const;
