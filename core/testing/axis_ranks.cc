@@ -3,7 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros_like.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
 #include <cstddef>
@@ -37,13 +37,14 @@ class ThreadAxisGroup::Meeting {
       : tensors_(static_cast<size_t>(degree)),
         calls_(static_cast<size_t>(degree)) {}
 
-  // Every rank's tensor, by index. They stay as they are until all ranks have
-  // called Part.
+  // Every rank's tensor, by index, on the host, whatever device it is on. They
+  // stay as they are until all ranks have called Part.
   std::vector<at::Tensor> Meet(int64_t index, const std::string& call,
                                const at::Tensor& tensor) {
+    at::Tensor on_host = tensor.detach().cpu();
     {
       const absl::MutexLock lock(&mutex_);
-      tensors_[static_cast<size_t>(index)] = tensor.detach();
+      tensors_[static_cast<size_t>(index)] = std::move(on_host);
       calls_[static_cast<size_t>(index)] =
           absl::StrCat(call, ", ", DescribeTensor(tensor));
     }
@@ -102,7 +103,7 @@ void ThreadAxisGroup::AllReduceSum(const at::Tensor& x,
                                    const std::string& what) {
   const at::NoGradGuard no_grad;
   calls_.push_back(absl::StrCat("all-reduce ", what));
-  at::Tensor sum = at::zeros_like(x, x.options().dtype(SumType(x)));
+  at::Tensor sum = at::zeros(x.sizes(), SumType(x));
   for (const at::Tensor& each : meeting_->Meet(index(), calls_.back(), x)) {
     sum += each;
   }
@@ -126,7 +127,7 @@ void ThreadAxisGroup::ReduceScatterSum(const at::Tensor& mine,
                                        const std::string& what) {
   const at::NoGradGuard no_grad;
   calls_.push_back(absl::StrCat("reduce-scatter ", what));
-  at::Tensor sum = at::zeros_like(mine, mine.options().dtype(SumType(mine)));
+  at::Tensor sum = at::zeros(mine.sizes(), SumType(mine));
   for (const at::Tensor& each : meeting_->Meet(index(), calls_.back(), all)) {
     sum += each[index()];
   }

@@ -101,12 +101,14 @@ class Sizes {
 };
 
 // Its input, and of a row the logarithm of the sum of exponentials; logits too,
-// unless the loss is chunked, which keeps all tokens.
+// unless the loss is chunked, which keeps all tokens. Where ranks share the
+// vocabulary, ten numbers for each that is joined to the first.
 Part Head(int64_t width, int64_t vocabulary, const DeviceWork& work) {
   const Sizes sizes(work);
   const int64_t rows = Rows(vocabulary, work.tensor);
   const bool keeps_logits = work.loss_chunk == 0;
-  int64_t kept = sizes.Outside(width) + sizes.Floats(1);
+  int64_t kept =
+      sizes.Outside(width) + sizes.Floats(1 + 10 * (work.tensor - 1));
   if (keeps_logits) {
     kept += sizes.Elements(rows);
   } else if (work.sequence_parallel) {
