@@ -65,7 +65,7 @@ Joined OfLogits(const Options& options, const TensorParallel& parallel,
   return joined;
 }
 
-// Of the last layer's input, whose weight the head has left.
+// The same from the head's input, by the weight that it has left.
 Joined OfChunks(const Options& options, const TensorParallel& parallel,
                 const LossArguments& arguments, const at::Tensor& labels) {
   const at::Tensor weight = arguments.further_outputs.at(options.head_weight);

@@ -92,7 +92,7 @@ absl::StatusOr<std::vector<TensorShape>> ModelShapes(const LayerSpecs& specs) {
   return shapes;
 }
 
-absl::StatusOr<TraitsByName> ModelTraits(const LayerSpecs& specs) {
+absl::StatusOr<TraitsByName> ModelParameterTraits(const LayerSpecs& specs) {
   const MetaScope no_storage;
   TANDEM_ASSIGN_OR_RETURN(const LayerList layers,
                           MakeModelLayers(specs, /*seed=*/0));

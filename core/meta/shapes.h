@@ -63,7 +63,7 @@ absl::StatusOr<std::vector<TensorShape>> ModelShapes(const LayerSpecs& specs);
 // specs say, and what follows of the scopes that the calling thread is in
 // (core/model/axis/tensor_parallel.h), whichever rank makes which layers.
 // Errors and memory as ModelShapes. Thread-safe.
-absl::StatusOr<TraitsByName> ModelTraits(const LayerSpecs& specs);
+absl::StatusOr<TraitsByName> ModelParameterTraits(const LayerSpecs& specs);
 
 // The number of all parameters; those that are tied to others count once.
 int64_t CountParameters(const std::vector<TensorShape>& shapes);

@@ -45,7 +45,7 @@ struct ColumnShape {
   // They are so many blocks side by side, each divided for itself: queries,
   // keys and values of one product are 3.
   int64_t blocks = 1;
-  // Those of a block are so many heads, which stay whole; 0: each for itself.
+  // So many heads of a block, which stay whole; 0: outputs are each for itself.
   int64_t heads = 0;
   // Whether a degree that is a multiple of the heads is taken, too: then all
   // ranks have the whole weight, and compute one head of it (key-value heads of

@@ -87,7 +87,7 @@ class TokenEmbedding : public torch::nn::Module, public TensorParallelModule {
   }
 
  private:
-  // Of tokens of the vocabulary that other ranks have. Numbers of no token are
+  // Whether other ranks have a token of the vocabulary. Numbers of no token are
   // nowhere, and so they are refused by all ranks.
   at::Tensor IsElsewhere(const at::Tensor& tokens) const {
     const at::Tensor is_before =

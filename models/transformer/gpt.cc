@@ -210,7 +210,7 @@ class PositionEmbedding : public nn::Module, public TensorParallelModule {
     return at::arange(first, first + x.size(1), x.options().dtype(at::kLong));
   }
 
-  // Of x's tokens, of which `begins` has those of all ranks.
+  // Positions of x's tokens; `begins` is of the tokens of all ranks.
   at::Tensor PositionsInDocuments(const at::Tensor& x,
                                   const at::Tensor& begins) const {
     return PositionsWithin(begins).narrow(1, region_.FirstPosition(x.size(1)),

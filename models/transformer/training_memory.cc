@@ -15,7 +15,7 @@ int64_t Linear(int64_t in_features, int64_t out_features, bool bias = true) {
 
 int64_t LayerNorm(int64_t width) { return 2 * width; }
 
-// Of a vocabulary, the rows of the first rank.
+// Rows of a vocabulary that the first rank has.
 int64_t Rows(int64_t vocabulary, int64_t tensor) {
   return (vocabulary + tensor - 1) / tensor;
 }

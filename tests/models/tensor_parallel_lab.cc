@@ -151,8 +151,8 @@ TensorStep DividedStep(const TensorProblem& problem, int64_t degree,
                        bool sequence_parallel) {
   absl::Mutex mutex;
   std::map<int64_t, RankStep> ranks;
-  ExpectOk(RunAxisRanks(
-      degree, [&](const std::shared_ptr<ThreadAxisGroup>& group) {
+  ExpectOk(
+      RunAxisRanks(degree, [&](const std::shared_ptr<ThreadAxisGroup>& group) {
         const TensorParallelScope scope(
             MakeTensorParallel(group, sequence_parallel));
         RankStep step = Step(problem, [&] { return group->TakeCalls(); });

@@ -29,7 +29,7 @@ struct TensorProblem {
   Skips further = {};
   at::ScalarType dtype = at::kDouble;  // of parameters
   std::optional<at::ScalarType> autocast = {};
-  // Of which dropout is a function.
+  // Dropout is a function of them.
   Samples samples = {/*seed=*/7, /*step=*/3, /*first=*/16};
   // Floating-point inputs take a gradient.
   bool wants_input_gradient = false;

@@ -83,10 +83,9 @@ at::Tensor PartOf(const at::Tensor& logits, const Group& group) {
 
 void ExpectNear(const at::Tensor& actual, const at::Tensor& expected,
                 double tolerance) {
-  EXPECT_LE((actual.to(at::kDouble) - expected.to(at::kDouble))
-                .norm()
-                .item<double>(),
-            tolerance * expected.to(at::kDouble).norm().item<double>());
+  EXPECT_LE(
+      (actual.to(at::kDouble) - expected.to(at::kDouble)).norm().item<double>(),
+      tolerance * expected.to(at::kDouble).norm().item<double>());
 }
 
 void ExpectIsTheWholes(const Options& options, const LossFunction& whole,
@@ -231,21 +230,18 @@ TEST(VocabPartOfLogitsTest, IsDifferentiableTwice) {
   const at::Tensor numbers =
       JoinVocabParts(VocabPartOfLogits(rows.narrow(1, 0, 4), labels, 0),
                      VocabPartOfLogits(rows.narrow(1, 4, 7), labels, 4));
-  ExpectNear(
-      second(CrossEntropyOfVocabParts(numbers, labels, {}).losses.mean(),
-             logits),
-      right, 1e-12);
+  ExpectNear(second(CrossEntropyOfVocabParts(numbers, labels, {}).losses.mean(),
+                    logits),
+             right, 1e-12);
 }
 
 std::string Refusal(const std::function<void(const Group&)>& work) {
-  return std::string(RunAxisRanks(2,
-                                  [&](const Group& group) {
-                                    const TensorParallelScope scope(
-                                        MakeTensorParallel(group, true));
-                                    work(group);
-                                    return absl::OkStatus();
-                                  })
-                         .message());
+  return std::string(RunAxisRanks(2, [&](const Group& group) {
+                       const TensorParallelScope scope(
+                           MakeTensorParallel(group, true));
+                       work(group);
+                       return absl::OkStatus();
+                     }).message());
 }
 
 using testing::HasSubstr;

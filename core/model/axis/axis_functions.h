@@ -78,7 +78,7 @@ class GatheredInput {
  public:
   // Empty.
   GatheredInput() = default;
-  // Of x, for somebody who will ask for it once in each backward. Empty unless
+  // Gives x to somebody who will ask for it once in each backward. Empty unless
   // AllGatherAlong has made x, and recorded it.
   explicit GatheredInput(const at::Tensor& x);
 

@@ -14,7 +14,7 @@ std::string Joined(const std::string& outer, const std::string& inner) {
   return inner.empty() ? outer : absl::StrCat(outer, ".", inner);
 }
 
-// Of what knows nothing of it.
+// Refuses what knows nothing of sequence parallelism.
 void CheckMayStayWhole(const torch::nn::Module& module, const std::string& name,
                        const TensorParallel& parallel) {
   TORCH_CHECK_VALUE(

@@ -44,8 +44,7 @@ at::Tensor TensorRegion::Outside(const at::Tensor& x) const {
   return ScatterToAxis(x, kTokens, parallel_.group, sums_);
 }
 
-at::Tensor TensorRegion::Everywhere(const at::Tensor& x,
-                                    int64_t tokens) const {
+at::Tensor TensorRegion::Everywhere(const at::Tensor& x, int64_t tokens) const {
   if (!is_sequence_parallel()) return x;
   return GatherFromAxis(x, kTokens, parallel_.group, activations_, tokens);
 }

@@ -113,7 +113,7 @@ at::Tensor FusedPartGradient(const at::Tensor& dnumbers,
           (of_sums + of_targets).unsqueeze(1).to(logits.scalar_type()));
 }
 
-// As autograd differentiates it.
+// The same by operators that autograd differentiates again.
 variable_list DifferentiablePart(const at::Tensor& logits,
                                  const at::Tensor& dnumbers,
                                  const at::Tensor& targets, int64_t first_class,

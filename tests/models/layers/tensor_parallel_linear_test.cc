@@ -84,15 +84,12 @@ TEST(TensorParallelLinearTest, OutsideOfAScopeTheyAreLinearLayers) {
 std::string Refusal(const LayerSpecs& specs, int64_t degree,
                     const at::Tensor& x = {}) {
   return std::string(
-      RunAxisRanks(degree,
-                   [&](const std::shared_ptr<ThreadAxisGroup>& group) {
-                     const TensorParallelScope scope(
-                         MakeTensorParallel(group, true));
-                     const auto layers = MakeModelLayers(specs, 1);
-                     if (layers.ok() && x.defined()) Forward(*layers, x);
-                     return layers.status();
-                   })
-          .message());
+      RunAxisRanks(degree, [&](const std::shared_ptr<ThreadAxisGroup>& group) {
+        const TensorParallelScope scope(MakeTensorParallel(group, true));
+        const auto layers = MakeModelLayers(specs, 1);
+        if (layers.ok() && x.defined()) Forward(*layers, x);
+        return layers.status();
+      }).message());
 }
 
 TEST(TensorParallelLinearTest, SizesThatDoNotFitAreRefusedByName) {

@@ -74,7 +74,7 @@ Held ByCategory(c10::Device device) {
   return {of(MemoryCategory::kParameters), of(MemoryCategory::kActivations)};
 }
 
-// Of the first rank.
+// What this rank's device holds when the loss is there.
 absl::Status Measure(const Job& job, c10::Device device, Held* held) {
   const SampleScope samples({1, 2, 3});
   const LayerList layers = MakeLayers(job.specs, 1);
@@ -156,8 +156,7 @@ void CompareGpt(const std::string& name, const GptOptions& options,
                 int64_t loss_chunk = 0, bool is_bf16 = false) {
   Job job = {name, *Gpt(options), options.vocabulary, loss_chunk, is_bf16};
   if (loss_chunk > 0) job.specs = *WithoutLogits(std::move(job.specs));
-  Compare(job,
-          [&](const DeviceWork& work) { return MemoryOf(options, work); });
+  Compare(job, [&](const DeviceWork& work) { return MemoryOf(options, work); });
 }
 
 TEST(TensorParallelMemoryTest, OfAGpt) { CompareGpt("GPT", Gpts()); }

@@ -124,8 +124,8 @@ std::ostream& operator<<(std::ostream& out, const Layout& layout) {
              << (layout.sequence_parallel ? ", sequence parallel" : "");
 }
 
-constexpr Layout kLayouts[] = {{1, true},  {2, false}, {2, true}, {3, false},
-                               {3, true},  {4, false}, {4, true}};
+constexpr Layout kLayouts[] = {{1, true}, {2, false}, {2, true}, {3, false},
+                               {3, true}, {4, false}, {4, true}};
 
 class TensorParallelModels : public testing::TestWithParam<Layout> {
  protected:
@@ -133,13 +133,13 @@ class TensorParallelModels : public testing::TestWithParam<Layout> {
 
   static void ExpectIsTheWholes(const TensorProblem& problem,
                                 double tolerance) {
-    ExpectSameStep(DividedStep(problem, GetParam().degree,
-                               GetParam().sequence_parallel),
-                   WholeStep(problem), tolerance);
+    ExpectSameStep(
+        DividedStep(problem, GetParam().degree, GetParam().sequence_parallel),
+        WholeStep(problem), tolerance);
   }
 };
 
-// Of doubles: what is computed, not how it is rounded.
+// Doubles show what is computed, and not how it is rounded.
 constexpr double kOfDoubles = 1e-13;
 
 TEST_P(TensorParallelModels, Gpt) {
@@ -175,8 +175,8 @@ TEST_P(TensorParallelModels, GptOfDocuments) {
 }
 
 TEST_P(TensorParallelModels, LlamaWithKeysForEachHead) {
-  ExpectIsTheWholes(TokenProblem(Llama(SmallLlama(kHeads)), sequence_parallel()),
-                    kOfDoubles);
+  ExpectIsTheWholes(
+      TokenProblem(Llama(SmallLlama(kHeads)), sequence_parallel()), kOfDoubles);
 }
 
 // Each key-value head is on several ranks, or several are on each.
@@ -202,13 +202,16 @@ TEST_P(TensorParallelModels, LlamaWithBiasesAndATiedHead) {
 }
 
 // 10 tokens, which 3 and 4 do not divide.
-TEST_P(TensorParallelModels, Vit) { ExpectIsTheWholes(VitProblem(), kOfDoubles); }
+TEST_P(TensorParallelModels, Vit) {
+  ExpectIsTheWholes(VitProblem(), kOfDoubles);
+}
 
 // Sums over ranks are of floats that have been rounded once more: some units in
 // the last place.
 TEST_P(TensorParallelModels, InFloats) {
   TensorProblem gpt = TokenProblem(Gpt(SmallGpt()), sequence_parallel());
-  TensorProblem llama = TokenProblem(Llama(SmallLlama(12)), sequence_parallel());
+  TensorProblem llama =
+      TokenProblem(Llama(SmallLlama(12)), sequence_parallel());
   TensorProblem vit = VitProblem();
   for (TensorProblem* problem : {&gpt, &llama, &vit}) {
     problem->dtype = at::kFloat;
@@ -219,7 +222,8 @@ TEST_P(TensorParallelModels, InFloats) {
 // Activations of bf16, parameters and their gradients of floats.
 TEST_P(TensorParallelModels, UnderAutocastToBf16) {
   TensorProblem gpt = TokenProblem(Gpt(SmallGpt()), sequence_parallel());
-  TensorProblem llama = TokenProblem(Llama(SmallLlama(12)), sequence_parallel());
+  TensorProblem llama =
+      TokenProblem(Llama(SmallLlama(12)), sequence_parallel());
   TensorProblem vit = VitProblem();
   for (TensorProblem* problem : {&gpt, &llama, &vit}) {
     problem->dtype = at::kFloat;
@@ -293,26 +297,26 @@ TEST(TensorParallelCost, OneRankIsAsOutsideOfAScope) {
 std::string Refusal(const LayerSpecs& specs, int64_t degree,
                     bool sequence_parallel = true) {
   return std::string(
-      RunAxisRanks(degree,
-                   [&](const std::shared_ptr<ThreadAxisGroup>& group) {
-                     const TensorParallelScope scope(
-                         MakeTensorParallel(group, sequence_parallel));
-                     return MakeModelLayers(specs, 1).status();
-                   })
-          .message());
+      RunAxisRanks(degree, [&](const std::shared_ptr<ThreadAxisGroup>& group) {
+        const TensorParallelScope scope(
+            MakeTensorParallel(group, sequence_parallel));
+        return MakeModelLayers(specs, 1).status();
+      }).message());
 }
 
 using testing::HasSubstr;
 
 TEST(TensorParallelRefusals, NameTheLayerTheDegreeAndWhatToDo) {
-  EXPECT_THAT(Refusal(*Gpt(SmallGpt()), 5),
-              HasSubstr("transformer.h.0.attn has 12 heads, which 5 ranks along "
-                        "tensor cannot share evenly: choose a degree that "
-                        "divides 12"));
-  EXPECT_THAT(Refusal(*Llama(SmallLlama(4)), 3),
-              HasSubstr("model.layers.0.self_attn.k_proj has 4 key-value heads, "
-                        "which 3 ranks along tensor cannot share evenly: choose "
-                        "a degree that divides 4, or a multiple of it"));
+  EXPECT_THAT(
+      Refusal(*Gpt(SmallGpt()), 5),
+      HasSubstr("transformer.h.0.attn has 12 heads, which 5 ranks along "
+                "tensor cannot share evenly: choose a degree that "
+                "divides 12"));
+  EXPECT_THAT(
+      Refusal(*Llama(SmallLlama(4)), 3),
+      HasSubstr("model.layers.0.self_attn.k_proj has 4 key-value heads, "
+                "which 3 ranks along tensor cannot share evenly: choose "
+                "a degree that divides 4, or a multiple of it"));
   LlamaOptions odd = SmallLlama(12);
   odd.ffn_width = 37;
   EXPECT_THAT(Refusal(*Llama(odd), 2),
@@ -344,17 +348,18 @@ TEST(TensorParallelRefusals, TokensThatTheDegreeDoesNotDivide) {
 
 TEST(TensorParallelRefusals, ATokenThatIsNoneIsRefusedByAllRanks) {
   for (const int64_t token : {kVocabulary, int64_t{-1}}) {
-    EXPECT_THAT(RunAxisRanks(3,
-                             [&](const std::shared_ptr<ThreadAxisGroup>& group) {
-                               const TensorParallelScope scope(
-                                   MakeTensorParallel(group, false));
-                               at::Tensor tokens = Tokens(3);
-                               tokens[1][1] = token;
-                               EXPECT_ANY_THROW(Forward(
-                                   MakeLayers(*Gpt(SmallGpt()), 1), tokens));
-                               return absl::OkStatus();
-                             }),
-                Says(""));
+    EXPECT_THAT(
+        RunAxisRanks(3,
+                     [&](const std::shared_ptr<ThreadAxisGroup>& group) {
+                       const TensorParallelScope scope(
+                           MakeTensorParallel(group, false));
+                       at::Tensor tokens = Tokens(3);
+                       tokens[1][1] = token;
+                       EXPECT_ANY_THROW(
+                           Forward(MakeLayers(*Gpt(SmallGpt()), 1), tokens));
+                       return absl::OkStatus();
+                     }),
+        Says(""));
   }
 }
 
@@ -391,28 +396,26 @@ TEST(TensorParallelTraits, AreThoseOfMadeLayersAndOfTiedOnesMadeAlone) {
   GptOptions options = SmallGpt();
   options.ties_lm_head = true;
   const LayerSpecs specs = *Gpt(options);
-  ExpectOk(RunAxisRanks(
-      2, [&](const std::shared_ptr<ThreadAxisGroup>& group) {
-        const TensorParallelScope scope(MakeTensorParallel(group, true));
-        const TraitsByName all = *ModelTraits(specs);
-        EXPECT_EQ(all, NamedTraits(MakeLayers(specs, 1)));
-        const LayerList head = MakeLayers({specs.back()}, 1);
-        EXPECT_EQ(NamedTraits(head).at("lm_head.weight"),
-                  all.at("transformer.wte.weight"));
-        EXPECT_EQ(all.at("lm_head.weight").shard->uneven_size, kVocabulary);
-        EXPECT_EQ(all.at("transformer.h.0.attn.c_attn.weight").shard->blocks,
-                  3);
-        EXPECT_EQ(all.at("transformer.h.0.attn.c_attn.weight").shard->dim, 1);
-        EXPECT_EQ(all.at("transformer.h.0.mlp.c_proj.weight").shard->dim, 0);
-        for (const char* summed :
-             {"transformer.wpe.weight", "transformer.ln_f.bias",
-              "transformer.h.1.ln_2.weight", "transformer.h.1.mlp.c_proj.bias"}) {
-          EXPECT_TRUE(all.at(summed).reduces_over("tensor")) << summed;
-          EXPECT_TRUE(all.at(summed).reduces_over("data")) << summed;
-        }
-        return absl::OkStatus();
-      }));
-  EXPECT_TRUE(ModelTraits(specs)->empty());
+  ExpectOk(RunAxisRanks(2, [&](const std::shared_ptr<ThreadAxisGroup>& group) {
+    const TensorParallelScope scope(MakeTensorParallel(group, true));
+    const TraitsByName all = *ModelParameterTraits(specs);
+    EXPECT_EQ(all, NamedTraits(MakeLayers(specs, 1)));
+    const LayerList head = MakeLayers({specs.back()}, 1);
+    EXPECT_EQ(NamedTraits(head).at("lm_head.weight"),
+              all.at("transformer.wte.weight"));
+    EXPECT_EQ(all.at("lm_head.weight").shard->uneven_size, kVocabulary);
+    EXPECT_EQ(all.at("transformer.h.0.attn.c_attn.weight").shard->blocks, 3);
+    EXPECT_EQ(all.at("transformer.h.0.attn.c_attn.weight").shard->dim, 1);
+    EXPECT_EQ(all.at("transformer.h.0.mlp.c_proj.weight").shard->dim, 0);
+    for (const char* summed :
+         {"transformer.wpe.weight", "transformer.ln_f.bias",
+          "transformer.h.1.ln_2.weight", "transformer.h.1.mlp.c_proj.bias"}) {
+      EXPECT_TRUE(all.at(summed).reduces_over("tensor")) << summed;
+      EXPECT_TRUE(all.at(summed).reduces_over("data")) << summed;
+    }
+    return absl::OkStatus();
+  }));
+  EXPECT_TRUE(ModelParameterTraits(specs)->empty());
 }
 
 // By arithmetic as by making them, and FLOPs are the whole model's, whatever

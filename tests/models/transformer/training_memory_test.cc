@@ -357,9 +357,9 @@ TEST(TrainingMemoryTest, RanksShareABlockAsInThePaper) {
   block.tokens = 1000;  // which 5 divides
   block.sequence_parallel = true;
   const double fewer = 4. * 1000;
-  EXPECT_EQ(static_cast<double>(MemoryOf(sizes, block).activations),
-            fewer * (32 * static_cast<double>(sizes.width) / 5 +
-                     4 * (4. / 5 + 5)));
+  EXPECT_EQ(
+      static_cast<double>(MemoryOf(sizes, block).activations),
+      fewer * (32 * static_cast<double>(sizes.width) / 5 + 4 * (4. / 5 + 5)));
 }
 
 TEST(TrainingMemoryTest, ReplicasShareTheOptimizersState) {

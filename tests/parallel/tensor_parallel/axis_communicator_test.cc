@@ -114,14 +114,12 @@ Step TrainingStep(const c10::Device& device) {
   Step step;
   const absl::Status moved = MoveLayers(layers, device);
   EXPECT_TRUE(moved.ok()) << moved;
-  const at::Tensor tokens =
-      (at::arange(24) * 11 % 31).view({2, 12}).to(device);
+  const at::Tensor tokens = (at::arange(24) * 11 % 31).view({2, 12}).to(device);
   TensorParallelLossOptions loss;
   loss.classes = 31;
-  const at::Tensor value =
-      TensorParallelCrossEntropy(loss)(Forward(layers, tokens),
-                                       (tokens * 5 + 1) % 31)
-          .loss;
+  const at::Tensor value = TensorParallelCrossEntropy(loss)(
+                               Forward(layers, tokens), (tokens * 5 + 1) % 31)
+                               .loss;
   value.backward();
   step.loss = value.detach().cpu();
   for (const auto& [name, parameter] : NamedParameters(layers)) {
@@ -130,7 +128,7 @@ Step TrainingStep(const c10::Device& device) {
   return step;
 }
 
-// Of the head and of one product's rows: what is on the way to all others.
+// Backward comes to the rows of the first block's product last of all.
 TEST_P(AxisCommunicatorTest, AGptOverItIsTheWholeOne) {
   for (const bool sequence_parallel : {false, true}) {
     ExpectOk(OverRanks(2, [&](Communicator& world) {

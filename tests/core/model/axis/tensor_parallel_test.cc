@@ -120,7 +120,7 @@ TEST(DivideModuleTest, WhatKnowsNothingOfSequenceParallelismIsRefusedByName) {
   }));
 }
 
-// As a made layer has it, and a spec adds to it.
+// A made layer has the shard, to which its spec adds the group.
 TEST(DivideModuleTest, TraitsOfAPlaceReachTheLayerBesideItsSpecs) {
   ExpectOk(RunAxisRanks(2, [](const Group& group) {
     LayerSpec spec;
