@@ -232,6 +232,27 @@ TEST_P(TensorParallelModels, UnderAutocastToBf16) {
   }
 }
 
+// Zero bubble: what is left for later sends nothing, and comes to the same
+// bits.
+TEST_P(TensorParallelModels, ABackwardInTwoPartsHasTheJointOnesBits) {
+  TensorProblem gpt = TokenProblem(Gpt(SmallGpt()), sequence_parallel());
+  TensorProblem llama = TokenProblem(Llama(SmallLlama(1)), sequence_parallel());
+  TensorProblem vit = VitProblem();
+  for (TensorProblem* problem : {&gpt, &llama, &vit}) {
+    problem->dtype = at::kFloat;
+    const auto step = [&] {
+      return DividedStep(*problem, GetParam().degree,
+                         GetParam().sequence_parallel);
+    };
+    const TensorStep joint = step();
+    problem->splits_backward = true;
+    const TensorStep split = step();
+    ExpectSameStep(split, joint, 0);
+    EXPECT_EQ(split.backward, joint.backward);
+    EXPECT_TRUE(split.late.empty());
+  }
+}
+
 // The head hands its weight on, of which each rank has a part.
 TEST_P(TensorParallelModels, GptWithALossInChunks) {
   GptOptions options = SmallGpt();
