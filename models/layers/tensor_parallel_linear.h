@@ -94,13 +94,12 @@ class ColumnParallel : public Base, public TensorParallelModule {
     return region_.Enter(x, tokens);
   }
   at::Tensor Inside(const at::Tensor& x) {
-    if (computed_.size == 0) return Base::forward(x);
-    const LinearWeight weight = this->linear_weight();
-    const bool out_in = weight.layout == WeightLayout::kOutIn;
-    const at::Tensor bias = this->linear_bias().second;
-    return LinearFunction(x, Computed(weight.values, out_in ? 0 : 1),
-                          bias.defined() ? Computed(bias, 0) : bias,
-                          weight.layout);
+    return computed_.size == 0 ? Base::forward(x)
+                               : Computed(x, this->linear_bias().second);
+  }
+  // Without the bias, which what follows adds.
+  at::Tensor Product(const at::Tensor& x) const {
+    return computed_.size == 0 ? Base::Product(x) : Computed(x, /*bias=*/{});
   }
 
   TraitsByName Divide(const TensorParallel& parallel,
@@ -113,8 +112,14 @@ class ColumnParallel : public Base, public TensorParallelModule {
   }
 
  private:
-  at::Tensor Computed(const at::Tensor& parameter, int64_t dim) const {
-    return parameter.narrow(dim, computed_.begin, computed_.size);
+  at::Tensor Computed(const at::Tensor& x, const at::Tensor& bias) const {
+    const LinearWeight weight = this->linear_weight();
+    const auto part = [this](const at::Tensor& parameter, int64_t dim) {
+      return parameter.narrow(dim, computed_.begin, computed_.size);
+    };
+    return LinearFunction(
+        x, part(weight.values, weight.layout == WeightLayout::kOutIn ? 0 : 1),
+        bias.defined() ? part(bias, 0) : bias, weight.layout);
   }
 
   const ColumnShape shape_;

@@ -4,6 +4,7 @@
 #include "models/layers/tensor_parallel_linear.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/randn.h>
 
@@ -21,6 +22,7 @@
 #include "gtest/gtest.h"
 #include "models/classification_loss.h"
 #include "models/layers/basic_layers.h"
+#include "models/layers/basic_modules.h"
 #include "models/layers/dropout.h"
 #include "models/tensor_parallel_loss.h"
 #include "models/transformer/gpt.h"
@@ -79,6 +81,34 @@ TEST(TensorParallelLinearTest, OutsideOfAScopeTheyAreLinearLayers) {
   const at::Tensor x = at::randn({3, 5, 6});
   EXPECT_TRUE(Forward(MakeLayers(divided, 2), x)
                   .equal(Forward(MakeLayers(plain, 2), x)));
+}
+
+// Ranks 0 and 1 compute the first of two heads, 2 and 3 the second.
+TEST(TensorParallelLinearTest, NeighboursComputeTheSameHeadWhereThereAreFew) {
+  ColumnShape shape;
+  shape.heads = 2;
+  shape.replicates_heads = true;
+  const auto whole = std::make_shared<Linear>(6, 8);
+  const at::Tensor x = at::randn({3, 5, 6});
+  ExpectOk(RunAxisRanks(4, [&](const std::shared_ptr<ThreadAxisGroup>& group) {
+    const auto linear = std::make_shared<ColumnParallelLinear>(shape, 6, 8);
+    const at::NoGradGuard no_grad;
+    linear->weight.copy_(whole->weight);
+    linear->bias.copy_(whole->bias);
+    const TraitsByName traits =
+        linear->Divide(*MakeTensorParallel(group, false), "kv");
+    EXPECT_EQ(linear->weight.size(0), 8);
+    for (const char* name : {"weight", "bias"}) {
+      EXPECT_FALSE(traits.at(name).shard.has_value());
+      EXPECT_TRUE(traits.at(name).reduces_over("tensor"));
+    }
+    const int64_t first = 4 * (group->index() / 2);
+    EXPECT_TRUE(
+        linear->forward(x).allclose(whole->forward(x).narrow(2, first, 4)));
+    EXPECT_TRUE(
+        linear->Product(x).allclose(whole->Product(x).narrow(2, first, 4)));
+    return absl::OkStatus();
+  }));
 }
 
 std::string Refusal(const LayerSpecs& specs, int64_t degree,
