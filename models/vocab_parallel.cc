@@ -15,6 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/meta/shapes.h"
+#include "core/model/axis/shard.h"
+#include "core/model/axis/tensor_parallel.h"
 #include "core/model/layer.h"
 #include "core/precision/autocast.h"
 #include "models/classification_loss.h"
@@ -117,6 +119,14 @@ class HeadPart : public torch::nn::Module {
   const at::Tensor weight_;
 };
 
+// Rows that are divided over stages, and over ranks again, nobody joins.
+void CheckIsWhole(const std::string& layer) {
+  TORCH_CHECK_VALUE(TensorParallelScope::Current() == nullptr, "layer ", layer,
+                    ": its vocabulary is divided over the stages of a "
+                    "pipeline, and over ranks by tensor parallelism: leave one "
+                    "of the two out");
+}
+
 Layer HeadLayer(const at::Tensor& weight,
                 const VocabParallelHeadOptions& options) {
   const auto module = std::make_shared<HeadPart>(weight, options);
@@ -133,9 +143,8 @@ Layer HeadLayer(const at::Tensor& weight,
 std::vector<VocabRange> VocabRanges(int64_t rows, int64_t parts) {
   std::vector<VocabRange> ranges;
   for (int64_t i = 0; i < parts; ++i) {
-    const int64_t first =
-        ranges.empty() ? 0 : ranges.back().first + ranges.back().rows;
-    ranges.push_back({first, rows / parts + (i < rows % parts ? 1 : 0)});
+    const ShardRange range = RangeOfRank(rows, parts, i);
+    ranges.push_back({range.begin, range.size});
   }
   return ranges;
 }
@@ -146,6 +155,7 @@ LayerSpec VocabParallelEmbedding(const LayerSpec& whole,
                                  const std::vector<VocabRange>& ranges) {
   LayerSpec spec = whole;
   spec.make = [name = whole.name, make = whole.make, ranges](uint64_t seed) {
+    CheckIsWhole(name);
     const auto module = std::make_shared<DividedEmbedding>(
         OnlyWeight(make(seed), kTakes), ranges);
     return Layer{name, module, [module](const at::Tensor& tokens) {
@@ -175,6 +185,7 @@ LayerSpec VocabParallelHead(const LayerSpec& whole,
   spec.links.stash = {options.after};
   if (options.tied_to.empty()) {
     spec.make = [options, make = whole.make](uint64_t seed) {
+      CheckIsWhole(options.name);
       return HeadLayer(VocabRows(OnlyWeight(make(seed), kTakes), options.range),
                        options);
     };
@@ -183,6 +194,7 @@ LayerSpec VocabParallelHead(const LayerSpec& whole,
   spec.links.ties = {{kWeightName, options.tied_to}};
   spec.make_tied = [options, make = whole.make_tied](
                        uint64_t seed, const NamedTensors& shared) {
+    CheckIsWhole(options.name);
     return HeadLayer(
         shared.empty()
             ? VocabRows(OnlyWeight(make(seed, {}), kTakes), options.range)

@@ -19,6 +19,7 @@ class LossTerms;            // core/loss/loss_terms.h
 class StatisticsRecording;  // core/model/shared_statistics.h
 class StatisticsRecords;    // core/model/statistics_records.h
 class StatisticsReplay;     // core/model/shared_statistics.h
+struct TensorParallel;      // core/model/axis/tensor_parallel.h
 class WeightGradientSink;   // core/model/weight_gradient_sink.h
 
 // Rows of what a layer computes on are samples first, first + 1, ... of the
@@ -60,6 +61,8 @@ struct ComputeContext {
   // again; null: nowhere.
   StatisticsRecording* recording = nullptr;
   StatisticsReplay* replay = nullptr;
+  // With whom layers that are made, and losses, are divided; null: with nobody.
+  std::shared_ptr<const TensorParallel> tensor_parallel;
 
   // The calling thread's. Outside of all scopes all is as above.
   static ComputeContext& Current();

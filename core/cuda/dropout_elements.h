@@ -31,6 +31,28 @@ inline DropoutFactors MakeDropoutFactors(uint64_t key, double p) {
           static_cast<float>(p < 1 ? 1 / (1 - p) : 0)};
 }
 
+// Part of a sample: which of its elements a row holds, where ranks share a
+// sample by positions, heads or columns. They are runs of `run` neighbours, of
+// which the first begins at element `begin`, and each other one `stride` behind
+// the one before. Positions, or heads, one behind the other are a single run;
+// columns [first, first + n) of rows of `width` are {first, n, width}.
+struct SamplePart {
+  int64_t begin = 0;
+  int64_t run = 0;  // 0: the whole row is one run
+  int64_t stride = 0;
+
+  // Requires a run that is not 0.
+  TANDEM_HOST_DEVICE int64_t PlaceOf(int64_t i) const {
+    return begin + i / run * stride + i % run;
+  }
+};
+
+// The same with a run, for rows of so many elements.
+inline SamplePart InRuns(SamplePart part, int64_t columns) {
+  if (part.run == 0) part.run = columns;
+  return part;
+}
+
 // What elements 4 * block to 4 * block + 3 of a sample are multiplied by.
 struct DropoutMask {
   float of[4];

@@ -22,6 +22,7 @@ struct DropoutArrays {
   const void* residual = nullptr;  // null: none
   int64_t rows = 0;
   int64_t columns = 0;
+  SamplePart part = {};  // of its sample, what a row holds
 };
 
 // Row r is sample `first_sample` + r. Computed in float32, with the bits of the

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/cuda/dropout_elements.h"
+
 namespace tandem {
 
 // Dropout check: what tandem::dropout_add takes, on whatever device.
@@ -20,7 +22,8 @@ inline bool HasResidual(const std::optional<at::Tensor>& residual) {
 
 // Throws c10::Error on what does not fit.
 inline void CheckDropout(const at::Tensor& x,
-                         const std::optional<at::Tensor>& residual, double p) {
+                         const std::optional<at::Tensor>& residual, double p,
+                         const SamplePart& part) {
   const bool adds = HasResidual(residual);
   TORCH_CHECK(x.dim() > 0 && p >= 0 && p <= 1 &&
                   (!adds || (residual->sizes() == x.sizes() &&
@@ -29,15 +32,25 @@ inline void CheckDropout(const at::Tensor& x,
               "dropout_add of ", x.scalar_type(), x.sizes(),
               " with probability ", p, adds ? " and another residual" : "",
               ": expected [samples, ...], and a residual like it");
+  TORCH_CHECK(part.begin >= 0 && part.run >= 0 && part.stride >= 0 &&
+                  (part.run == 0 || x.numel() == 0 ||
+                   x.numel() % (x.size(0) * part.run) == 0),
+              "dropout_add of ", x.sizes(), ", of samples the elements from ",
+              part.begin, " on in runs of ", part.run, " at a distance of ",
+              part.stride, ": expected whole runs, and no negative numbers");
 }
 
-// Which numbers decide on what is dropped: element e of row r takes word e % 4
-// of block (first_sample + r, e / 4) of Philox4x32-10 under `key`
-// (core/random/random.h), and is dropped if that is less than p 2^32.
+// Which numbers decide on what is dropped: element e of a sample takes word e %
+// 4 of block (sample, e / 4) of Philox4x32-10 under `key`
+// (core/random/random.h), and is dropped if that is less than p 2^32. Row r is
+// of sample first_sample + r.
 struct DropoutDraws {
   uint64_t key = 0;
   int64_t first_sample = 0;
   double p = 0;  // in [0, 1]
+  // Which elements of its sample a row holds: all, or some of them, which drop
+  // what they would drop as a part of all.
+  SamplePart part = {};
 };
 
 // x, of which elements are dropped and the others multiplied by 1 / (1 - p),

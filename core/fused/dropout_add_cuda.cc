@@ -33,9 +33,11 @@ DropoutType KernelType(const at::Tensor& x) {
 
 at::Tensor DropOnCuda(const at::Tensor& x,
                       const std::optional<at::Tensor>& residual, double p,
-                      int64_t key, int64_t first_sample) {
+                      int64_t key, int64_t first_sample, int64_t begin,
+                      int64_t run, int64_t stride) {
   const bool adds = HasResidual(residual);
-  CheckDropout(x, residual, p);
+  const SamplePart part = {begin, run, stride};
+  CheckDropout(x, residual, p, part);
   const c10::cuda::CUDAGuard guard(x.device());
   const at::Tensor in = x.contiguous();
   const at::Tensor added = adds ? residual->contiguous() : at::Tensor();
@@ -47,6 +49,7 @@ at::Tensor DropOnCuda(const at::Tensor& x,
   arrays.residual = adds ? added.const_data_ptr() : nullptr;
   arrays.rows = in.size(0);
   arrays.columns = arrays.rows == 0 ? 0 : in.numel() / arrays.rows;
+  arrays.part = part;
   C10_CUDA_CHECK(LaunchDropoutAdd(
       arrays, first_sample, MakeDropoutFactors(static_cast<uint64_t>(key), p),
       at::cuda::getCurrentCUDAStream()));

@@ -92,6 +92,13 @@ absl::StatusOr<std::vector<TensorShape>> ModelShapes(const LayerSpecs& specs) {
   return shapes;
 }
 
+absl::StatusOr<TraitsByName> ModelParameterTraits(const LayerSpecs& specs) {
+  const MetaScope no_storage;
+  TANDEM_ASSIGN_OR_RETURN(const LayerList layers,
+                          MakeModelLayers(specs, /*seed=*/0));
+  return NamedTraits(layers);
+}
+
 int64_t CountParameters(const std::vector<TensorShape>& shapes) {
   int64_t count = 0;
   for (const TensorShape& shape : shapes) {

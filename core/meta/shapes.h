@@ -59,6 +59,12 @@ struct TensorShape {
 // names the model's part (core/model/layer_list.h). Thread-safe.
 absl::StatusOr<std::vector<TensorShape>> ModelShapes(const LayerSpecs& specs);
 
+// Traits of the layers' parameters that have unusual ones, by full name: what
+// specs say, and what follows of the scopes that the calling thread is in
+// (core/model/axis/tensor_parallel.h), whichever rank makes which layers.
+// Errors and memory as ModelShapes. Thread-safe.
+absl::StatusOr<TraitsByName> ModelParameterTraits(const LayerSpecs& specs);
+
 // The number of all parameters; those that are tied to others count once.
 int64_t CountParameters(const std::vector<TensorShape>& shapes);
 

@@ -48,6 +48,9 @@ struct Layer {
   std::function<at::Tensor(const at::Tensor&, Skips&)> forward_with_skips = {};
   // The links of its spec; MakeLayers sees to it.
   LayerLinks links = {};
+  // By a parameter's name in this layer: as it is made, those that follow of
+  // its place on an axis (core/model/axis/tensor_parallel.h); MakeLayers adds
+  // what its spec says.
   TraitsByName traits = {};
 };
 

@@ -46,6 +46,14 @@ Layer Make(const LayerSpec& spec, uint64_t seed, const LayerList& layers) {
                  : spec.make(seed);
 }
 
+// What a spec says of parameters, and what the places of these come to.
+TraitsByName Placed(TraitsByName said, const TraitsByName& places) {
+  for (const auto& [name, place] : places) {
+    said[name] = WithPlace(said[name], place);
+  }
+  return said;
+}
+
 void CheckTraits(const Layer& layer) {
   for (const auto& [name, traits] : layer.traits) {
     bool is_there = false;
@@ -91,7 +99,7 @@ LayerList MakeLayers(const LayerSpecs& specs, uint64_t seed) {
   for (const LayerSpec& spec : specs) {
     layers.push_back(Make(spec, seed, layers));
     layers.back().links = spec.links;
-    layers.back().traits = spec.traits;
+    layers.back().traits = Placed(spec.traits, layers.back().traits);
     CheckTraits(layers.back());
   }
   return layers;

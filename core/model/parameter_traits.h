@@ -18,17 +18,26 @@ namespace tandem {
 struct ParameterShard {
   std::string axis;
   int64_t dim = 0;
-  // The dimension is so many equal blocks side by side, each cut for itself.
+  // The dimension is so many equal blocks side by side, each cut for itself:
+  // queries, keys and values of one product are 3.
   int64_t blocks = 1;
+  // The whole dimension's size where the degree does not divide it (a
+  // vocabulary): the first ranks have one element more than the others. 0: it
+  // does.
+  int64_t uneven_size = 0;
 
   bool operator==(const ParameterShard& other) const {
-    return axis == other.axis && dim == other.dim && blocks == other.blocks;
+    return axis == other.axis && dim == other.dim && blocks == other.blocks &&
+           uneven_size == other.uneven_size;
   }
 };
 
 struct ParameterTraits {
-  // The axes of the mesh (core/mesh/mesh.h) over which its gradient is
-  // averaged. Without "data" each replica trains its own.
+  // The axes of the mesh (core/mesh/mesh.h) over which its gradient is reduced:
+  // a mean over axes along which ranks see other samples ("data"), a sum over
+  // all others, where each rank has the gradient of what it computes of the
+  // same samples ("tensor": of its tokens, or of its heads). Without "data"
+  // each replica trains its own.
   std::vector<std::string> reduce_axes = {"data"};
   // None: every rank that has it has all of it.
   std::optional<ParameterShard> shard = {};
@@ -54,6 +63,10 @@ using TraitsByName = std::map<std::string, ParameterTraits>;
 
 ParameterTraits EffectiveTraits(const TraitsByName& traits,
                                 const std::string& name);
+
+// `said` of a parameter by its layer's spec, with what follows of the place at
+// which its layer was made: the shard, and axes beside the usual ones.
+ParameterTraits WithPlace(ParameterTraits said, const ParameterTraits& place);
 
 // For a message: "reduced over data, group 1".
 std::string Describe(const ParameterTraits& traits);

@@ -2,6 +2,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/model/axis/axis_functions.h"
 #include "core/model/gradient_place.h"
 #include "core/model/weight_gradient_sink.h"
 #include "core/precision/autocast.h"
@@ -117,9 +119,7 @@ class LinearBackward : public torch::autograd::Node, public SplitNode {
         layout_(layout),
         sink_(WeightGradientSink::Current()) {
     // Nothing else needs what a frozen weight was multiplied with.
-    if (weight.requires_grad()) {
-      x_ = SavedVariable(operands.x, /*is_output=*/false);
-    }
+    if (weight.requires_grad()) Keep(operands.x);
     if (bias.defined()) bias_dtype_ = bias.scalar_type();
     if (WeightGradientSink::Current() != nullptr) bias_ = bias;
   }
@@ -136,8 +136,7 @@ class LinearBackward : public torch::autograd::Node, public SplitNode {
     const bool wants_bias = num_outputs() > 2 && task_should_compute_output(2);
     if (!wants_weight && !wants_bias) return results;
     const at::Tensor weight = weight_.unpack(getptr());
-    const at::Tensor rows =
-        wants_weight ? Rows(x_.unpack(getptr())) : at::Tensor();
+    const at::Tensor rows = wants_weight ? Rows(Input()) : at::Tensor();
     if (const auto sink = SinkFor(weight, wants_weight, wants_bias)) {
       Leave(dy, rows, weight, wants_weight, wants_bias, *sink);
       return results;
@@ -150,11 +149,21 @@ class LinearBackward : public torch::autograd::Node, public SplitNode {
   void release_variables() override {
     std::lock_guard<std::mutex> lock(mutex_);
     x_.reset_data();
+    gathered_.reset();
     weight_.reset_data();
     bias_.reset();
   }
 
  private:
+  void Keep(const at::Tensor& x) {
+    gathered_ = GatheredInput(x);
+    if (!gathered_) x_ = SavedVariable(x, /*is_output=*/false);
+  }
+
+  at::Tensor Input() {
+    return gathered_ ? gathered_.Gather() : x_.unpack(getptr());
+  }
+
   // Null, where nothing is to be left.
   std::shared_ptr<WeightGradientSink> SinkFor(const at::Tensor& weight,
                                               bool wants_weight,
@@ -192,6 +201,7 @@ class LinearBackward : public torch::autograd::Node, public SplitNode {
 
   const std::vector<int64_t> x_sizes_;
   SavedVariable x_;
+  GatheredInput gathered_;  // in its place
   SavedVariable weight_;
   at::ScalarType bias_dtype_ = at::kFloat;
   WeightLayout layout_;
@@ -199,7 +209,63 @@ class LinearBackward : public torch::autograd::Node, public SplitNode {
   at::Tensor bias_;  // for the sink alone
 };
 
+class AddBiasBackward : public torch::autograd::Node, public SplitNode {
+ public:
+  explicit AddBiasBackward(const at::Tensor& bias)
+      : dtype_(bias.scalar_type()), sink_(WeightGradientSink::Current()) {
+    if (WeightGradientSink::Current() != nullptr) bias_ = bias;
+  }
+
+  std::string name() const override { return "AddBiasBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const at::Tensor& dy = gradients[0];
+    if (!dy.defined()) return variable_list(2);
+    variable_list results = {dy, at::Tensor()};
+    if (!task_should_compute_output(1)) return results;
+    const auto sink = sink_.lock();
+    if (sink != nullptr && WeightGradientSink::MayDefer(bias_)) {
+      DeferredGradients gradients_of_bias;
+      gradients_of_bias.weights = {bias_};
+      gradients_of_bias.operands = {Rows(dy)};
+      gradients_of_bias.settings = {0};
+      gradients_of_bias.function = JoinedGradients;
+      sink->Defer(std::move(gradients_of_bias));
+    } else {
+      results[1] = BiasGradient(Rows(dy), dtype_);
+    }
+    return results;
+  }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    bias_.reset();
+  }
+
+ private:
+  const at::ScalarType dtype_;
+  at::Tensor bias_;  // for the sink alone
+  const std::weak_ptr<WeightGradientSink> sink_;
+};
+
 }  // namespace
+
+at::Tensor AddBiasFunction(const at::Tensor& x, const at::Tensor& bias) {
+  if (!bias.defined()) return x;
+  at::Tensor y;
+  {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const at::NoGradGuard no_grad;  // LowPrecisionCopy asks
+    y = at::add(x, LowPrecisionCopy(bias, x.scalar_type()));
+  }
+  if (torch::autograd::compute_requires_grad(x, bias)) {
+    const auto node = c10::make_intrusive<AddBiasBackward>(bias);
+    node->set_next_edges(torch::autograd::collect_next_edges(x, bias));
+    torch::autograd::set_history(y, node);
+  }
+  return y;
+}
 
 at::Tensor LinearFunction(const at::Tensor& x, const at::Tensor& weight,
                           const at::Tensor& bias, WeightLayout layout) {

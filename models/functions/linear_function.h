@@ -17,8 +17,17 @@ enum class WeightLayout {
 // through MatrixProduct. Differentiable any number of times. Run under a
 // WeightGradientSink it leaves weight's and bias's gradients there. Throws
 // c10::Error where at::addmm does.
+//
+// Of an x that AllGatherAlong has gathered over ranks nothing is kept for
+// backward, which gathers it once more (core/model/axis/axis_functions.h).
 at::Tensor LinearFunction(const at::Tensor& x, const at::Tensor& weight,
                           const at::Tensor& bias, WeightLayout layout);
+
+// x [..., out] plus bias [out], of x's dtype: for a product that has been
+// summed over ranks before. Keeps nothing for backward. As often differentiable
+// as one likes. Run under a WeightGradientSink it leaves the bias's gradient
+// there, which is summed in the bias's dtype. An undefined bias is none.
+at::Tensor AddBiasFunction(const at::Tensor& x, const at::Tensor& bias);
 
 }  // namespace tandem
 

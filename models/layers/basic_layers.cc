@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/autotune/kernel_choices.h"
+#include "core/model/axis/tensor_parallel.h"
 #include "models/functions/conv2d_function.h"
 #include "models/functions/max_pool_function.h"
 #include "models/layers/basic_modules.h"
@@ -23,7 +24,9 @@ at::Tensor ToChannelsLast(const at::Tensor& images) {
   return images.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-class Conv2d : public nn::Conv2dImpl {
+// In a TensorParallelScope all ranks compute it alike: images have no tokens
+// that could be divided.
+class Conv2d : public nn::Conv2dImpl, public TensorParallelModule {
  public:
   Conv2d(const nn::Conv2dOptions& options, const Conv2dShape& shape)
       : nn::Conv2dImpl(options), shape_(shape) {}
@@ -31,6 +34,10 @@ class Conv2d : public nn::Conv2dImpl {
   at::Tensor forward(const at::Tensor& x) {
     return Conv2dFunction(shape_.channels_last ? ToChannelsLast(x) : x, weight,
                           bias, shape_.stride, shape_.padding);
+  }
+
+  TraitsByName Divide(const TensorParallel&, const std::string&) override {
+    return {};
   }
 
  private:

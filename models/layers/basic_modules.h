@@ -8,7 +8,10 @@
 #include <torch/nn/modules/normalization.h>
 
 #include <cstdint>
+#include <string>
 
+#include "core/base/tensors.h"
+#include "core/model/axis/tensor_parallel.h"
 #include "models/functions/linear_function.h"
 #include "models/functions/norm_function.h"
 #include "models/layers/adaptable_linear.h"
@@ -34,10 +37,14 @@ class Linear : public torch::nn::LinearImpl, public AdaptableLinear {
   LinearWeight linear_weight() const override {
     return {"weight", weight, WeightLayout::kOutIn};
   }
+  // Undefined where there is none.
+  NamedTensors::value_type linear_bias() const { return {"bias", bias}; }
 };
 
-// torch.nn.LayerNorm(width, eps). Runs under a WeightGradientSink.
-class LayerNorm : public torch::nn::LayerNormImpl {
+// torch.nn.LayerNorm(width, eps). Runs under a WeightGradientSink. In a
+// TensorParallelScope it normalises what is outside of tensor-parallel regions:
+// whole tokens, this rank's or all.
+class LayerNorm : public torch::nn::LayerNormImpl, public TensorParallelModule {
  public:
   explicit LayerNorm(int64_t width, double eps = 1e-5)
       : torch::nn::LayerNormImpl(
@@ -45,6 +52,11 @@ class LayerNorm : public torch::nn::LayerNormImpl {
 
   at::Tensor forward(const at::Tensor& x) {
     return LayerNormFunction(x, weight, bias, options.eps());
+  }
+
+  TraitsByName Divide(const TensorParallel& parallel,
+                      const std::string& /*name*/) override {
+    return SequenceTraits(parallel, {"weight", "bias"});
   }
 };
 

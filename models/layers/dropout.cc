@@ -18,7 +18,6 @@
 
 #include "core/context/compute_context.h"
 #include "core/device/placement.h"
-#include "core/fused/dropout_add.h"
 #include "core/random/random.h"
 #include "models/layers/module_layer.h"
 
@@ -97,15 +96,15 @@ uint64_t KeyFor(const Samples& samples, absl::string_view name) {
 
 }  // namespace
 
-at::Tensor SampleDropout(const at::Tensor& x, double p,
-                         absl::string_view name) {
+at::Tensor SampleDropout(const at::Tensor& x, double p, absl::string_view name,
+                         const SamplePart& part) {
   const auto samples = SampleScope::Current();
   if (!samples.has_value()) return at::dropout(x, p, /*train=*/true);
   TORCH_CHECK(x.dim() > 0, "dropout ", std::string(name),
               " takes [samples, ...], but a scalar was given");
   if (p == 0) return x;
   return DropoutFunction(x, /*residual=*/{},
-                         {KeyFor(*samples, name), samples->first, p});
+                         {KeyFor(*samples, name), samples->first, p, part});
 }
 
 Dropout::Dropout(std::string name, double p) : name_(std::move(name)), p_(p) {
@@ -115,7 +114,25 @@ Dropout::Dropout(std::string name, double p) : name_(std::move(name)), p_(p) {
 }
 
 at::Tensor Dropout::forward(const at::Tensor& x) const {
-  return is_training() ? SampleDropout(x, p_, name_) : x;
+  if (!is_training()) return x;
+  if (p_ > 0) CheckDrawsAlike(region_, name_);
+  SamplePart part;
+  part.begin = region_.FirstElement(x);
+  return SampleDropout(x, p_, name_, part);
+}
+
+TraitsByName Dropout::Divide(const TensorParallel& parallel,
+                             const std::string& name) {
+  region_ = TensorRegion(parallel, name);
+  return {};
+}
+
+void CheckDrawsAlike(const TensorRegion& region, absl::string_view name) {
+  TORCH_CHECK(region.is_whole() || SampleScope::Current().has_value(),
+              "dropout ", std::string(name), " is divided over ",
+              region.degree(),
+              " ranks, which draw alike in a SampleScope alone "
+              "(core/context/compute_context.h)");
 }
 
 LayerSpec DropoutLayer(const std::string& name, double p) {

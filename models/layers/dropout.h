@@ -10,6 +10,9 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "core/fused/dropout_add.h"
+#include "core/model/axis/tensor_parallel.h"
+#include "core/model/axis/tensor_region.h"
 #include "core/model/layer.h"
 
 namespace tandem {
@@ -23,19 +26,35 @@ namespace tandem {
 // is computed, on whatever rank, and again when it is recomputed. Each place in
 // a model where something is dropped needs a name of its own. Outside of any it
 // is LibTorch's, from the default generator.
-at::Tensor SampleDropout(const at::Tensor& x, double p, absl::string_view name);
+//
+// Where ranks share a sample, x may hold a `part` of its elements, which then
+// drop what they would drop in the whole.
+at::Tensor SampleDropout(const at::Tensor& x, double p, absl::string_view name,
+                         const SamplePart& part = {});
 
-// The same as a module; in evaluation it gives its input back.
-class Dropout : public torch::nn::Module {
+// The same as a module; in evaluation it gives its input back. In a
+// TensorParallelScope it stands outside of tensor-parallel regions, [n, tokens,
+// ...] or this rank's part of the tokens, and all ranks drop what one would:
+// there it must run in a SampleScope, else throws c10::Error.
+class Dropout : public torch::nn::Module, public TensorParallelModule {
  public:
   // Throws c10::ValueError unless 0 <= p <= 1.
   Dropout(std::string name, double p);
   at::Tensor forward(const at::Tensor& x) const;
 
+  TraitsByName Divide(const TensorParallel& parallel,
+                      const std::string& name) override;
+
  private:
   std::string name_;
   double p_;
+  TensorRegion region_;
 };
+
+// Where layers are divided over ranks, these would each draw others from
+// default generators of their own: throws c10::Error, naming the dropout,
+// outside of a SampleScope.
+void CheckDrawsAlike(const TensorRegion& region, absl::string_view name);
 
 // [n, ...] -> [n, ...]
 LayerSpec DropoutLayer(const std::string& name, double p);

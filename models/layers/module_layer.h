@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "core/model/axis/tensor_parallel.h"
 #include "core/model/batch.h"
 #include "core/model/layer.h"
 #include "core/random/default_generator.h"
@@ -24,6 +25,7 @@ namespace tandem {
 // takes and gives one tensor. What its constructor draws from the default
 // generator is a function of the seed and the layer's name. Its parameters then
 // get their values by `rule`; KeepsItsValues leaves them the constructor's.
+// Then, in a TensorParallelScope, it is divided, and keeps this rank's part.
 template <typename Module>
 LayerSpec ModuleLayer(const std::string& name, const std::string& type,
                       std::function<std::shared_ptr<Module>()> make,
@@ -36,7 +38,9 @@ LayerSpec ModuleLayer(const std::string& name, const std::string& type,
     }
     Initialize(*module, name, seed, rule);
     auto forward = [module](const at::Tensor& x) { return module->forward(x); };
-    return Layer{name, module, forward};
+    Layer layer{name, module, forward};
+    layer.traits = DivideModule(*module, name);
+    return layer;
   };
   return LayerSpec{name, type, make_layer};
 }

@@ -17,6 +17,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/meta/shapes.h"
+#include "core/model/axis/tensor_parallel.h"
 #include "core/model/layer_list.h"
 #include "models/layers/adaptable_linear.h"
 #include "models/layers/dropout.h"
@@ -179,6 +180,10 @@ bool CanBeAdapted(const FoundLinear& linear, bool is_layer) {
 Layer AdaptedLayer(Layer layer, uint64_t seed, const LoraOptions& options,
                    const Pattern& pattern) {
   if (layer.module == nullptr) return layer;
+  TORCH_CHECK_VALUE(TensorParallelScope::Current() == nullptr, "layer ",
+                    layer.name,
+                    " is divided over ranks by tensor parallelism, which does "
+                    "not go with adapters: leave one of the two out");
   for (const FoundLinear& linear : FindLinears(layer.name, layer.module)) {
     if (!Matches(pattern, linear.weight_name())) continue;
     const AdaptableLinear::Addition addition =

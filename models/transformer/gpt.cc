@@ -19,6 +19,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/base/tensors.h"
+#include "core/model/axis/tensor_parallel.h"
+#include "core/model/axis/tensor_region.h"
 #include "models/decoding/kv_cache.h"
 #include "models/functions/activation_functions.h"
 #include "models/functions/causal_attention_function.h"
@@ -29,6 +32,7 @@
 #include "models/layers/basic_modules.h"
 #include "models/layers/dropout.h"
 #include "models/layers/module_layer.h"
+#include "models/layers/tensor_parallel_linear.h"
 #include "models/layers/token_embedding.h"
 
 namespace tandem {
@@ -50,33 +54,45 @@ class Conv1D : public nn::Module, public AdaptableLinear {
     return WithAddition(LinearFunction(x, weight_, bias_, WeightLayout::kInOut),
                         x);
   }
-  // Followed by GELU.
-  at::Tensor ForwardGelu(const at::Tensor& x) {
-    const at::Tensor product = WithAddition(
+  // Without the bias, which what follows adds.
+  at::Tensor Product(const at::Tensor& x) const {
+    return WithAddition(
         LinearFunction(x, weight_, /*bias=*/{}, WeightLayout::kInOut), x);
-    return BiasGeluFunction(product, bias_, GeluForm::kTanh);
   }
 
   LinearWeight linear_weight() const override {
     return {"weight", weight_, WeightLayout::kInOut};
   }
+  NamedTensors::value_type linear_bias() const { return {"bias", bias_}; }
 
  private:
   at::Tensor weight_;
   at::Tensor bias_;
 };
 
-class Attention : public nn::Module {
+using ColumnConv1D = ColumnParallel<Conv1D>;
+using RowConv1D = RowParallel<Conv1D>;
+
+// Queries, keys and values side by side.
+ColumnShape QkvShape(int64_t heads) {
+  ColumnShape shape;
+  shape.blocks = 3;
+  shape.heads = heads;
+  return shape;
+}
+
+class Attention : public nn::Module, public TensorParallelModule {
  public:
   Attention(const std::string& name, int64_t width, int64_t heads,
             double dropout)
       : heads_(heads),
         dropout_(dropout),
         draws_(name + ".attn_dropout"),
-        c_attn_(register_module("c_attn",
-                                std::make_shared<Conv1D>(width, 3 * width))),
-        c_proj_(
-            register_module("c_proj", std::make_shared<Conv1D>(width, width))),
+        c_attn_(register_module(
+            "c_attn",
+            std::make_shared<ColumnConv1D>(QkvShape(heads), width, 3 * width))),
+        c_proj_(register_module("c_proj",
+                                std::make_shared<RowConv1D>(width, width))),
         resid_dropout_(register_module(
             "resid_dropout",
             std::make_shared<Dropout>(name + ".resid_dropout", dropout))) {}
@@ -86,13 +102,22 @@ class Attention : public nn::Module {
     return resid_dropout_->forward(c_proj_->forward(Attend(qkv, begins)));
   }
 
+  TraitsByName Divide(const TensorParallel& parallel,
+                      const std::string& name) override {
+    heads_ = ShareOfRank(parallel, heads_, "heads", name);
+    region_ = TensorRegion(parallel, name);
+    return {};
+  }
+
  private:
   // [n, tokens, 3 * width] -> [n, tokens, width]
   at::Tensor Attend(const at::Tensor& qkv, const at::Tensor& begins) const {
     KvCache* const cache = DecodingScope::Current();
     if (cache != nullptr) return Continue(qkv, *cache);
     if (dropout_ > 0 && is_training()) {
-      return DroppedAttention(qkv, heads_, begins, dropout_, draws_);
+      CheckDrawsAlike(region_, draws_);
+      return DroppedAttention(qkv, heads_, begins, dropout_, draws_,
+                              region_.index() * heads_);
     }
     return DocumentAttentionFunction(qkv, heads_, begins);
   }
@@ -102,32 +127,36 @@ class Attention : public nn::Module {
     return JoinHeads(CachedAttention(parts[0], parts[1], parts[2], cache));
   }
 
-  int64_t heads_;
+  int64_t heads_;  // of this rank
   double dropout_;
   std::string draws_;
-  std::shared_ptr<Conv1D> c_attn_;
-  std::shared_ptr<Conv1D> c_proj_;
+  TensorRegion region_;
+  std::shared_ptr<ColumnConv1D> c_attn_;
+  std::shared_ptr<RowConv1D> c_proj_;
   std::shared_ptr<Dropout> resid_dropout_;
 };
 
 class Mlp : public nn::Module {
  public:
   Mlp(const std::string& name, int64_t width, double dropout)
-      : c_fc_(register_module("c_fc",
-                              std::make_shared<Conv1D>(width, 4 * width))),
+      : c_fc_(register_module("c_fc", std::make_shared<ColumnConv1D>(
+                                          ColumnShape(), width, 4 * width))),
         c_proj_(register_module("c_proj",
-                                std::make_shared<Conv1D>(4 * width, width))),
+                                std::make_shared<RowConv1D>(4 * width, width))),
         dropout_(register_module(
             "dropout", std::make_shared<Dropout>(name + ".dropout", dropout))) {
   }
 
   at::Tensor forward(const at::Tensor& x) {
-    return dropout_->forward(c_proj_->forward(c_fc_->ForwardGelu(x)));
+    const at::Tensor inner =
+        BiasGeluFunction(c_fc_->Product(c_fc_->Enter(x)),
+                         c_fc_->linear_bias().second, GeluForm::kTanh);
+    return dropout_->forward(c_proj_->forward(inner));
   }
 
  private:
-  std::shared_ptr<Conv1D> c_fc_;
-  std::shared_ptr<Conv1D> c_proj_;
+  std::shared_ptr<ColumnConv1D> c_fc_;
+  std::shared_ptr<RowConv1D> c_proj_;
   std::shared_ptr<Dropout> dropout_;
 };
 
@@ -154,7 +183,7 @@ class Block : public nn::Module {
   std::shared_ptr<Mlp> mlp_;
 };
 
-class PositionEmbedding : public nn::Module {
+class PositionEmbedding : public nn::Module, public TensorParallelModule {
  public:
   PositionEmbedding(const std::string& name, int64_t context, int64_t width,
                     double dropout)
@@ -164,17 +193,32 @@ class PositionEmbedding : public nn::Module {
 
   at::Tensor forward(const at::Tensor& x, const at::Tensor& begins = {}) {
     const at::Tensor positions =
-        begins.defined() ? PositionsWithin(begins) : AllPositions(x);
+        begins.defined() ? PositionsInDocuments(x, begins) : AllPositions(x);
     return drop_->forward(x + EmbeddingFunction(positions, weight_));
   }
 
+  TraitsByName Divide(const TensorParallel& parallel,
+                      const std::string& name) override {
+    region_ = TensorRegion(parallel, name);
+    return SequenceTraits(parallel, {"weight"});
+  }
+
  private:
-  static at::Tensor AllPositions(const at::Tensor& x) {
-    const int64_t past = DecodingScope::Past();
-    return at::arange(past, past + x.size(1), x.options().dtype(at::kLong));
+  at::Tensor AllPositions(const at::Tensor& x) const {
+    const int64_t first =
+        DecodingScope::Past() + region_.FirstPosition(x.size(1));
+    return at::arange(first, first + x.size(1), x.options().dtype(at::kLong));
+  }
+
+  // Positions of x's tokens; `begins` is of the tokens of all ranks.
+  at::Tensor PositionsInDocuments(const at::Tensor& x,
+                                  const at::Tensor& begins) const {
+    return PositionsWithin(begins).narrow(1, region_.FirstPosition(x.size(1)),
+                                          x.size(1));
   }
 
   at::Tensor weight_;
+  TensorRegion region_;
   std::shared_ptr<Dropout> drop_;
 };
 
@@ -182,7 +226,7 @@ class PositionEmbedding : public nn::Module {
 
 at::Tensor DroppedAttention(const at::Tensor& qkv, int64_t heads,
                             const at::Tensor& begins, double p,
-                            absl::string_view name) {
+                            absl::string_view name, int64_t first_head) {
   const std::vector<at::Tensor> parts = SplitHeads(qkv, heads);
   const at::Tensor seen =
       SeenKeys(begins.defined() ? begins
@@ -192,7 +236,10 @@ at::Tensor DroppedAttention(const at::Tensor& qkv, int64_t heads,
                             std::sqrt(static_cast<double>(parts[0].size(3)));
   const at::Tensor probabilities = at::softmax(
       scores.masked_fill(~seen, -std::numeric_limits<double>::infinity()), -1);
-  return JoinHeads(at::matmul(SampleDropout(probabilities, p, name), parts[2]));
+  SamplePart part;
+  part.begin = first_head * qkv.size(1) * qkv.size(1);
+  return JoinHeads(
+      at::matmul(SampleDropout(probabilities, p, name, part), parts[2]));
 }
 
 InitialRule GptInitialValues(int64_t blocks) {
@@ -276,8 +323,8 @@ absl::StatusOr<LayerSpecs> Gpt(const GptOptions& options) {
     specs.push_back(
         TiedLinearLayer("lm_head", specs.front(), "transformer.wte.weight"));
   } else {
-    specs.push_back(LinearLayer("lm_head", options.width, options.vocabulary,
-                                /*bias=*/false, rule));
+    specs.push_back(
+        LinearHeadLayer("lm_head", options.width, options.vocabulary, rule));
   }
   return specs;
 }

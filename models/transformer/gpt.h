@@ -8,6 +8,13 @@
 // int64 token numbers [n, tokens], tokens <= context -> logits [n, tokens,
 // vocabulary]. Layers: transformer.wte (of the token), transformer.wpe (of its
 // position), transformer.h.0 ..., transformer.ln_f, lm_head.
+//
+// Made in a TensorParallelScope (core/model/axis/tensor_parallel.h) attention
+// is divided by heads, MLPs by their inner width, embedding and head by the
+// vocabulary (models/layers/token_embedding.h). A degree that does not divide
+// the heads is refused by c10::ValueError where layers are made, and with
+// sequence parallelism numbers of tokens that it does not divide, where they
+// are run.
 
 #ifndef TANDEM_MODELS_TRANSFORMER_GPT_H_
 #define TANDEM_MODELS_TRANSFORMER_GPT_H_
@@ -55,10 +62,10 @@ GptOptions Gpt2Options();
 // with probability p, else multiplied by 1 / (1 - p): by SampleDropout
 // (models/layers/dropout.h) of that name. No kernel does so with draws that are
 // a function of the sample, so all [n, heads, tokens, tokens] of them are in
-// memory.
+// memory. The heads are those from `first_head` on of more.
 at::Tensor DroppedAttention(const at::Tensor& qkv, int64_t heads,
                             const at::Tensor& begins, double p,
-                            absl::string_view name);
+                            absl::string_view name, int64_t first_head = 0);
 
 // GPT-2's initial values for a model of so many blocks.
 InitialRule GptInitialValues(int64_t blocks);

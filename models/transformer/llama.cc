@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,15 +16,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/model/axis/tensor_parallel.h"
 #include "core/model/layer.h"
 #include "models/decoding/kv_cache.h"
 #include "models/functions/activation_functions.h"
 #include "models/functions/causal_attention_function.h"
 #include "models/functions/norm_function.h"
-#include "models/layers/basic_layers.h"
-#include "models/layers/basic_modules.h"
 #include "models/layers/initialize.h"
 #include "models/layers/module_layer.h"
+#include "models/layers/tensor_parallel_linear.h"
 #include "models/layers/token_embedding.h"
 #include "models/transformer/rotary.h"
 
@@ -31,10 +32,12 @@ namespace tandem {
 namespace {
 
 // torch.nn.RMSNorm(width, eps). Runs under a WeightGradientSink.
-class RmsNorm : public torch::nn::Module {
+class RmsNorm : public torch::nn::Module, public TensorParallelModule {
  public:
   RmsNorm(int64_t width, double eps);
   at::Tensor forward(const at::Tensor& x) const;
+  TraitsByName Divide(const TensorParallel& parallel,
+                      const std::string& name) override;
 
  private:
   at::Tensor weight_;
@@ -56,13 +59,34 @@ struct LlamaBlockShape {
 
 namespace nn = torch::nn;
 
-std::shared_ptr<Linear> MakeLinear(int64_t in_features, int64_t out_features,
-                                   bool bias) {
-  return std::make_shared<Linear>(
+std::shared_ptr<ColumnParallelLinear> MakeColumns(
+    int64_t in_features, int64_t out_features, bool bias,
+    const ColumnShape& shape = {}) {
+  return std::make_shared<ColumnParallelLinear>(
+      shape, nn::LinearOptions(in_features, out_features).bias(bias));
+}
+
+std::shared_ptr<RowParallelLinear> MakeRows(int64_t in_features,
+                                            int64_t out_features, bool bias) {
+  return std::make_shared<RowParallelLinear>(
       nn::LinearOptions(in_features, out_features).bias(bias));
 }
 
-class Attention : public nn::Module {
+ColumnShape QueryShape(int64_t heads) {
+  ColumnShape shape;
+  shape.heads = heads;
+  return shape;
+}
+
+ColumnShape KeyValueShape(int64_t kv_heads) {
+  ColumnShape shape;
+  shape.heads = kv_heads;
+  shape.replicates_heads = true;
+  shape.things = "key-value heads";
+  return shape;
+}
+
+class Attention : public nn::Module, public TensorParallelModule {
  public:
   explicit Attention(const LlamaBlockShape& shape)
       : heads_(shape.heads),
@@ -71,18 +95,20 @@ class Attention : public nn::Module {
     const int64_t q_width = shape.heads * shape.head_dim;
     const int64_t kv_width = shape.kv_heads * shape.head_dim;
     const bool bias = shape.attention_bias;
-    q_proj_ = register_module("q_proj", MakeLinear(shape.width, q_width, bias));
-    k_proj_ =
-        register_module("k_proj", MakeLinear(shape.width, kv_width, bias));
-    v_proj_ =
-        register_module("v_proj", MakeLinear(shape.width, kv_width, bias));
-    o_proj_ = register_module("o_proj", MakeLinear(q_width, shape.width, bias));
+    q_proj_ = register_module("q_proj", MakeColumns(shape.width, q_width, bias,
+                                                    QueryShape(shape.heads)));
+    k_proj_ = register_module("k_proj", MakeColumns(shape.width, kv_width, bias,
+                                                    KeyValueShape(kv_heads_)));
+    v_proj_ = register_module("v_proj", MakeColumns(shape.width, kv_width, bias,
+                                                    KeyValueShape(kv_heads_)));
+    o_proj_ = register_module("o_proj", MakeRows(q_width, shape.width, bias));
   }
 
-  at::Tensor forward(const at::Tensor& x, const at::Tensor& begins) {
-    at::Tensor queries = SplitHeads(q_proj_->forward(x), heads_);
-    at::Tensor keys = SplitHeads(k_proj_->forward(x), kv_heads_);
-    const at::Tensor values = SplitHeads(v_proj_->forward(x), kv_heads_);
+  at::Tensor forward(const at::Tensor& input, const at::Tensor& begins) {
+    const at::Tensor x = q_proj_->Enter(input);
+    at::Tensor queries = SplitHeads(q_proj_->Inside(x), heads_);
+    at::Tensor keys = SplitHeads(k_proj_->Inside(x), kv_heads_);
+    const at::Tensor values = SplitHeads(v_proj_->Inside(x), kv_heads_);
     const Rotary::Turns turns =
         begins.defined()
             ? rotary_.AtPositions(PositionsWithin(begins), queries)
@@ -94,6 +120,14 @@ class Attention : public nn::Module {
         cache == nullptr
             ? GroupedAttentionFunction(queries, keys, values, begins)
             : Continue(queries, keys, values, *cache));
+  }
+
+  // Which key-value heads fit is for their projections to say.
+  TraitsByName Divide(const TensorParallel& parallel,
+                      const std::string& name) override {
+    heads_ = ShareOfRank(parallel, heads_, "heads", name);
+    kv_heads_ = std::max<int64_t>(1, kv_heads_ / parallel.group->degree());
+    return {};
   }
 
  private:
@@ -110,34 +144,35 @@ class Attention : public nn::Module {
         .flatten(2);
   }
 
-  int64_t heads_;
+  int64_t heads_;  // of this rank
   int64_t kv_heads_;
   Rotary rotary_;
-  std::shared_ptr<Linear> q_proj_;
-  std::shared_ptr<Linear> k_proj_;
-  std::shared_ptr<Linear> v_proj_;
-  std::shared_ptr<Linear> o_proj_;
+  std::shared_ptr<ColumnParallelLinear> q_proj_;
+  std::shared_ptr<ColumnParallelLinear> k_proj_;
+  std::shared_ptr<ColumnParallelLinear> v_proj_;
+  std::shared_ptr<RowParallelLinear> o_proj_;
 };
 
 class Mlp : public nn::Module {
  public:
   Mlp(int64_t width, int64_t ffn_width, bool bias)
       : gate_proj_(
-            register_module("gate_proj", MakeLinear(width, ffn_width, bias))),
+            register_module("gate_proj", MakeColumns(width, ffn_width, bias))),
         up_proj_(
-            register_module("up_proj", MakeLinear(width, ffn_width, bias))),
+            register_module("up_proj", MakeColumns(width, ffn_width, bias))),
         down_proj_(
-            register_module("down_proj", MakeLinear(ffn_width, width, bias))) {}
+            register_module("down_proj", MakeRows(ffn_width, width, bias))) {}
 
-  at::Tensor forward(const at::Tensor& x) {
+  at::Tensor forward(const at::Tensor& input) {
+    const at::Tensor x = gate_proj_->Enter(input);
     return down_proj_->forward(
-        SwigluFunction(gate_proj_->forward(x), up_proj_->forward(x)));
+        SwigluFunction(gate_proj_->Inside(x), up_proj_->Inside(x)));
   }
 
  private:
-  std::shared_ptr<Linear> gate_proj_;
-  std::shared_ptr<Linear> up_proj_;
-  std::shared_ptr<Linear> down_proj_;
+  std::shared_ptr<ColumnParallelLinear> gate_proj_;
+  std::shared_ptr<ColumnParallelLinear> up_proj_;
+  std::shared_ptr<RowParallelLinear> down_proj_;
 };
 
 class Block : public nn::Module {
@@ -187,6 +222,11 @@ RmsNorm::RmsNorm(int64_t width, double eps)
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
   return RmsNormFunction(x, weight_, eps_);
+}
+
+TraitsByName RmsNorm::Divide(const TensorParallel& parallel,
+                             const std::string& /*name*/) {
+  return SequenceTraits(parallel, {"weight"});
 }
 
 // [..., width] -> [..., width]
@@ -317,8 +357,8 @@ absl::StatusOr<LayerSpecs> Llama(const LlamaOptions& options) {
     specs.push_back(
         TiedLinearLayer("lm_head", specs.front(), "model.embed_tokens.weight"));
   } else {
-    specs.push_back(LinearLayer("lm_head", options.width, options.vocabulary,
-                                /*bias=*/false, rule));
+    specs.push_back(
+        LinearHeadLayer("lm_head", options.width, options.vocabulary, rule));
   }
   return specs;
 }

@@ -7,6 +7,12 @@
 // int64 token numbers [n, tokens], tokens <= context -> logits [n, tokens,
 // vocabulary]. Layers: model.embed_tokens, model.layers.0 ..., model.norm,
 // lm_head.
+//
+// Made in a TensorParallelScope (core/model/axis/tensor_parallel.h) they are
+// divided as a GPT's are (models/transformer/gpt.h), attention by key-value
+// heads, too; where the degree is a multiple of these, each is on several
+// ranks, all of which keep k_proj and v_proj whole. A degree that does not
+// divide the inner width of MLPs is refused, too.
 
 #ifndef TANDEM_MODELS_TRANSFORMER_LLAMA_H_
 #define TANDEM_MODELS_TRANSFORMER_LLAMA_H_

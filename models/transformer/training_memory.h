@@ -12,6 +12,10 @@
 // of width f: s b (4 h + 4 q + 3 f) e, where q is the width of all heads, h as
 // a rule.
 //
+// With tensor parallelism over t ranks (2205.05198, table 2) a GPT block has 4
+// s b h e of them on each rank, and 12 s b h e / t; with sequence parallelism,
+// too, 16 s b h e / t, and a Llama block s b (4 h + 4 q + 3 f) e / t.
+//
 // Parameter count of a transformer, by arithmetic: nothing is made.
 
 #ifndef TANDEM_MODELS_TRANSFORMER_TRAINING_MEMORY_H_
@@ -26,10 +30,12 @@
 namespace tandem {
 
 // Elements of all parameters, a tied one once, as PyTorch's
-// sum(p.numel() for p in model.parameters()).
-int64_t ParameterCount(const GptOptions& options);
-int64_t ParameterCount(const LlamaOptions& options);
-int64_t ParameterCount(const VitOptions& options);
+// sum(p.numel() for p in model.parameters()); or those that the first of
+// `tensor` ranks has, which share them by tensor parallelism
+// (core/model/axis/tensor_parallel.h) in a model that they divide.
+int64_t ParameterCount(const GptOptions& options, int64_t tensor = 1);
+int64_t ParameterCount(const LlamaOptions& options, int64_t tensor = 1);
+int64_t ParameterCount(const VitOptions& options, int64_t tensor = 1);
 
 // Parameters of one block: of products, with their biases, and of norms.
 struct BlockParameters {
@@ -38,8 +44,10 @@ struct BlockParameters {
 
   int64_t all() const { return products + norms; }
 };
-BlockParameters ParametersOfBlock(const GptOptions& options);
-BlockParameters ParametersOfBlock(const LlamaOptions& options);
+BlockParameters ParametersOfBlock(const GptOptions& options,
+                                  int64_t tensor = 1);
+BlockParameters ParametersOfBlock(const LlamaOptions& options,
+                                  int64_t tensor = 1);
 
 // In bytes.
 struct TrainingMemory {
@@ -82,6 +90,10 @@ struct DeviceWork {
   int64_t optimizer_shares = 1;
   // See --loss_chunk: without logits; 0: they are kept.
   int64_t loss_chunk = 0;
+  // How many ranks share each layer by tensor parallelism; they divide the
+  // model. Of what they do not divide evenly this one, the first, has most.
+  int64_t tensor = 1;
+  bool sequence_parallel = false;  // they divide tokens, too
 };
 
 // Requires a range of layers that the model has, and numbers of 1 or more. A

@@ -17,6 +17,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/model/axis/tensor_parallel.h"
+#include "core/model/axis/tensor_region.h"
 #include "core/model/layer.h"
 #include "models/functions/activation_functions.h"
 #include "models/functions/causal_attention_function.h"
@@ -25,6 +27,7 @@
 #include "models/layers/basic_layers.h"
 #include "models/layers/basic_modules.h"
 #include "models/layers/module_layer.h"
+#include "models/layers/tensor_parallel_linear.h"
 
 namespace tandem {
 namespace {
@@ -34,23 +37,28 @@ constexpr double kVitEps = 1e-6;  // of its LayerNorms
 struct VitBlockShape {
   int64_t width = 1;
   int64_t ffn_width = 1;
-  int64_t heads = 1;  // divides the width
+  int64_t heads = 1;   // divides the width
+  int64_t tokens = 1;  // of an image
 };
 
 namespace nn = torch::nn;
 
-class SelfAttention : public nn::Module, public AdaptableLinear {
+class SelfAttention : public nn::Module,
+                      public AdaptableLinear,
+                      public TensorParallelModule {
  public:
-  SelfAttention(int64_t width, int64_t heads)
+  SelfAttention(int64_t width, int64_t heads, int64_t tokens)
       : heads_(heads),
+        tokens_(tokens),
         in_proj_weight_(register_parameter("in_proj_weight",
                                            at::empty({3 * width, width}))),
         in_proj_bias_(
             register_parameter("in_proj_bias", at::empty({3 * width}))),
-        out_proj_(register_module("out_proj",
-                                  std::make_shared<Linear>(width, width))) {}
+        out_proj_(register_module(
+            "out_proj", std::make_shared<RowParallelLinear>(width, width))) {}
 
-  at::Tensor forward(const at::Tensor& x) {
+  at::Tensor forward(const at::Tensor& input) {
+    const at::Tensor x = region_.Enter(input, tokens_);
     const at::Tensor qkv = WithAddition(
         LinearFunction(x, in_proj_weight_, in_proj_bias_, WeightLayout::kOutIn),
         x);
@@ -64,31 +72,51 @@ class SelfAttention : public nn::Module, public AdaptableLinear {
     return {"in_proj_weight", in_proj_weight_, WeightLayout::kOutIn};
   }
 
+  TraitsByName Divide(const TensorParallel& parallel,
+                      const std::string& name) override {
+    ColumnShape shape;
+    shape.blocks = 3;
+    shape.heads = heads_;
+    TraitsByName traits =
+        DivideColumns(linear_weight(), {"in_proj_bias", in_proj_bias_}, shape,
+                      parallel, name)
+            .traits;
+    heads_ /= parallel.group->degree();
+    region_ = TensorRegion(parallel, name);
+    return traits;
+  }
+
  private:
-  int64_t heads_;
+  int64_t heads_;  // of this rank
+  const int64_t tokens_;
+  TensorRegion region_;
   at::Tensor in_proj_weight_;
   at::Tensor in_proj_bias_;
-  std::shared_ptr<Linear> out_proj_;
+  std::shared_ptr<RowParallelLinear> out_proj_;
 };
 
 // torchvision's MLPBlock: its dropouts and its GELU are the numbers that are
 // missing.
 class Mlp : public nn::Module {
  public:
-  Mlp(int64_t width, int64_t ffn_width)
-      : first_(
-            register_module("0", std::make_shared<Linear>(width, ffn_width))),
-        second_(
-            register_module("3", std::make_shared<Linear>(ffn_width, width))) {}
+  explicit Mlp(const VitBlockShape& shape)
+      : tokens_(shape.tokens),
+        first_(register_module(
+            "0", std::make_shared<ColumnParallelLinear>(
+                     ColumnShape(), shape.width, shape.ffn_width))),
+        second_(register_module("3", std::make_shared<RowParallelLinear>(
+                                         shape.ffn_width, shape.width))) {}
 
   at::Tensor forward(const at::Tensor& x) {
     return second_->forward(
-        BiasGeluFunction(first_->Product(x), first_->bias, GeluForm::kNone));
+        BiasGeluFunction(first_->Product(first_->Enter(x, tokens_)),
+                         first_->bias, GeluForm::kNone));
   }
 
  private:
-  std::shared_ptr<Linear> first_;
-  std::shared_ptr<Linear> second_;
+  const int64_t tokens_;
+  std::shared_ptr<ColumnParallelLinear> first_;
+  std::shared_ptr<RowParallelLinear> second_;
 };
 
 class Block : public nn::Module {
@@ -97,12 +125,11 @@ class Block : public nn::Module {
       : ln_1_(register_module(
             "ln_1", std::make_shared<LayerNorm>(shape.width, kVitEps))),
         self_attention_(register_module(
-            "self_attention",
-            std::make_shared<SelfAttention>(shape.width, shape.heads))),
+            "self_attention", std::make_shared<SelfAttention>(
+                                  shape.width, shape.heads, shape.tokens))),
         ln_2_(register_module(
             "ln_2", std::make_shared<LayerNorm>(shape.width, kVitEps))),
-        mlp_(register_module(
-            "mlp", std::make_shared<Mlp>(shape.width, shape.ffn_width))) {}
+        mlp_(register_module("mlp", std::make_shared<Mlp>(shape))) {}
 
   at::Tensor forward(const at::Tensor& input) {
     const at::Tensor x =
@@ -117,7 +144,7 @@ class Block : public nn::Module {
   std::shared_ptr<Mlp> mlp_;
 };
 
-class Positions : public nn::Module {
+class Positions : public nn::Module, public TensorParallelModule {
  public:
   Positions(int64_t patches, int64_t width)
       : class_token_(
@@ -129,22 +156,40 @@ class Positions : public nn::Module {
     const at::Tensor patches = images.flatten(2).transpose(1, 2);
     const at::Tensor first = class_token_.to(patches.scalar_type())
                                  .expand({patches.size(0), -1, -1});
-    return at::cat({first, patches}, /*dim=*/1) +
-           pos_embedding_.to(patches.scalar_type());
+    return region_.Outside(at::cat({first, patches}, /*dim=*/1) +
+                           pos_embedding_.to(patches.scalar_type()));
+  }
+
+  // All ranks compute all tokens, and so have their whole gradients.
+  TraitsByName Divide(const TensorParallel& parallel,
+                      const std::string& name) override {
+    region_ = TensorRegion(parallel, name);
+    return {};
   }
 
  private:
   at::Tensor class_token_;
   at::Tensor pos_embedding_;
+  TensorRegion region_;
 };
 
-class Head : public Linear {
+class Head : public Linear, public TensorParallelModule {
  public:
   using Linear::Linear;
 
   at::Tensor forward(const at::Tensor& x) {
-    return Linear::forward(x.select(/*dim=*/1, 0));
+    return Linear::forward(region_.FirstToken(x));
   }
+
+  // All ranks compute the same of it.
+  TraitsByName Divide(const TensorParallel& parallel,
+                      const std::string& name) override {
+    region_ = TensorRegion(parallel, name);
+    return {};
+  }
+
+ private:
+  TensorRegion region_;
 };
 
 void XavierUniform(const InitialParameter& parameter) {
@@ -271,9 +316,9 @@ absl::StatusOr<LayerSpecs> Vit(const VitOptions& options) {
                                  options.patch_size, options.width),
                       VitPositions("encoder", side * side, options.width)};
   for (int64_t i = 0; i < options.layers; ++i) {
-    specs.push_back(
-        VitBlock(absl::StrCat("encoder.layers.encoder_layer_", i),
-                 {options.width, options.ffn_width, options.heads}));
+    specs.push_back(VitBlock(
+        absl::StrCat("encoder.layers.encoder_layer_", i),
+        {options.width, options.ffn_width, options.heads, 1 + side * side}));
   }
   specs.push_back(LayerNormLayer("encoder.ln", options.width, kVitEps));
   specs.push_back(VitHead("heads.head", options.width, options.classes));

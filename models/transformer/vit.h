@@ -7,6 +7,12 @@
 // float images [n, in_channels, image_size, image_size] -> logits [n, classes].
 // Layers: conv_proj (patches), encoder (class token and positions),
 // encoder.layers.encoder_layer_0 ..., encoder.ln, heads.head.
+//
+// Made in a TensorParallelScope (core/model/axis/tensor_parallel.h) blocks are
+// divided by heads and by their MLP's inner width, and a degree that does not
+// divide those is refused by c10::ValueError where layers are made. Patches and
+// head are computed alike on all ranks. With sequence parallelism the last
+// ranks have fewer tokens where the degree does not divide them.
 
 #ifndef TANDEM_MODELS_TRANSFORMER_VIT_H_
 #define TANDEM_MODELS_TRANSFORMER_VIT_H_

@@ -71,7 +71,7 @@ Three LayerNorm(const at::Tensor& x, const at::Tensor&, const at::Tensor&,
 }
 
 at::Tensor DropoutAdd(const at::Tensor& x, const std::optional<at::Tensor>&,
-                      double, int64_t, int64_t) {
+                      double, int64_t, int64_t, int64_t, int64_t, int64_t) {
   return at::empty_like(x.contiguous());
 }
 

@@ -19,11 +19,14 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/fused/cross_entropy.h"
 #include "models/functions/cross_entropy/linear_cross_entropy_function.h"
 #include "models/functions/linear_function.h"
+#include "models/functions/split_backward.h"
 
 namespace tandem {
 namespace {
@@ -66,6 +69,105 @@ at::Tensor PartNumbers(const at::Tensor& logits, const at::Tensor& targets,
       1);
 }
 
+// The same in one pass over float or bf16 in the host's memory, and one for the
+// greatest.
+at::Tensor FusedPartNumbers(const at::Tensor& logits, const at::Tensor& targets,
+                            int64_t first_class) {
+  const Places places(targets, first_class, logits.size(1));
+  const auto [losses, log_sums, right] =
+      FusedCrossEntropy(logits, places.index.squeeze(1), std::nullopt);
+  return at::stack({log_sums, TargetLogits(logits, places).to(at::kFloat),
+                    logits.amax(1).to(at::kFloat),
+                    right.logical_and(places.inside).to(at::kFloat),
+                    places.inside.to(at::kFloat)},
+                   1);
+}
+
+// The gradient of the logits of `dnumbers`, given the logarithms of the part's
+// sums.
+at::Tensor PartGradient(const at::Tensor& dnumbers, const at::Tensor& logits,
+                        const at::Tensor& targets, const at::Tensor& log_sums,
+                        int64_t first_class) {
+  const Places places(targets, first_class, logits.size(1));
+  const at::Tensor of_targets =
+      dnumbers.select(1, 1).masked_fill(places.inside.logical_not(), 0);
+  return logits.sub(log_sums.unsqueeze(1))
+      .exp_()
+      .mul_(dnumbers.select(1, 0).unsqueeze(1))
+      .scatter_add_(1, places.index, of_targets.unsqueeze(1));
+}
+
+// The kernel's is that of log_sum - logit, whose second half is taken back.
+at::Tensor FusedPartGradient(const at::Tensor& dnumbers,
+                             const at::Tensor& logits,
+                             const at::Tensor& targets,
+                             const at::Tensor& log_sums, int64_t first_class) {
+  const Places places(targets, first_class, logits.size(1));
+  const at::Tensor of_sums = dnumbers.select(1, 0).contiguous();
+  const at::Tensor of_targets =
+      dnumbers.select(1, 1).masked_fill(places.inside.logical_not(), 0);
+  return FusedCrossEntropyBackward(of_sums, logits, places.index.squeeze(1),
+                                   log_sums, std::nullopt)
+      .scatter_add_(
+          1, places.index,
+          (of_sums + of_targets).unsqueeze(1).to(logits.scalar_type()));
+}
+
+// The same by operators that autograd differentiates again.
+variable_list DifferentiablePart(const at::Tensor& logits,
+                                 const at::Tensor& dnumbers,
+                                 const at::Tensor& targets, int64_t first_class,
+                                 const variable_list& inputs) {
+  const at::Tensor wide = Wide(logits);
+  const Places places(targets, first_class, wide.size(1));
+  return torch::autograd::grad(
+      {at::logsumexp(wide, 1), TargetLogits(wide, places)}, inputs,
+      {dnumbers.select(1, 0), dnumbers.select(1, 1)}, /*retain_graph=*/true,
+      /*create_graph=*/true, /*allow_unused=*/true);
+}
+
+class VocabPartOfLogitsBackward : public torch::autograd::Node {
+ public:
+  VocabPartOfLogitsBackward(const at::Tensor& logits, const at::Tensor& targets,
+                            const at::Tensor& log_sums, int64_t first_class)
+      : logits_(logits, /*is_output=*/false),
+        targets_(targets),
+        log_sums_(log_sums),
+        first_class_(first_class) {}
+
+  std::string name() const override { return "VocabPartOfLogitsBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const at::Tensor& dnumbers = gradients[0];
+    if (!dnumbers.defined()) return variable_list(1);
+    const at::Tensor logits = logits_.unpack(getptr());
+    if (at::GradMode::is_enabled()) {
+      return DifferentiablePart(logits, dnumbers, targets_, first_class_,
+                                {logits});
+    }
+    if (IsForFusedKernels(logits)) {
+      return {FusedPartGradient(dnumbers, logits, targets_, log_sums_,
+                                first_class_)};
+    }
+    return {
+        PartGradient(dnumbers, Wide(logits), targets_, log_sums_, first_class_)
+            .to(logits.scalar_type())};
+  }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    logits_.reset_data();
+    log_sums_.reset();
+  }
+
+ private:
+  SavedVariable logits_;
+  at::Tensor targets_;
+  at::Tensor log_sums_;
+  const int64_t first_class_;
+};
+
 class VocabPartBackward : public torch::autograd::Node {
  public:
   VocabPartBackward(const at::Tensor& x, const at::Tensor& weight,
@@ -87,13 +189,14 @@ class VocabPartBackward : public torch::autograd::Node {
     const at::Tensor x = x_.unpack(getptr());
     const at::Tensor weight = weight_.unpack(getptr());
     if (at::GradMode::is_enabled()) return Differentiable(dnumbers, x, weight);
-    const LinearGradients found = LogitGradients(
-        x, weight, chunk_, task_should_compute_output(0),
-        task_should_compute_output(1),
-        [&](const RowChunk& chunk, const at::Tensor& logits) {
-          return LogitsGradient(chunk.Of(dnumbers), Wide(logits),
-                                chunk.Of(targets_), chunk.Of(log_sums_));
-        });
+    const LinearGradients found =
+        LogitGradients(x, weight, chunk_, task_should_compute_output(0),
+                       task_should_compute_output(1),
+                       [&](const RowChunk& chunk, const at::Tensor& logits) {
+                         return PartGradient(chunk.Of(dnumbers), Wide(logits),
+                                             chunk.Of(targets_),
+                                             chunk.Of(log_sums_), first_class_);
+                       });
     return {found.x, found.weight};
   }
 
@@ -105,27 +208,11 @@ class VocabPartBackward : public torch::autograd::Node {
   }
 
  private:
-  at::Tensor LogitsGradient(const at::Tensor& dnumbers,
-                            const at::Tensor& logits, const at::Tensor& targets,
-                            const at::Tensor& log_sums) const {
-    const Places places(targets, first_class_, logits.size(1));
-    const at::Tensor of_targets =
-        dnumbers.select(1, 1).masked_fill(places.inside.logical_not(), 0);
-    return logits.sub(log_sums.unsqueeze(1))
-        .exp_()
-        .mul_(dnumbers.select(1, 0).unsqueeze(1))
-        .scatter_add_(1, places.index, of_targets.unsqueeze(1));
-  }
-
   variable_list Differentiable(const at::Tensor& dnumbers, const at::Tensor& x,
                                const at::Tensor& weight) const {
-    const at::Tensor logits =
-        Wide(LinearFunction(x, weight, /*bias=*/{}, WeightLayout::kOutIn));
-    const Places places(targets_, first_class_, logits.size(1));
-    return torch::autograd::grad(
-        {at::logsumexp(logits, 1), TargetLogits(logits, places)}, {x, weight},
-        {dnumbers.select(1, 0), dnumbers.select(1, 1)}, /*retain_graph=*/true,
-        /*create_graph=*/true, /*allow_unused=*/true);
+    return DifferentiablePart(
+        LinearFunction(x, weight, /*bias=*/{}, WeightLayout::kOutIn), dnumbers,
+        targets_, first_class_, {x, weight});
   }
 
   SavedVariable x_;
@@ -182,6 +269,29 @@ at::Tensor VocabPartFunction(const at::Tensor& x, const at::Tensor& weight,
   return numbers;
 }
 
+at::Tensor VocabPartOfLogits(const at::Tensor& logits,
+                             const at::Tensor& targets, int64_t first_class) {
+  TORCH_CHECK(logits.dim() == 2 && logits.size(1) >= 1 && targets.dim() == 1 &&
+                  targets.size(0) == logits.size(0),
+              "a part of the vocabulary: cross entropy of logits ",
+              logits.sizes(), " with targets ", targets.sizes(),
+              ": expected [n, classes] and [n]");
+  at::Tensor numbers;
+  {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    numbers = IsForFusedKernels(logits)
+                  ? FusedPartNumbers(logits, targets, first_class)
+                  : PartNumbers(Wide(logits), targets, first_class);
+  }
+  if (torch::autograd::compute_requires_grad(logits)) {
+    const auto node = c10::make_intrusive<VocabPartOfLogitsBackward>(
+        logits, targets, numbers.select(1, 0).clone(), first_class);
+    node->set_next_edges(torch::autograd::collect_next_edges(logits));
+    torch::autograd::set_history(numbers, node);
+  }
+  return numbers;
+}
+
 at::Tensor JoinVocabParts(const at::Tensor& before, const at::Tensor& part) {
   at::Tensor greatest, hits, found;
   {
@@ -195,6 +305,18 @@ at::Tensor JoinVocabParts(const at::Tensor& before, const at::Tensor& part) {
       {at::logaddexp(before.select(1, 0), part.select(1, 0)),
        before.select(1, 1) + part.select(1, 1), greatest, hits, found},
       1);
+}
+
+at::Tensor JoinVocabPartsOverAxis(const at::Tensor& part,
+                                  const AxisGroupPtr& group) {
+  const at::Tensor all =
+      GatherFromAxis(part, 0, group, "losses of parts of the vocabulary");
+  const int64_t rows = part.size(0);
+  at::Tensor joined = all.narrow(0, 0, rows);
+  for (int64_t i = 1; i < group->degree(); ++i) {
+    joined = JoinVocabParts(joined, all.narrow(0, i * rows, rows));
+  }
+  return joined;
 }
 
 CrossEntropyResult CrossEntropyOfVocabParts(const at::Tensor& parts,

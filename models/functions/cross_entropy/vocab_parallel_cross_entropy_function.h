@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/model/axis/axis_functions.h"
 #include "models/functions/cross_entropy/cross_entropy_function.h"
 
 namespace tandem {
@@ -32,9 +33,20 @@ at::Tensor VocabPartFunction(const at::Tensor& x, const at::Tensor& weight,
                              const at::Tensor& targets, int64_t first_class,
                              int64_t chunk);
 
+// The same of logits [n, classes] that are there already, and are kept for
+// backward, which computes in float or double and gives their dtype.
+at::Tensor VocabPartOfLogits(const at::Tensor& logits,
+                             const at::Tensor& targets, int64_t first_class);
+
 // The two parts as one: `before` of earlier classes, `part` of those that
 // follow them.
 at::Tensor JoinVocabParts(const at::Tensor& before, const at::Tensor& part);
+
+// All ranks' parts as one, in the order of their indices, on each of them the
+// same bits: one all-gather of a few numbers a row, and none in backward, for
+// what follows is computed alike by all.
+at::Tensor JoinVocabPartsOverAxis(const at::Tensor& part,
+                                  const AxisGroupPtr& group);
 
 // What all classes come to. A target that is none of them, nor ignored: throws
 // c10::Error on the CPU; elsewhere, where nobody waits to see it, its loss is

@@ -53,5 +53,35 @@ TEST(DropoutElementsTest, HasTheCpusMask) {
   }
 }
 
+TEST(DropoutElementsTest, PartsHaveTheirPlaces) {
+  const SamplePart neighbours = InRuns({10}, 6);
+  const SamplePart columns = {2, 3, 8};  // 2, 3, 4 of each 8
+  const int64_t of_neighbours[] = {10, 11, 12, 13, 14, 15};
+  const int64_t of_columns[] = {2, 3, 4, 10, 11, 12};
+  for (int64_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(neighbours.PlaceOf(i), of_neighbours[i]);
+    EXPECT_EQ(columns.PlaceOf(i), of_columns[i]);
+  }
+}
+
+TEST(DropoutElementsTest, PartsHaveTheCpusMask) {
+  constexpr int64_t kRows = 3, kColumns = 60, kFirst = 1000;
+  const DropoutFactors factors = MakeDropoutFactors(kKey, 0.3);
+  for (const SamplePart& part :
+       {SamplePart{13}, SamplePart{5, 12, 41}, SamplePart{4, 1, 7}}) {
+    const at::Tensor mask = DropoutAdd(at::full({kRows, kColumns}, 1.0f), {},
+                                       {kKey, kFirst, 0.3, part});
+    const float* value = mask.const_data_ptr<float>();
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t i = 0; i < kColumns; ++i, ++value) {
+        const int64_t place = InRuns(part, kColumns).PlaceOf(i);
+        EXPECT_EQ(
+            *value,
+            DrawDropoutMask(factors, kFirst + row, place / 4).of[place % 4]);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem::dropout_elements_test

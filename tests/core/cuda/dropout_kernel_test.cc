@@ -39,5 +39,16 @@ TEST_P(DropoutKernelTest, HasTheCpusBits) {
   }
 }
 
+TEST_P(DropoutKernelTest, PartsOfSamplesHaveTheCpusBits) {
+  const at::Tensor x = at::randn({4, 33, 129}).to(GetParam());
+  const at::Tensor residual = at::randn({4, 33, 129}).to(GetParam());
+  for (const SamplePart& part :
+       {SamplePart{1234567}, SamplePart{3, 129, 517}, SamplePart{0, 43, 64}}) {
+    const DropoutDraws draws = {0x0123456789abcdef, 1000, 0.3, part};
+    EXPECT_TRUE(at::equal(DropoutAdd(x.cuda(), residual.cuda(), draws).cpu(),
+                          DropoutAdd(x, residual, draws)));
+  }
+}
+
 }  // namespace
 }  // namespace tandem

@@ -237,8 +237,52 @@ INSTANTIATE_TEST_SUITE_P(Shapes, DropoutAddTest,
                          testing::Values(Sizes{0, 5}, Sizes{1}, Sizes{7, 13},
                                          Sizes{3, 5, 67}, Sizes{4, 20011}));
 
+// Ranks that share samples drop together what one drops: of neighbours
+// (positions, heads), and of columns, wherever blocks of four begin.
+class DropoutPartTest : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  at::Tensor x_ = at::randn({3, 13, 37}).to(GetParam());
+  at::Tensor residual_ = at::randn({3, 13, 37}).to(GetParam());
+  DropoutDraws draws_ = {kKey, kFirst, 0.3};
+
+  at::Tensor Part(int64_t dim, int64_t first, int64_t count,
+                  const SamplePart& part) {
+    DropoutDraws draws = draws_;
+    draws.part = part;
+    return DropoutAdd(x_.narrow(dim, first, count),
+                      residual_.narrow(dim, first, count), draws);
+  }
+};
+
+TEST_P(DropoutPartTest, OfNeighboursIsThatPartOfTheWhole) {
+  const at::Tensor whole = DropoutAdd(x_, residual_, draws_);
+  for (const auto& [first, count] :
+       {std::pair(0, 13), std::pair(0, 1), std::pair(1, 4), std::pair(5, 8),
+        std::pair(12, 1), std::pair(7, 0)}) {
+    EXPECT_TRUE(at::equal(Part(1, first, count, {first * 37}),
+                          whole.narrow(1, first, count)))
+        << first;
+  }
+}
+
+TEST_P(DropoutPartTest, OfColumnsIsThatPartOfTheWhole) {
+  const at::Tensor whole = DropoutAdd(x_, residual_, draws_);
+  for (const auto& [first, count] :
+       {std::pair(0, 37), std::pair(0, 1), std::pair(3, 6), std::pair(18, 19),
+        std::pair(36, 1)}) {
+    EXPECT_TRUE(at::equal(Part(2, first, count, {first, count, 37}),
+                          whole.narrow(2, first, count)))
+        << first;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, DropoutPartTest,
+                         testing::Values(at::kFloat, at::kBFloat16));
+
 TEST(DropoutAddErrorsTest, WhatDoesNotFit) {
   const at::Tensor x = at::randn({2, 3});
+  EXPECT_THROW(DropoutAdd(x, {}, {kKey, 0, 0.5, {0, 2, 4}}), c10::Error);
+  EXPECT_THROW(DropoutAdd(x, {}, {kKey, 0, 0.5, {-1, 3, 0}}), c10::Error);
   EXPECT_THROW(DropoutAdd(x, at::randn({3}), {}), c10::Error);
   EXPECT_THROW(DropoutAdd(x, x.to(at::kDouble), {}), c10::Error);
   EXPECT_THROW(DropoutAdd(x.to(at::kDouble), {}, {}), c10::Error);

@@ -11,8 +11,10 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <memory>
 #include <vector>
 
+#include "core/model/weight_gradient_sink.h"
 #include "models/functions/matrix_product.h"
 
 namespace tandem::linear_function_test {
@@ -193,6 +195,54 @@ TEST(LinearFunction, AWeightChangedBeforeBackwardIsAnError) {
     weight.add_(1);
   }
   EXPECT_THROW(loss.backward(), c10::Error);
+}
+
+class AddBias : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  at::Tensor x_ = at::randn({3, 5, 7}).to(GetParam()).requires_grad_();
+  at::Tensor bias_ = at::randn({7}).requires_grad_();
+  at::Tensor dy_ = at::randn({3, 5, 7}).to(GetParam());
+};
+
+TEST_P(AddBias, AddsItAndSumsItsGradientInItsDtype) {
+  const at::Tensor y = AddBiasFunction(x_, bias_);
+  EXPECT_TRUE(y.equal(x_ + bias_.to(GetParam())));
+  y.backward(dy_);
+  EXPECT_TRUE(x_.grad().equal(dy_));
+  EXPECT_TRUE(bias_.grad().equal(dy_.flatten(0, 1).sum(0, false, at::kFloat)));
+}
+
+TEST_P(AddBias, LeavesItsGradientInASink) {
+  const auto sink = std::make_shared<WeightGradientSink>();
+  at::Tensor y;
+  {
+    const WeightGradientSink::Scope scope(sink);
+    y = AddBiasFunction(x_, bias_);
+  }
+  y.backward(dy_);
+  EXPECT_TRUE(x_.grad().equal(dy_));
+  EXPECT_FALSE(bias_.grad().defined());
+  EXPECT_TRUE(sink->Flush().ok());
+  EXPECT_TRUE(bias_.grad().equal(dy_.flatten(0, 1).sum(0, false, at::kFloat)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, AddBias,
+                         testing::Values(at::kFloat, at::kBFloat16));
+
+TEST(AddBiasTest, IsDifferentiableTwice) {
+  const at::Tensor x = at::randn({5, 7}, at::kDouble).requires_grad_();
+  const at::Tensor bias = at::randn({7}, at::kDouble).requires_grad_();
+  const auto second = [&](const at::Tensor& y) {
+    const auto first = grad({y.pow(3).sum()}, {bias}, {}, /*retain_graph=*/true,
+                            /*create_graph=*/true);
+    return grad({first[0].square().sum()}, {x})[0];
+  };
+  EXPECT_TRUE(Close(second(AddBiasFunction(x, bias)), second(x + bias)));
+}
+
+TEST(AddBiasTest, NoneIsNone) {
+  const at::Tensor x = at::randn({5, 7});
+  EXPECT_TRUE(AddBiasFunction(x, {}).is_same(x));
 }
 
 }  // namespace

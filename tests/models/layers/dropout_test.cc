@@ -108,6 +108,19 @@ TEST(SampleDropout, KeepsTheDtype) {
   EXPECT_TRUE(y.eq(0).equal(Drop(at::ones({3, 7}), kSamples).eq(0)));
 }
 
+// Doubles, too, which have no kernel of their own.
+TEST(SampleDropout, APartDropsWhatTheWholeDropsThere) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    const at::Tensor x = at::randn({3, 6, 5}).to(dtype);
+    const at::Tensor whole = Drop(x, kSamples);
+    const SampleScope scope(kSamples);
+    EXPECT_TRUE(SampleDropout(x.narrow(1, 2, 3), kP, "drop", {2 * 5})
+                    .equal(whole.narrow(1, 2, 3)));
+    EXPECT_TRUE(SampleDropout(x.narrow(2, 1, 3), kP, "drop", {1, 3, 5})
+                    .equal(whole.narrow(2, 1, 3)));
+  }
+}
+
 class SampleDropoutOnDevices : public DeviceTypeTest {};
 
 TEST_P(SampleDropoutOnDevices, HasTheCpusMask) {

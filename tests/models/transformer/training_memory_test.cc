@@ -339,6 +339,29 @@ TEST(TrainingMemoryTest, OfABlockIsThatOfThePaperWithoutItsMasks) {
             32 * sbh + statistics);
 }
 
+// Its table 2, of the same: with tensor parallelism the inputs of norms and of
+// the first products are whole, with sequence parallelism nothing is.
+TEST(TrainingMemoryTest, RanksShareABlockAsInThePaper) {
+  DeviceWork block;
+  block.first_layer = 2;
+  block.end_layer = 3;
+  block.samples = 4;
+  block.tokens = 1024;
+  block.element_bytes = 2;
+  block.tensor = 5;
+  const GptOptions sizes = *GptSize("gpt2-xl");  // of 25 heads
+  const double rows = 4. * 1024;
+  const double sbh = rows * static_cast<double>(sizes.width);
+  EXPECT_EQ(static_cast<double>(MemoryOf(sizes, block).activations),
+            8 * sbh + 24 * sbh / 5 + rows * 4 * (4 + 5));
+  block.tokens = 1000;  // which 5 divides
+  block.sequence_parallel = true;
+  const double fewer = 4. * 1000;
+  EXPECT_EQ(
+      static_cast<double>(MemoryOf(sizes, block).activations),
+      fewer * (32 * static_cast<double>(sizes.width) / 5 + 4 * (4. / 5 + 5)));
+}
+
 TEST(TrainingMemoryTest, ReplicasShareTheOptimizersState) {
   DeviceWork work;
   const TrainingMemory whole = MemoryOf(*GptSize("gpt2"), work);
