@@ -10,6 +10,7 @@
 #include "tools/bench/checkpoint/suite.h"
 #include "tools/bench/data_parallel/suite.h"
 #include "tools/bench/ddp/suite.h"
+#include "tools/bench/fsdp/suite.h"
 #include "tools/bench/gpt/suite.h"
 #include "tools/bench/gpu/suite.h"
 #include "tools/bench/hybrid/suite.h"
@@ -29,6 +30,8 @@ constexpr char kUsage[] =
     "Measures tandem beside others, who take turns on the same machine, and\n"
     "must come to the same first. --suite=\n"
     "  ddp            DistributedDataParallel beside PyTorch's, over Gloo\n"
+    "  fsdp           replicas that share parameters beside PyTorch's\n"
+    "                 fully_shard, over Gloo\n"
     "  pipeline       pipelines beside torch.distributed.pipelining\n"
     "  hybrid         replicas of pipelines beside DistributedDataParallel\n"
     "                 around these, and what --reproducible costs\n"
@@ -65,6 +68,7 @@ struct Suite {
 };
 
 constexpr Suite kSuites[] = {{"ddp", RunDdpSuite},
+                             {"fsdp", RunFsdpSuite},
                              {"pipeline", RunPipelineSuite},
                              {"hybrid", RunHybridSuite},
                              {"gpt", RunGptSuite},

@@ -13,6 +13,9 @@
 
 namespace tandem {
 
+// The recipe with which replicas share parameters, on both sides.
+inline constexpr char kFsdpRecipe[] = "fsdp";
+
 // A choice of a contender: by default the model as it is made, in one piece,
 // and so the batch.
 struct Setting {
@@ -25,8 +28,9 @@ struct Setting {
   // The same bits in every layout; ours alone.
   bool reproducible = false;
   // How replicas average gradients: of ours "static_graph", "find_unused" or
-  // "ddp" (as it is usually) for DistributedDataParallel, else the hybrid does;
-  // a peer's are those of tools/bench/peers/averaging.py.
+  // "ddp" (as it is usually) for DistributedDataParallel, kFsdpRecipe where
+  // they share parameters, else the hybrid does; a peer's are those of
+  // tools/bench/peers/averaging.py.
   std::string recipe = {};
 
   bool operator==(const Setting& other) const;

@@ -281,9 +281,8 @@ void SortDown(nlohmann::json& list,
 
 }  // namespace
 
-absl::StatusOr<nlohmann::json> StepFloor(
-    absl::FunctionRef<absl::Status()> step,
-    absl::FunctionRef<void()> recorded) {
+absl::StatusOr<nlohmann::json> StepFloor(absl::FunctionRef<absl::Status()> step,
+                                         absl::FunctionRef<void()> recorded) {
   using nlohmann::json;
   TANDEM_RETURN_IF_ERROR(Record(step));
   recorded();

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
+
+from models import layers_of
 
 
 @dataclass
@@ -135,6 +138,32 @@ class CompiledDdp(Ddp):
         return super().wrap(torch.compile(module), **options)
 
 
+class Fsdp(Averaging):
+    """FSDP2: layers and blocks are sharded one by one, the rest together; each is
+    gathered ahead of its use, and freed after forward, as fully_shard has it."""
+
+    def __init__(self, group, replicas):
+        self.mesh = dist.device_mesh.init_device_mesh("cpu", (replicas,))
+        self.share = 1 / replicas
+
+    def wrap(self, module, **_):
+        for layer in layers_of(module):
+            if any(True for _ in layer.parameters()) and not is_shared(layer, module):
+                fully_shard(layer, mesh=self.mesh)
+        return fully_shard(module, mesh=self.mesh)
+
+
+def is_shared(layer, module):
+    """Whether another layer has one of its parameters, too."""
+    others = [
+        parameter
+        for each in layers_of(module)
+        if each is not layer
+        for parameter in each.parameters()
+    ]
+    return any(one is other for one in layer.parameters() for other in others)
+
+
 class Flat(Averaging):
     """By hand: gradients lie in one buffer, which is summed after the last backward."""
 
@@ -162,5 +191,11 @@ def averaging_named(name, group, replicas):
         return Averaging()
     if name == "compiled":
         return Compiled() if replicas == 1 else CompiledDdp(group, replicas)
-    recipes = {"ddp": Ddp, "flat": Flat, "eager": Eager, "compile": Compile}
+    recipes = {
+        "ddp": Ddp,
+        "flat": Flat,
+        "eager": Eager,
+        "compile": Compile,
+        "fsdp": Fsdp,
+    }
     return recipes[name](group, replicas)

@@ -46,7 +46,7 @@ class AloneModels {
   // long as any of them does.
   absl::StatusOr<double> StepMs(int64_t count);
 
-  // Of the first core's step, while the others train: see step_floor.h.
+  // The floor of the first core's step, while the others train: step_floor.h.
   absl::StatusOr<nlohmann::json> Floor();
 
   // The trainer of the first core, on the calling thread.
@@ -100,8 +100,8 @@ absl::StatusOr<json> AloneModels::Floor() {
   absl::StatusOr<json> floor = json();
   const absl::Status status = OnEachCore(cores_, [&](size_t i) -> absl::Status {
     if (i == 0) {
-      floor = StepFloor([&] { return first().Steps(1); },
-                        [&] { recorded = true; });
+      floor =
+          StepFloor([&] { return first().Steps(1); }, [&] { recorded = true; });
       recorded = done = true;
       return floor.status();
     }

@@ -147,7 +147,11 @@ absl::Status Trainer::Make(const Setting& setting, const RankPlace& place) {
                           in_stages ? InStages(inputs_, specs, setting, place)
                                     : InOnePiece(setting, place));
   options.optimizer = MakeOptimizerOptions(inputs_.workload);
-  options.shard_optimizer = OptimizerSharding::kAuto;
+  options.shard = Sharding::kAuto;
+  if (setting.recipe == kFsdpRecipe) {
+    options.shard = Sharding::kParameters;
+    options.shard_min_num_params = 1;  // each layer by itself, as peers have it
+  }
   if (inputs_.workload.dtype == "bf16") {
     options.ddp.mixed_precision.param_dtype = at::kBFloat16;
   }
