@@ -1,12 +1,11 @@
 #include "parallel/tensor_parallel/axis_communicator.h"
 
-#include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
-
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/comm/partitioned_collectives.h"
+#include "core/comm/pending_collective.h"
 #include "core/instrument/fault_point.h"
 
 namespace tandem {
@@ -33,25 +32,21 @@ class AxisCommunicator : public AxisGroup {
   void AllGather(const at::Tensor& all, const at::Tensor& mine,
                  const std::string& what) override {
     ThrowUnlessOk(FaultPoint("tensor_parallel"));
-    const absl::StatusOr<std::vector<at::Tensor>> parts =
-        group_.AllGather(mine, Purpose(what));
-    ThrowUnlessOk(parts.status());
-    const at::NoGradGuard no_grad;
-    for (size_t i = 0; i < parts->size(); ++i) {
-      all.select(0, static_cast<int64_t>(i)).copy_((*parts)[i]);
-    }
+    End(StartAllGather(group_, all, mine, Purpose(what)));
   }
 
   void ReduceScatterSum(const at::Tensor& mine, const at::Tensor& all,
                         const std::string& what) override {
     ThrowUnlessOk(FaultPoint("tensor_parallel"));
-    const at::NoGradGuard no_grad;
-    const at::Tensor sums = all.clone();
-    ThrowUnlessOk(group_.AllReduceSum(sums, Purpose(what)));
-    mine.copy_(sums.select(0, index()));
+    End(StartReduceScatterSum(group_, all, mine, /*factor=*/1, Purpose(what)));
   }
 
  private:
+  static void End(absl::StatusOr<PendingCollective> started) {
+    ThrowUnlessOk(started.status());
+    ThrowUnlessOk(started->Wait());
+  }
+
   Communicator& group_;
 };
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/model/collective_node.h"
 
 namespace tandem {
 namespace {
@@ -146,8 +147,7 @@ at::Tensor Compute(const AxisCall& call, at::Tensor x) {
 
 at::Tensor Run(const AxisCall& call, at::Tensor x);
 
-// A node with a collective: a backward in two parts computes it in the first.
-class AxisBackward : public torch::autograd::Node {
+class AxisBackward : public torch::autograd::Node, public CollectiveNode {
  public:
   AxisBackward(AxisCall call, const at::Tensor& x) : call_(std::move(call)) {
     if (call_.operation == Operation::kAllGather) {

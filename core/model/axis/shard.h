@@ -9,22 +9,13 @@
 #include <cstdint>
 
 #include "core/model/axis/axis_group.h"
+#include "core/model/parameter_shard.h"
 #include "core/model/parameter_traits.h"
 
 namespace tandem {
 
-struct ShardRange {
-  int64_t begin = 0;
-  int64_t size = 0;
-};
-
-// The part of `size` neighbours that rank `index` of `degree` has: as even as
-// can be, the first ranks one more than the others where it must be. Pure
-// arithmetic.
-ShardRange RangeOfRank(int64_t size, int64_t degree, int64_t index);
-
 // What rank `index` of `degree` has of the whole tensor: a new one, contiguous.
-// Requires blocks of one size.
+// Throws c10::ValueError, as RankShard says it, where it cannot be cut so.
 at::Tensor TakeShard(const at::Tensor& whole, const ParameterShard& shard,
                      int64_t degree, int64_t index);
 

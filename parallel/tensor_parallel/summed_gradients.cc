@@ -1,0 +1,34 @@
+#include "parallel/tensor_parallel/summed_gradients.h"
+
+#include <utility>
+
+#include "core/base/status_macros.h"
+
+namespace tandem {
+
+SummedGradients::SummedGradients(std::vector<FlatBuffer*> buffers,
+                                 Communicator& group)
+    : buffers_(std::move(buffers)), group_(group) {}
+
+absl::Status SummedGradients::Before(const Action& action, bool last) {
+  static_cast<void>(action);
+  static_cast<void>(last);
+  return absl::OkStatus();
+}
+
+absl::Status SummedGradients::After(const Action& action, bool last) {
+  static_cast<void>(action);
+  static_cast<void>(last);
+  return absl::OkStatus();
+}
+
+absl::Status SummedGradients::Finish() {
+  for (const FlatBuffer* buffer : buffers_) {
+    TANDEM_RETURN_IF_ERROR(group_.AllReduceSum(buffer->grad_memory().Own(), [] {
+      return "gradients of what ranks with parts of a layer share";
+    }));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem

@@ -1,0 +1,153 @@
+// Layers that ranks share, in a mesh with replicas and pipelines: what one
+// device comes to.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/testing/statuses.h"
+#include "models/tensor_parallel_loss.h"
+#include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/strategy/lab_models.h"
+#include "tests/parallel/strategy/strategy_lab.h"
+
+namespace tandem::tensor_strategy_test {
+namespace {
+
+constexpr int64_t kClasses = 256;  // of gpt_tiny
+
+LabJob Job(const LabChange& change, int steps = 3) {
+  LabJob job = ModelJob("gpt_tiny", /*size=*/24, steps,
+                        [=](MeshStrategyOptions& options) {
+                          AdamWOptions adamw;
+                          adamw.eps = 1e-2;  // what is nearly 0 decides nothing
+                          options.optimizer = adamw;
+                          options.clip_norm = 0.5;
+                          options.shard_min_num_params = 1;
+                          change(options);
+                        });
+  TensorParallelLossOptions loss;
+  loss.classes = kClasses;
+  job.loss = TensorParallelCrossEntropy(loss);
+  job.test = 7;
+  return job;
+}
+
+struct Mesh {
+  std::string layout;
+  int tensor;
+  Sharding sharding;
+  bool sequence_parallel;
+};
+
+// Meshes of 2, 4, 6 and 8 ranks.
+std::vector<Mesh> Meshes() {
+  std::vector<Mesh> meshes;
+  for (const bool sequence : {true, false}) {
+    for (const auto& [layout, tensor] :
+         std::vector<std::pair<std::string, int>>{{"1f1b 1x1x1", 2},
+                                                  {"1f1b 2x1x1", 2},
+                                                  {"zb_h1 1x2x1", 2},
+                                                  {"1f1b 3x1x1", 2},
+                                                  {"gpipe 2x2x1", 2},
+                                                  {"1f1b 2x1x1", 4},
+                                                  {"1f1b 1x1x2", 2}}) {
+      for (const Sharding sharding :
+           {Sharding::kOff, Sharding::kOptimizer, Sharding::kParameters}) {
+        if (sharding != Sharding::kOff &&
+            layout.find(" 1x") != std::string::npos)
+          continue;
+        // Samples have 6 tokens.
+        if (sequence && tensor == 4) continue;
+        meshes.push_back({layout, tensor, sharding, sequence});
+      }
+    }
+  }
+  return meshes;
+}
+
+TEST(TensorStrategyTest, TrainsWhatOneDeviceTrains) {
+  const auto alone = TrainInLab(LabLayoutNamed("1f1b 1x1x1"),
+                                Job([](MeshStrategyOptions&) {}));
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  int meshes = 0;
+  for (const Mesh& mesh : Meshes()) {
+    SCOPED_TRACE(absl::StrCat(mesh.layout, " tensor ", mesh.tensor,
+                              " sharding ", static_cast<int>(mesh.sharding),
+                              " sequence ", mesh.sequence_parallel));
+    LabLayout layout = LabLayoutNamed(mesh.layout);
+    layout.tensor = mesh.tensor;
+    ExpectClose(TrainInLab(layout, Job([&](MeshStrategyOptions& options) {
+                             options.shard = mesh.sharding;
+                             options.sequence_parallel = mesh.sequence_parallel;
+                           })),
+                alone);
+    ++meshes;
+  }
+  EXPECT_EQ(meshes, 27);
+}
+
+// What some ranks share, others go on from, in another mesh.
+TEST(TensorStrategyTest, GoesOnInAnotherMesh) {
+  const auto job = [](int first, int steps) {
+    LabJob made = Job(
+        [](MeshStrategyOptions& options) { options.sequence_parallel = false; },
+        steps);
+    made.batch = [first, inner = made.batch](int step) {
+      return inner(first + step);
+    };
+    made.test = -1;
+    return made;
+  };
+  const auto whole = TrainInLab(LabLayoutNamed("1f1b 1x1x1"), job(0, 6));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  int resumed = 0;
+  const std::vector<std::pair<std::string, int>> meshes = {
+      {"1f1b 1x1x1", 1}, {"1f1b 1x1x1", 2}, {"zb_h1 1x2x1", 4}};
+  for (const auto& [before, before_tensor] : meshes) {
+    LabLayout first_layout = LabLayoutNamed(before);
+    first_layout.tensor = before_tensor;
+    const auto first = TrainInLab(first_layout, job(0, 3));
+    ASSERT_TRUE(first.ok()) << first.status();
+    for (const auto& [after, after_tensor] : meshes) {
+      SCOPED_TRACE(absl::StrCat(before, " ", before_tensor, ", then ", after,
+                                " ", after_tensor));
+      LabLayout layout = LabLayoutNamed(after);
+      layout.tensor = after_tensor;
+      LabJob then = job(3, 3);
+      then.begin = [&](const LabRank& rank) {
+        return Resume(*rank.strategy, *first, 3);
+      };
+      const auto found = TrainInLab(layout, then);
+      ASSERT_TRUE(found.ok()) << found.status();
+      for (const auto& [name, tensor] : whole->model) {
+        EXPECT_TRUE(found->model.at(name).allclose(tensor, 1e-4, 1e-6)) << name;
+      }
+      ++resumed;
+    }
+  }
+  EXPECT_EQ(resumed, 9);
+}
+
+TEST(TensorStrategyTest, RefusesWhatDoesNotFitByName) {
+  const auto refusal = [](int tensor, const LabChange& change) {
+    LabLayout layout = LabLayoutNamed("1f1b 1x1x1");
+    layout.tensor = tensor;
+    return TrainInLab(layout, Job(change)).status();
+  };
+  EXPECT_THAT(refusal(2, [](auto& o) { o.reproducible = true; }),
+              InvalidArgument("reproducible excludes tensor parallelism"));
+  // 4 heads over 3 ranks.
+  EXPECT_THAT(refusal(3, [](auto&) {}), InvalidArgument("heads"));
+  EXPECT_THAT(refusal(4, [](auto&) {}),
+              InvalidArgument("samples of 6 tokens", "over 4 ranks"));
+  EXPECT_THAT(refusal(2, [](auto& o) { o.tensor = 0; }),
+              InvalidArgument("tensor is 0"));
+}
+
+}  // namespace
+}  // namespace tandem::tensor_strategy_test
