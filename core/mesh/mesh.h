@@ -73,14 +73,14 @@ class Mesh {
   const std::vector<MeshAxis>& axes() const { return axes_; }
   int degree(absl::string_view axis) const;
   int pipe() const { return degree(kPipeAxis); }
-  // Of the model: along all sample axes.
+  // How many there are of the model: along all sample axes.
   int replicas() const;
   int ranks_of_replica() const { return world_size_ / replicas(); }
 
   // Each requires 0 <= rank < world_size().
   int IndexAlong(absl::string_view axis, int rank) const;
   // The number of the rank's replica.
-  int ReplicaOf(int rank) const;
+  int ReplicaIndex(int rank) const;
   Coordinates RankCoordinates(int rank) const;
   // Requires coordinates inside the mesh.
   int RankAt(const Coordinates& at) const;

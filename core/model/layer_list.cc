@@ -227,6 +227,24 @@ absl::Status MoveLayers(const LayerList& layers, c10::Device device) {
   return absl::OkStatus();
 }
 
+absl::Status MoveUntrained(const LayerList& layers, c10::Device device) {
+  const MemoryCategoryScope scope(MemoryCategory::kParameters);
+  for (const Layer& layer : layers) {
+    NamedTensors moved = NamedBuffers({layer});
+    for (const auto& each : NamedParameters({layer})) {
+      if (!each.second.requires_grad()) moved.push_back(each);
+    }
+    TANDEM_RETURN_IF_ERROR(CatchTorch(
+        [&] {
+          for (auto& each : moved) {
+            each.second.set_data(each.second.data().to(device));
+          }
+        },
+        absl::StrCat("moving layer ", layer.name)));
+  }
+  return absl::OkStatus();
+}
+
 LayerSpec MadeThrough(const AroundMake& around, LayerSpec spec) {
   if (spec.make) {
     spec.make = [around, make = std::move(spec.make)](uint64_t seed) {

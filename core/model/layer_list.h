@@ -74,6 +74,9 @@ void SetTraining(const LayerList& layers, bool on);
 // (core/device/memory_category.h). An error names the layer; those before it
 // have been moved. LayerList is core/model/layer.h's.
 absl::Status MoveLayers(const LayerList& layers, c10::Device device);
+// The same of buffers and of parameters that are not trained alone: who shards
+// the others brings them there in parts.
+absl::Status MoveUntrained(const LayerList& layers, c10::Device device);
 
 // Layer list as a module: what DistributedDataParallel and DataParallel take.
 

@@ -1,5 +1,6 @@
 #include "core/model/parameter_shard.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 
@@ -25,7 +26,8 @@ absl::Status CheckDivides(absl::string_view name,
   const bool counts =
       shard.blocks >= 1 &&
       shard.blocks <= std::numeric_limits<int64_t>::max() / degree;
-  if (counts && length % (shard.blocks * degree) == 0) {
+  const bool is_uneven = shard.blocks == 1 && length == shard.uneven_size;
+  if (counts && (is_uneven || length % (shard.blocks * degree) == 0)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
@@ -37,20 +39,31 @@ absl::Status CheckDivides(absl::string_view name,
 
 }  // namespace
 
-absl::StatusOr<TensorShard> ShardOf(absl::string_view name,
-                                    const std::vector<int64_t>& sizes,
-                                    const ParameterShard& shard, int64_t degree,
-                                    int64_t index) {
+ShardRange RangeOfRank(int64_t size, int64_t degree, int64_t index) {
+  const int64_t least = size / degree;
+  const int64_t longer = size % degree;  // how many ranks have one more
+  return {index * least + std::min(index, longer),
+          least + (index < longer ? 1 : 0)};
+}
+
+absl::StatusOr<TensorShard> RankShard(absl::string_view name,
+                                      const std::vector<int64_t>& sizes,
+                                      const ParameterShard& shard,
+                                      int64_t degree, int64_t index) {
   const absl::Status divides = CheckDivides(name, sizes, shard, degree);
   if (!divides.ok()) return divides;
   TensorShard part = WholeShard(sizes);
   IndexRanges& ranges = part[static_cast<size_t>(shard.dim)];
   const int64_t block = ranges[0].length / shard.blocks;
-  const int64_t length = block / degree;
-  if (degree == 1 || length == 0) return part;
+  if (degree == 1 || block == 0) return part;
+  const ShardRange mine = RangeOfRank(block, degree, index);
+  if (mine.size == 0) {
+    ranges = {{mine.begin, 0}};
+    return part;
+  }
   ranges.clear();
   for (int64_t i = 0; i < shard.blocks; ++i) {
-    ranges.push_back({i * block + index * length, length});
+    ranges.push_back({i * block + mine.begin, mine.size});
   }
   return part;
 }
@@ -61,7 +74,8 @@ absl::StatusOr<std::vector<int64_t>> WholeSizes(
   const absl::Status divides = CheckDivides(name, sizes, shard, /*degree=*/1);
   if (!divides.ok()) return divides;
   std::vector<int64_t> whole = sizes;
-  whole[static_cast<size_t>(shard.dim)] *= degree;
+  int64_t& length = whole[static_cast<size_t>(shard.dim)];
+  length = shard.uneven_size > 0 ? shard.uneven_size : length * degree;
   return whole;
 }
 

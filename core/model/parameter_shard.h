@@ -15,19 +15,30 @@
 
 namespace tandem {
 
-// Of a parameter of these sizes, the part of rank `index` of `degree` along the
-// axis: of each block of dimension `dim` the index-th of `degree` equal parts.
-// Requires 0 <= index < degree. InvalidArgument, naming the parameter, for a
-// dimension that it lacks, or whose length does not divide by
-// blocks x degree.
-absl::StatusOr<TensorShard> ShardOf(absl::string_view name,
-                                    const std::vector<int64_t>& sizes,
-                                    const ParameterShard& shard, int64_t degree,
-                                    int64_t index);
+struct ShardRange {
+  int64_t begin = 0;
+  int64_t size = 0;
+};
+
+// The part of `size` neighbours that rank `index` of `degree` has: as even as
+// can be, the first ranks one more than the others where it must be. Pure
+// arithmetic.
+ShardRange RangeOfRank(int64_t size, int64_t degree, int64_t index);
+
+// The part that rank `index` of `degree` along the axis has of a parameter of
+// these sizes: of each block of dimension `dim` its RangeOfRank. Requires
+// 0 <= index < degree. InvalidArgument, naming the parameter, for a dimension
+// that it lacks, or whose length does not divide by blocks x degree, nor is its
+// uneven_size.
+absl::StatusOr<TensorShard> RankShard(absl::string_view name,
+                                      const std::vector<int64_t>& sizes,
+                                      const ParameterShard& shard,
+                                      int64_t degree, int64_t index);
 
 // Sizes of the parameter of which each of `degree` ranks has a part of `sizes`.
-// InvalidArgument, naming the parameter, for a dimension that it lacks, or
-// whose length does not divide by the blocks.
+// Where its shard has an uneven_size that is the dimension's. InvalidArgument,
+// naming the parameter, for a dimension that it lacks, or whose length does not
+// divide by the blocks.
 absl::StatusOr<std::vector<int64_t>> WholeSizes(
     absl::string_view name, const std::vector<int64_t>& sizes,
     const ParameterShard& shard, int64_t degree);

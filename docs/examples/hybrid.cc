@@ -26,10 +26,10 @@ absl::Status Train(tandem::Rank& rank) {
                           tandem::Mesh::Create(rank.size(), {.pipe = pipe}));
   TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<const tandem::Dataset> data,
                           tandem::MakeSyntheticImages({{1, 28, 28}}));
-  const int replica = mesh.ReplicaOf(rank.rank());
-  TANDEM_ASSIGN_OR_RETURN(
-      std::shared_ptr<tandem::DistributedSampler> sampler,
-      tandem::DistributedSampler::Create(data->size(), {mesh.replicas(), replica}));
+  const int replica = mesh.ReplicaIndex(rank.rank());
+  TANDEM_ASSIGN_OR_RETURN(std::shared_ptr<tandem::DistributedSampler> sampler,
+                          tandem::DistributedSampler::Create(
+                              data->size(), {mesh.replicas(), replica}));
   TANDEM_ASSIGN_OR_RETURN(auto loader,
                           tandem::Loader::Create(data, sampler, {32, true}));
 

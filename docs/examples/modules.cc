@@ -95,8 +95,8 @@ absl::Status Train(tandem::Rank& rank) {
       auto strategy,
       tandem::MeshStrategy::Create(layers.specs, loss, options, &rank.world));
   // Ranks of one replica see the same samples.
-  at::Generator draws = tandem::GeneratorFor(
-      mesh.ReplicaOf(rank.rank()), "samples");
+  at::Generator draws =
+      tandem::GeneratorFor(mesh.ReplicaIndex(rank.rank()), "samples");
   for (int step = 1; step <= 600; ++step) {
     const Tensor x = at::rand({32, 8}, draws), weights = at::rand({8}, draws);
     const Tensor each = weights.expand({32, 8}).contiguous();

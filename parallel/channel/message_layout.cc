@@ -98,7 +98,7 @@ absl::Status CheckSameStep(const StepForm& form, int rank,
       ranks,
       "have batches of other samples: inputs would be trained on the targets "
       "of others. A sampler goes by replica, not by rank: num_replicas is "
-      "mesh.replicas(), and its rank mesh.ReplicaOf(rank) "
+      "mesh.replicas(), and its rank mesh.ReplicaIndex(rank) "
       "(core/mesh/mesh.h), with the same seed and epoch on both"));
 }
 

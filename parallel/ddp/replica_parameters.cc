@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <glog/logging.h>
 
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/group_buffer.h"
+#include "core/device/memory_category.h"
 #include "core/mesh/mesh.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
@@ -43,6 +45,7 @@ absl::StatusOr<std::unique_ptr<ReplicaParameters>> ReplicaParameters::Create(
 // Each kind by itself, in which parameters keep their positions. A tensor is of
 // the kind of its first name.
 absl::Status ReplicaParameters::Flatten(const NamedTensors& parameters) {
+  TANDEM_RETURN_IF_ERROR(FlattenSharded(parameters));
   std::set<std::string> firsts;
   for (const auto& each : UnderFirstNames(parameters)) {
     firsts.insert(each.first);
@@ -76,6 +79,37 @@ absl::Status ReplicaParameters::Flatten(const NamedTensors& parameters) {
   return allocated;
 }
 
+// No device has more than a unit's in full.
+absl::Status ReplicaParameters::FlattenSharded(const NamedTensors& parameters) {
+  FlatBufferOptions flat;
+  flat.shares = options_.shards;
+  std::map<size_t, std::vector<size_t>> units;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const std::string& name = parameters[i].first;
+    const auto unit = options_.unit_of.find(name);
+    if (unit == options_.unit_of.end()) continue;
+    if (ParameterKind(name) == Kind::kSharded) units[unit->second].push_back(i);
+  }
+  for (const auto& unit : units) {
+    flat.traits.assign(parameters.size(), std::nullopt);
+    for (const size_t i : unit.second) {
+      const auto& [name, tensor] = parameters[i];
+      flat.traits[i] = TraitsFor(name);
+      const MemoryCategoryScope scope(MemoryCategory::kTemporaries);
+      at::Tensor parameter = tensor;
+      parameter.set_data(parameter.data().to(options_.device));
+    }
+    for (auto& buffer : MakeFlatBuffers(parameters, flat)) {
+      if (buffer->traits().reduces_over(kDataAxis)) {
+        TANDEM_RETURN_IF_ERROR(options_.shard(*buffer));
+      }
+      flat_.push_back(std::move(buffer));
+      kinds_.push_back(Kind::kSharded);
+    }
+  }
+  return absl::OkStatus();
+}
+
 bool ReplicaParameters::is_ignored(const std::string& name) const {
   return absl::c_linear_search(options_.ddp.parameters_to_ignore, name);
 }
@@ -86,7 +120,8 @@ ReplicaParameters::Kind ReplicaParameters::ParameterKind(
   if (is_ignored(name)) return Kind::kIgnored;
   const bool waits =
       absl::c_linear_search(options_.ddp.delay_all_reduce_named_params, name);
-  return waits ? Kind::kDelayed : Kind::kAtOnce;
+  if (waits) return Kind::kDelayed;
+  return options_.unit_of.count(name) > 0 ? Kind::kSharded : Kind::kAtOnce;
 }
 
 const std::string& ReplicaParameters::FirstOfCopy(
@@ -126,13 +161,13 @@ std::vector<FlatBuffer*> ReplicaParameters::Averaged(
 FlatBufferList ReplicaParameters::all() const { return FlatBufferList(flat_); }
 
 FlatBufferList ReplicaParameters::own() const {
-  return FlatBufferList(
-      SelectBuffers({Kind::kAtOnce, Kind::kDelayed, Kind::kIgnored}));
+  return FlatBufferList(SelectBuffers(
+      {Kind::kSharded, Kind::kAtOnce, Kind::kDelayed, Kind::kIgnored}));
 }
 
 FlatBufferList ReplicaParameters::averaged() const {
   return FlatBufferList(
-      Averaged({Kind::kAtOnce, Kind::kDelayed, Kind::kCopies}));
+      Averaged({Kind::kSharded, Kind::kAtOnce, Kind::kDelayed, Kind::kCopies}));
 }
 
 FlatBufferList ReplicaParameters::ignored() const {
@@ -149,6 +184,10 @@ FlatBufferList ReplicaParameters::of_group(int64_t group) const {
 
 std::vector<FlatBuffer*> ReplicaParameters::averaged_late() const {
   return Averaged({Kind::kDelayed});
+}
+
+std::vector<FlatBuffer*> ReplicaParameters::sharded() const {
+  return Averaged({Kind::kSharded});
 }
 
 std::vector<FlatBuffer*> ReplicaParameters::averaged_at_once() const {
@@ -175,7 +214,8 @@ absl::Status ReplicaParameters::TakeFrom(
   // Trained parameters lie in flat buffers, which need no copies.
   for (const FlatBuffer* buffer : all()) {
     Communicator* const group = AlikeGroup(*buffer);
-    if (group == nullptr) continue;
+    // What is sharded was made alike before.
+    if (group == nullptr || buffer->value_memory().is_sharded()) continue;
     TANDEM_RETURN_IF_ERROR(group->Broadcast(buffer->values(), root, purpose));
     buffer->CountWrite();
     TANDEM_RETURN_IF_ERROR(buffer->TakeState([&](const at::Tensor& state) {

@@ -6,6 +6,7 @@
 #define TANDEM_PARALLEL_DDP_REPLICA_PARAMETERS_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <functional>
@@ -39,6 +40,13 @@ struct ReplicaParameterOptions {
   std::map<std::string, std::string> first_of_copy;
   // Values lie where gradients do: in memory of the group.
   bool shares_values = false;
+  // These are to be sharded among so many ranks, in units by name
+  // (parallel/fully_sharded).
+  std::map<std::string, size_t> unit_of;
+  int shards = 1;
+  // They are moved there, unit after unit, each of which is then sharded so.
+  c10::Device device = c10::kCPU;
+  std::function<absl::Status(FlatBuffer& buffer)> shard;
   // The group of the ranks that have the same values of a parameter of such
   // traits, the same traits having the same group on all of them; null: no
   // other rank has. Buffers have the usual traits. Empty: the replicas are the
@@ -46,10 +54,11 @@ struct ReplicaParameterOptions {
   std::function<Communicator*(const ParameterTraits& traits)> alike_group;
 };
 
-// Four kinds of parameters lie in flat buffers of their own: what is averaged
-// as backward comes to it, what waits for another parameter to be averaged,
-// what is each replica's own (parameters_to_ignore), and copies of tied weights
-// of other stages. Their order is that of the kinds. Not thread-safe.
+// Five kinds of parameters lie in flat buffers of their own: what is to be
+// sharded, what is averaged as backward comes to it, what waits for another
+// parameter to be averaged, what is each replica's own (parameters_to_ignore),
+// and copies of tied weights of other stages. Their order is that of the kinds.
+// Not thread-safe.
 class ReplicaParameters {
  public:
   // Moves `parameters` into flat buffers. `replicas`, in whose memory the
@@ -84,6 +93,8 @@ class ReplicaParameters {
   // on. Buckets are those of the options.
   std::unique_ptr<Reducer> MakeReducer(
       std::function<void()> on_begin = nullptr) const;
+  // Buffers that are to be sharded.
+  std::vector<FlatBuffer*> sharded() const;
   // Gradients that are averaged as backward comes to them, by whoever does it
   // otherwise; and those that wait for another.
   std::vector<FlatBuffer*> averaged_at_once() const;
@@ -113,11 +124,12 @@ class ReplicaParameters {
   StoredTensors SelectState(const StoredTensors& state) const;
 
  private:
-  enum class Kind { kAtOnce, kDelayed, kIgnored, kCopies };
+  enum class Kind { kSharded, kAtOnce, kDelayed, kIgnored, kCopies };
 
   ReplicaParameters(ReplicaParameterOptions options, Communicator* replicas);
 
   absl::Status Flatten(const NamedTensors& parameters);
+  absl::Status FlattenSharded(const NamedTensors& parameters);
   Kind ParameterKind(const std::string& name) const;
   const std::string& FirstOfCopy(const std::string& name) const;
   ParameterTraits TraitsFor(const std::string& name) const;

@@ -55,7 +55,7 @@ void MoveSlots(const std::vector<at::Tensor>& all,
 FlatBuffer::FlatBuffer(const NamedTensors& parameters,
                        const std::vector<int64_t>& positions,
                        const Allocate& allocate, ParameterTraits traits,
-                       const Allocate& allocate_values)
+                       const Allocate& allocate_values, int shares)
     : traits_(std::move(traits)) {
   CHECK(!parameters.empty());
   CHECK_EQ(parameters.size(), positions.size());
@@ -73,20 +73,24 @@ FlatBuffer::FlatBuffer(const NamedTensors& parameters,
     index_of_.push_back(i);
     size = end;
   }
+  size = RoundUp(size, AlignedLength(1, first) * shares);
   const at::TensorOptions options = first.options().requires_grad(false);
   {
     const MemoryCategoryScope scope(MemoryCategory::kParameters);
-    values_ = allocate_values ? allocate_values(size, options)
-                              : at::zeros({size}, options);
+    values_ = FlatMemory(allocate_values ? allocate_values(size, options)
+                                         : at::zeros({size}, options),
+                         MemoryCategory::kParameters);
   }
   {
     const MemoryCategoryScope scope(MemoryCategory::kGradients);
-    grads_ = allocate ? allocate(size, options) : at::zeros_like(values_);
+    grads_ = FlatMemory(
+        allocate ? allocate(size, options) : at::zeros_like(values()),
+        MemoryCategory::kGradients);
   }
-  CHECK_EQ(values_.numel(), size);
-  CHECK_EQ(grads_.numel(), size);
-  CHECK_EQ(reinterpret_cast<uintptr_t>(values_.data_ptr()) % kAlignment, 0u);
-  CHECK_EQ(reinterpret_cast<uintptr_t>(grads_.data_ptr()) % kAlignment, 0u);
+  CHECK_EQ(values().numel(), size);
+  CHECK_EQ(grads().numel(), size);
+  CHECK_EQ(reinterpret_cast<uintptr_t>(values().data_ptr()) % kAlignment, 0u);
+  CHECK_EQ(reinterpret_cast<uintptr_t>(grads().data_ptr()) % kAlignment, 0u);
   known_finite_.resize(slots_.size());
   for (size_t i = 0; i < slots_.size(); ++i) Place(i);
   GatherGradients();
@@ -99,11 +103,11 @@ void FlatBuffer::Place(size_t i) {
   if (!parameter.is_non_overlapping_and_dense()) {
     parameter.set_data(parameter.detach().contiguous());
   }
-  const at::Tensor value = View(values_, slots_[i]);
+  const at::Tensor value = View(values(), slots_[i]);
   value.copy_(parameter);
   parameter.set_data(value);
   if (has_gradient(i)) {
-    const at::Tensor grad = View(grads_, slots_[i]);
+    const at::Tensor grad = View(grads(), slots_[i]);
     grad.copy_(parameter.grad());
     parameter.mutable_grad() = grad;
   }
@@ -111,14 +115,14 @@ void FlatBuffer::Place(size_t i) {
 
 at::Tensor FlatBuffer::AddState() {
   const MemoryCategoryScope scope(MemoryCategory::kOptimizer);
-  state_.push_back(at::zeros_like(values_));
+  state_.push_back(at::zeros_like(values()));
   return state_.back();
 }
 
 at::Tensor FlatBuffer::AddPartialState(int64_t begin, int64_t end) {
   const MemoryCategoryScope scope(MemoryCategory::kOptimizer);
   keeps_order_ = true;
-  return at::zeros_like(values_.narrow(0, begin, end - begin));
+  return at::zeros_like(values().narrow(0, begin, end - begin));
 }
 
 void FlatBuffer::AddKeeper(std::weak_ptr<const void> keeper, Take take) {
@@ -152,7 +156,7 @@ void FlatBuffer::set_has_gradient(size_t i, bool on) {
   FlatSlot& slot = slots_[i];
   known_finite_[slot.id] = 0;
   if (on) {
-    slot.parameter.mutable_grad() = View(grads_, slot);
+    slot.parameter.mutable_grad() = View(grads(), slot);
   } else {
     slot.parameter.mutable_grad().reset();
   }
@@ -177,22 +181,22 @@ void FlatBuffer::Reorder(const std::vector<size_t>& order) {
     slot.end = offset += length;
     index_of_[slot.id] = i;
   }
-  CHECK_EQ(offset, values_.numel()) << "not a permutation";
+  CHECK_EQ(offset, values().numel()) << "not a permutation";
   std::vector<at::Tensor> all = state_;
-  all.push_back(values_);
+  all.push_back(values());
   if (std::find(graded.begin(), graded.end(), true) != graded.end()) {
     const MemoryCategoryScope scope(MemoryCategory::kTemporaries);
-    all.push_back(grads_);
-    MoveSlots(all, before, slots_, at::empty_like(grads_));
+    all.push_back(grads());
+    MoveSlots(all, before, slots_, at::empty_like(grads()));
   } else {
-    // So it is between two steps: what lies in grads_ means nothing then, and
+    // So it is between two steps: what lies in grads() means nothing then, and
     // its memory serves. Between slots there are zeros.
-    MoveSlots(all, before, slots_, grads_);
-    grads_.zero_();
+    MoveSlots(all, before, slots_, grads());
+    grads().zero_();
   }
   for (size_t i = 0; i < slots_.size(); ++i) {
     FlatSlot& slot = slots_[i];
-    slot.parameter.set_data(View(values_, slot));
+    slot.parameter.set_data(View(values(), slot));
     slot.parameter.mutable_grad().reset();
     set_has_gradient(i, graded[i]);
   }
@@ -204,7 +208,7 @@ absl::Status FlatBuffer::CheckViews() const {
   TANDEM_RETURN_IF_ERROR(CheckParameters());
   for (const FlatSlot& slot : slots_) {
     const at::Tensor& grad = slot.parameter.grad();
-    if (!grad.defined() || slot.LiesIn(grad, grads_)) continue;
+    if (!grad.defined() || slot.LiesIn(grad, grads())) continue;
     return absl::FailedPreconditionError(
         absl::StrCat("the gradient of parameter ", slot.name,
                      " was replaced by another tensor since training began: ",
@@ -216,15 +220,15 @@ absl::Status FlatBuffer::CheckViews() const {
 absl::Status FlatBuffer::CheckParameters() const {
   for (const FlatSlot& slot : slots_) {
     const at::Tensor& parameter = slot.parameter;
-    if (slot.LiesIn(parameter, values_) &&
-        parameter.scalar_type() == values_.scalar_type()) {
+    if (slot.LiesIn(parameter, values()) &&
+        parameter.scalar_type() == values().scalar_type()) {
       continue;
     }
     return absl::FailedPreconditionError(absl::StrCat(
         "parameter ", slot.name, " was replaced after its module was wrapped: ",
         "it is ", DescribeTensor(parameter), " on ", parameter.device().str(),
         " now, and the flat buffer that is trained is ",
-        DescribeTensor(values_), " on ", values_.device().str(),
+        DescribeTensor(values()), " on ", values().device().str(),
         "; convert or move a module first (to(), set_data()), then wrap it, "
         "and change values in place"));
   }
@@ -266,7 +270,7 @@ FlatBuffers MakeFlatBuffers(const NamedTensors& parameters,
     std::reverse(part.positions.begin(), part.positions.end());
     buffers.push_back(std::make_unique<FlatBuffer>(
         part.parameters, part.positions, options.allocate, part.traits,
-        options.allocate_values));
+        options.allocate_values, options.shares));
   }
   return buffers;
 }
@@ -284,16 +288,16 @@ class FlatBuffer::Gather : public GradientPlace {
 
  protected:
   at::Tensor Find() override {
-    const FlatBuffer* buffer = link_->buffer;
+    FlatBuffer* const buffer = link_->buffer;
     if (buffer == nullptr) return at::Tensor();
     const FlatSlot& slot = buffer->slots_[buffer->index_of_[id_]];
     // What was replaced, CheckParameters() is to find.
     if (slot.parameter.grad().defined() ||
-        !slot.LiesIn(slot.parameter, buffer->values_) ||
-        slot.parameter.scalar_type() != buffer->values_.scalar_type()) {
+        !slot.LiesIn(slot.parameter, buffer->values()) ||
+        slot.parameter.scalar_type() != buffer->values().scalar_type()) {
       return at::Tensor();
     }
-    return buffer->View(buffer->grads_, slot);
+    return buffer->GradientPlaceOf(slot);
   }
   void Begin(IsFinite is_finite) override {
     FlatBuffer& buffer = *link_->buffer;
@@ -315,6 +319,18 @@ FlatBuffer::~FlatBuffer() {
   for (const FlatSlot& slot : slots_) DropLowPrecisionCopy(slot.parameter);
 }
 
+// Where gradients are sharded, their memory comes with the first of them.
+at::Tensor FlatBuffer::GradientPlaceOf(const FlatSlot& slot) {
+  if (!grads_.has_whole()) {
+    grads_.TakeWhole();
+    for (const FlatSlot& each : slots_) {
+      const int64_t end = each.offset + each.numel;
+      grads().narrow(0, end, each.end - end).zero_();
+    }
+  }
+  return View(grads(), slot);
+}
+
 void FlatBuffer::GatherGradients() {
   link_ = std::make_shared<Link>(Link{this});
   for (const FlatSlot& slot : slots_) {
@@ -329,8 +345,8 @@ void FlatBuffer::Gathered(size_t id, bool has_added) {
   if (has_added) known_finite_[id] = 0;
   FlatSlot& slot = slots_[index_of_[id]];
   const at::Tensor& grad = slot.parameter.grad();
-  if (!slot.LiesIn(grad, grads_)) {
-    const at::Tensor place = View(grads_, slot);
+  if (!slot.LiesIn(grad, grads())) {
+    const at::Tensor place = GradientPlaceOf(slot);
     // Autograd's own tensor: nobody else has it, as a rule.
     if (grad.is_sparse()) {
       place.zero_().add_(grad);
@@ -353,6 +369,14 @@ ElementSpan ShareSpan(const FlatBuffer& buffer, const OptimizerShare& share) {
                : even;
   };
   return {begin_of(share.rank), begin_of(share.rank + 1)};
+}
+
+bool SharesAreEqual(const FlatBuffer& buffer, int ranks) {
+  const int64_t length = ShareSpan(buffer, {0, ranks}).length();
+  for (int rank = 1; rank < ranks; ++rank) {
+    if (ShareSpan(buffer, {rank, ranks}).length() != length) return false;
+  }
+  return true;
 }
 
 }  // namespace tandem

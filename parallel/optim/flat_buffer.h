@@ -25,6 +25,7 @@
 #include "core/base/tensors.h"
 #include "core/model/parameter_traits.h"
 #include "parallel/optim/flat_buffer_list.h"
+#include "parallel/optim/flat_memory.h"
 
 namespace torch::autograd {
 struct Node;
@@ -85,17 +86,24 @@ class FlatBuffer {
 
   // `parameters`: leaves that require a gradient, distinct tensors of one
   // device and dtype, in the order of the buffer. `positions` go to the slots.
-  // `allocate` is for grads(); null: ordinary memory.
+  // `allocate` is for grads(); null: ordinary memory. The size is rounded up so
+  // that so many shares are of one length.
   FlatBuffer(const NamedTensors& parameters,
              const std::vector<int64_t>& positions,
              const Allocate& allocate = nullptr, ParameterTraits traits = {},
-             const Allocate& allocate_values = nullptr);
+             const Allocate& allocate_values = nullptr, int shares = 1);
   ~FlatBuffer();
   FlatBuffer(const FlatBuffer&) = delete;
   FlatBuffer& operator=(const FlatBuffer&) = delete;
 
-  const at::Tensor& values() const { return values_; }  // [size]
-  const at::Tensor& grads() const { return grads_; }    // [size]
+  // All of them, [size]: where they are sharded, as long as they are gathered.
+  const at::Tensor& values() const { return values_.whole(); }
+  const at::Tensor& grads() const { return grads_.whole(); }
+  // Their memory, of which a share may be kept alone (parallel/fully_sharded).
+  FlatMemory& value_memory() { return values_; }
+  const FlatMemory& value_memory() const { return values_; }
+  FlatMemory& grad_memory() { return grads_; }
+  const FlatMemory& grad_memory() const { return grads_; }
   const std::vector<FlatSlot>& slots() const { return slots_; }
   // Where the slot of this id is now.
   size_t index_of(size_t id) const { return index_of_[id]; }
@@ -151,6 +159,7 @@ class FlatBuffer {
   bool is_known_finite(size_t i) const {
     return has_gradient(i) && known_finite_[slots_[i].id] != 0;
   }
+  const OnGradient& on_gradient() const { return on_gradient_; }
   void set_on_gradient(OnGradient on_gradient) {
     on_gradient_ = std::move(on_gradient);
   }
@@ -174,6 +183,7 @@ class FlatBuffer {
   class Gather;
 
   void Place(size_t i);
+  at::Tensor GradientPlaceOf(const FlatSlot& slot);
   void GatherGradients();
   void Gathered(size_t id, bool has_added);
   ParameterTraits traits_;
@@ -181,8 +191,8 @@ class FlatBuffer {
   bool shares_whole_parameters_ = false;
   std::vector<FlatSlot> slots_;
   std::vector<size_t> index_of_;  // by id
-  at::Tensor values_;
-  at::Tensor grads_;
+  FlatMemory values_;
+  FlatMemory grads_;
   std::vector<at::Tensor> state_;
   std::vector<std::pair<std::weak_ptr<const void>, Take>> keepers_;
   OnGradient on_gradient_;
@@ -198,6 +208,8 @@ struct FlatBufferOptions {
   // By parameter: those of different traits share no buffer; without any a
   // parameter is left out. Empty: all have the usual ones.
   std::vector<std::optional<ParameterTraits>> traits;
+  // Shares of so many ranks (ShareSpan) are of one length.
+  int shares = 1;
   FlatBuffer::Allocate allocate, allocate_values;  // as FlatBuffer's
 };
 
@@ -221,20 +233,15 @@ struct OptimizerShare {
 // How the optimizer of a buffer is shared; null: each rank has all of it.
 using ShareOfBuffer = std::function<OptimizerShare(const FlatBuffer&)>;
 
-// Elements [begin, end) of a flat buffer.
-struct ElementSpan {
-  int64_t begin = 0;
-  int64_t end = 0;
-
-  int64_t length() const { return end - begin; }
-};
-
 // The share's elements: those of all ranks follow each other and make up the
 // buffer, each begins on a 64-byte boundary (so that kernels round as they
 // would over the whole buffer), and their lengths differ by at most 64 bytes;
 // or where the buffer shares whole parameters, each begins with the one nearest
 // to that.
 ElementSpan ShareSpan(const FlatBuffer& buffer, const OptimizerShare& share);
+
+// Are the shares of so many ranks of one length?
+bool SharesAreEqual(const FlatBuffer& buffer, int ranks);
 
 }  // namespace tandem
 

@@ -54,13 +54,13 @@ std::vector<at::Tensor> RunsOfGradients(
     if (end == begin) continue;
     const int64_t from = std::max(slots[begin].offset, span.begin);
     const int64_t to = std::min(slots[end - 1].end, span.end);
-    if (from < to) runs.push_back(buffer.grads().narrow(0, from, to - from));
+    if (from < to) runs.push_back(buffer.grad_memory().Part(from, to));
   }
   return runs;
 }
 
 std::vector<at::Tensor> RunsOfGradients(const FlatBuffer& buffer) {
-  return RunsOfGradients(buffer, {0, buffer.grads().numel()}, [&](size_t slot) {
+  return RunsOfGradients(buffer, buffer.grad_memory().own(), [&](size_t slot) {
     return buffer.has_gradient(slot);
   });
 }
@@ -167,16 +167,21 @@ void FindNonFinite(const FlatBufferList& buffers, const ShareOfBuffer& share_of,
   const at::Tensor one = at::ones_like(found_inf);
   size_t first = 0;  // of the buffer's slots, among all
   for (const FlatBuffer* buffer : buffers) {
+    const FlatMemory& memory = buffer->grad_memory();
     const auto look = [&](const ElementSpan& span, FiniteCheck wanted) {
       const auto looked_at = [&](size_t slot) {
-        const FiniteCheck check =
-            checks.empty() ? FiniteCheck::kShare : checks[first + slot];
+        // Nobody else sees what of averages is here alone.
+        const FiniteCheck check = checks.empty() || memory.is_sharded()
+                                      ? FiniteCheck::kShare
+                                      : checks[first + slot];
         return buffer->has_gradient(slot) && check == wanted;
       };
       Unscale(RunsOfGradients(*buffer, span, looked_at), one, found_inf);
     };
-    look(ShareSpan(*buffer, share_of(*buffer)), FiniteCheck::kShare);
-    look({0, buffer->grads().numel()}, FiniteCheck::kAll);
+    look(memory.is_sharded() ? memory.own()
+                             : ShareSpan(*buffer, share_of(*buffer)),
+         FiniteCheck::kShare);
+    look(memory.own(), FiniteCheck::kAll);
     first += buffer->slots().size();
   }
 }

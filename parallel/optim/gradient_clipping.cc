@@ -18,30 +18,33 @@
 namespace tandem {
 namespace {
 
-// Slots that have elements and a gradient.
-std::vector<const FlatSlot*> SlotsWithGradients(const FlatBuffer& buffer) {
+// Gradients of a buffer that have elements here: all of them, or a share's.
+struct GradientsHere {
   std::vector<const FlatSlot*> slots;
+  std::vector<ElementRange> ranges;  // of `flat`
+  at::Tensor flat;
+};
+
+GradientsHere GradientsOf(const FlatBuffer& buffer) {
+  const ElementSpan& own = buffer.grad_memory().own();
+  GradientsHere here;
+  here.flat = buffer.grad_memory().Own();
   for (size_t i = 0; i < buffer.slots().size(); ++i) {
     const FlatSlot& slot = buffer.slots()[i];
-    if (buffer.has_gradient(i) && slot.numel > 0) slots.push_back(&slot);
+    const int64_t begin = std::max(slot.offset, own.begin);
+    const int64_t end = std::min(slot.offset + slot.numel, own.end);
+    if (!buffer.has_gradient(i) || begin >= end) continue;
+    here.slots.push_back(&slot);
+    here.ranges.push_back({begin - own.begin, end - begin});
   }
-  return slots;
-}
-
-std::vector<ElementRange> SlotRanges(
-    const std::vector<const FlatSlot*>& slots) {
-  std::vector<ElementRange> ranges;
-  for (const FlatSlot* slot : slots) {
-    ranges.push_back({slot->offset, slot->numel});
-  }
-  return ranges;
+  return here;
 }
 
 void AppendSums(const FlatBuffer& buffer, double p,
                 std::vector<GradientSum>* sums) {
-  const std::vector<const FlatSlot*> slots = SlotsWithGradients(buffer);
-  auto slot = slots.begin();
-  for (double sum : PowerSums(buffer.grads(), SlotRanges(slots), p)) {
+  const GradientsHere here = GradientsOf(buffer);
+  auto slot = here.slots.begin();
+  for (double sum : PowerSums(here.flat, here.ranges, p)) {
     sums->push_back({*slot++, sum});
   }
 }
@@ -74,12 +77,13 @@ std::vector<GradientSum> GradientSums(const FlatBufferList& buffers, double p) {
 }
 
 GradientSquares SumSquares(const FlatBuffer& buffer) {
-  const std::vector<const FlatSlot*> slots = SlotsWithGradients(buffer);
+  const GradientsHere here = GradientsOf(buffer);
   GradientSquares squares;
-  for (const FlatSlot* slot : slots)
+  for (const FlatSlot* slot : here.slots) {
     squares.positions.push_back(slot->position);
-  if (!slots.empty()) {
-    squares.sums = SquareSums(buffer.grads(), SlotRanges(slots));
+  }
+  if (!here.slots.empty()) {
+    squares.sums = SquareSums(here.flat, here.ranges);
   }
   return squares;
 }
@@ -114,7 +118,7 @@ void ScaleGradients(const FlatBufferList& buffers, double max_norm,
   at::NoGradGuard no_grad;
   const auto multiply = [&](double factor) {
     for (const FlatBuffer* buffer : buffers) {
-      MultiplyInPlace(buffer->grads(), factor);
+      MultiplyInPlace(buffer->grad_memory().Own(), factor);
     }
   };
   // What is less than a float32 holds with all its digits is one of several.
@@ -163,7 +167,7 @@ void ClipGradientValue(const FlatBufferList& buffers, double clip_value) {
   CHECK_GT(clip_value, 0);
   at::NoGradGuard no_grad;
   for (const FlatBuffer* buffer : buffers) {
-    buffer->grads().clamp_(-clip_value, clip_value);
+    buffer->grad_memory().Own().clamp_(-clip_value, clip_value);
   }
 }
 

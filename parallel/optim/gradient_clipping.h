@@ -33,7 +33,8 @@ struct FlatSlot;
 double GradientNorm(const FlatBufferList& buffers, double norm_type = 2);
 
 // What such a norm is made of: for each gradient that has elements its
-// PowerSums, in the order of positions.
+// PowerSums, in the order of positions. Of gradients that are sharded, those of
+// the elements that are here (FlatMemory::own).
 struct GradientSum {
   const FlatSlot* slot;
   double sum;

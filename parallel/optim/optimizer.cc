@@ -32,7 +32,7 @@ std::optional<at::Tensor> DivisorFor(const FlatBuffer& buffer,
     return *tensor;
   }
   double divisor = absl::get<double>(given);
-  const at::Tensor& grads = buffer.grads();
+  const at::Tensor grads = buffer.grad_memory().Own();
   if (divisor == 1) return std::nullopt;
   if (grads.scalar_type() == at::kDouble) {
     grads.div_(divisor);

@@ -64,13 +64,18 @@ struct MuonOptions {
 using OptimizerOptions =
     absl::variant<SgdOptions, AdamOptions, AdamWOptions, MuonOptions>;
 
-// Whether replicas share an optimizer's work and state
-// (parallel/sharding/optimizer_sharding.h).
-enum class OptimizerSharding {
+// What replicas share among them, of what they train (ZeRO's stages).
+enum class Sharding {
   kOff,
-  kAuto,  // where it is faster
-  kOn,
+  kAuto,        // kOptimizer where it is faster, else kOff
+  kOptimizer,   // its work and state (parallel/sharding/optimizer_sharding.h)
+  kGradients,   // and gradients (parallel/fully_sharded/fully_sharded.h)
+  kParameters,  // and parameters
 };
+
+inline bool ShardsGradients(Sharding sharding) {
+  return sharding == Sharding::kGradients || sharding == Sharding::kParameters;
+}
 
 // Checks of options, with one wording for all. InvalidArgument, naming the
 // option and its value, unless 0 <= value < inf.

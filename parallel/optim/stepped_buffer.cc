@@ -194,8 +194,8 @@ size_t SteppedBuffer::EndOfRun(size_t begin) const {
 }
 
 OptimizerRange SteppedBuffer::Range(int64_t begin, int64_t length) const {
-  OptimizerRange range{buffer_.values().narrow(0, begin, length),
-                       buffer_.grads().narrow(0, begin, length),
+  OptimizerRange range{buffer_.value_memory().Part(begin, begin + length),
+                       buffer_.grad_memory().Part(begin, begin + length),
                        {},
                        0,
                        std::nullopt};
@@ -265,21 +265,13 @@ NamedTensors SteppedBuffer::SlotForm(size_t slot) const {
 // without elements is the first rank's.
 void SteppedBuffer::AddShare(size_t slot, StatePart* shared) const {
   const FlatSlot& place = buffer_.slots()[slot];
-  const int64_t begin = std::max(place.offset, span_.begin);
-  const int64_t end = std::min(place.offset + place.numel, span_.end);
-  const bool is_empty = place.numel == 0;
-  if (is_empty ? !is_first_ : begin >= end) return;
+  if (!HoldsPart(place, Share({}))) return;
   for (size_t i = 0; i < state_.size(); ++i) {
-    const std::string name =
-        absl::StrCat(place.name, ".", rule_.traits().buffers[i]);
-    shared->tensors.emplace_back(
-        name, is_empty ? state_[i].narrow(0, 0, 0)
-                       : state_[i].narrow(0, begin - span_.begin, end - begin));
-    shared->slices[name] = {place.parameter.sizes().vec(),
-                            place.parameter.strides().vec(),
-                            is_empty ? 0 : begin - place.offset};
+    AddSlice(place, Share(state_[i]),
+             absl::StrCat(place.name, ".", rule_.traits().buffers[i]), shared);
   }
-  if (rule_.traits().counts_steps && (is_empty || begin == place.offset)) {
+  const bool has_first = place.numel == 0 || place.offset >= span_.begin;
+  if (rule_.traits().counts_steps && has_first) {
     shared->tensors.emplace_back(absl::StrCat(place.name, ".", kStepState),
                                  at::scalar_tensor(steps(slot)));
   }
@@ -348,16 +340,7 @@ absl::Status SteppedBuffer::LoadValues(size_t slot, const StoredTensor& values,
                                        const at::Tensor& kept) const {
   const FlatSlot& place = buffer_.slots()[slot];
   if (!is_shared_) return ReadInto(values, buffer_.View(kept, place));
-  const int64_t begin = std::max(place.offset, span_.begin);
-  const int64_t end = std::min(place.offset + place.numel, span_.end);
-  if (begin >= end) return absl::OkStatus();
-  const at::Tensor laid_out = at::empty({place.numel}, kept.options());
-  TANDEM_RETURN_IF_ERROR(ReadInto(
-      values,
-      laid_out.as_strided(place.parameter.sizes(), place.parameter.strides())));
-  kept.narrow(0, begin - span_.begin, end - begin)
-      .copy_(laid_out.narrow(0, begin - place.offset, end - begin));
-  return absl::OkStatus();
+  return ReadSlice(values, place, Share(kept));
 }
 
 }  // namespace tandem

@@ -20,6 +20,7 @@
 #include "core/checkpoint/stored_tensors.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/optimizer_rule.h"
+#include "parallel/optim/slot_slice.h"
 
 namespace tandem {
 
@@ -81,6 +82,9 @@ class SteppedBuffer {
   // Where the run of neighbours that step together ends, which begins here.
   size_t EndOfRun(size_t begin) const;
   OptimizerRange Range(int64_t begin, int64_t length) const;
+  FlatShare Share(const at::Tensor& state) const {
+    return {span_, state, is_first_};
+  }
   // FlatBuffer's: the state becomes another rank's.
   absl::Status TakeState(FlatBuffer::Exchange exchange);
   absl::Status LoadSlot(size_t slot, const StoredByName& given);

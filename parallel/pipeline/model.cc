@@ -12,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/device/device_trace.h"
+#include "core/model/axis/tensor_parallel.h"
 #include "core/model/layer_list.h"
 #include "core/model/reproducible.h"
 #include "core/precision/mixed_precision.h"
@@ -187,16 +188,25 @@ absl::StatusOr<PipelineExecutor::Stages> MakeStages(
         CheckpointedGroups(
             LayerNames({specs.begin() + part.begin, specs.begin() + part.end}),
             options.selective));
-    LayerList layers =
-        Make({specs.begin() + part.begin, specs.begin() + part.end}, options);
+    if (options.tensor_parallel) {
+      stage.tensor_parallel = options.tensor_parallel(i);
+    }
+    LayerList layers;
+    {
+      const TensorParallelScope divided(stage.tensor_parallel);
+      layers =
+          Make({specs.begin() + part.begin, specs.begin() + part.end}, options);
+    }
     if (options.reproducible) {
       TANDEM_RETURN_IF_ERROR(CheckReproducible(layers));
     }
     if (options.recomputes || !stage.checkpointed.empty()) {
       TANDEM_RETURN_IF_ERROR(CheckRecomputable(layers, stage.device));
     }
-    TANDEM_RETURN_IF_ERROR(
-        Annotate(MoveLayers(layers, stage.device), stage.name));
+    const absl::Status moved = options.leaves_trained
+                                   ? MoveUntrained(layers, stage.device)
+                                   : MoveLayers(layers, stage.device);
+    TANDEM_RETURN_IF_ERROR(Annotate(moved, stage.name));
     if (options.buffer_dtype) {
       CastBuffers(NamedBuffers(layers), *options.buffer_dtype);
     }

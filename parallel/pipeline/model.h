@@ -7,12 +7,15 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/base/tensors.h"
+#include "core/context/compute_context.h"
 #include "core/loss/loss.h"
 #include "core/model/layer.h"
 #include "parallel/activation_checkpointing/checkpointed_groups.h"
@@ -54,6 +57,13 @@ struct PipelineModelOptions {
   bool recomputes = false;
   // The same of some layers.
   SelectiveCheckpointing selective;
+  // With whom a stage's layers are divided (core/model/axis/tensor_parallel.h);
+  // no function: with nobody.
+  std::function<std::shared_ptr<const TensorParallel>(int stage)>
+      tensor_parallel;
+  // Parameters that are trained stay in the host's memory, whatever the stages'
+  // devices: who shards them moves them (MoveUntrained).
+  bool leaves_trained = false;
 };
 
 // A parameter that is tied to a tied one is in that one's group.

@@ -73,15 +73,6 @@ absl::Status ReceiveFrom(int rank, const at::Tensor& into, c10::Device device,
   return absl::OkStatus();
 }
 
-// Are the ranks' shares equal parts of the whole buffer?
-bool SharesAreEqual(const FlatBuffer& buffer, int ranks) {
-  const int64_t length = ShareSpan(buffer, {0, ranks}).length();
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (ShareSpan(buffer, {rank, ranks}).length() != length) return false;
-  }
-  return ranks * length == buffer.values().numel();
-}
-
 absl::Status GatherAtOnce(const FlatBuffer& buffer, Communicator& group,
                           int64_t step) {
   const ElementSpan mine = ShareSpan(buffer, {group.rank(), group.size()});
@@ -113,20 +104,44 @@ absl::Status GatherByOwner(const FlatBuffer& buffer, Communicator& group,
 
 }  // namespace
 
-const char* Word(OptimizerSharding sharding) {
-  if (sharding == OptimizerSharding::kAuto) return "auto";
-  return sharding == OptimizerSharding::kOn ? "on" : "off";
+const char* Word(Sharding sharding) {
+  switch (sharding) {
+    case Sharding::kAuto:
+      return "auto";
+    case Sharding::kOptimizer:
+      return "optimizer";
+    case Sharding::kGradients:
+      return "gradients";
+    case Sharding::kParameters:
+      return "parameters";
+    case Sharding::kOff:
+      break;
+  }
+  return "off";
 }
 
-ShardingChoice ChooseSharding(OptimizerSharding asked,
-                              const OptimizerWork& work,
+Sharding ShardingNamed(absl::string_view word) {
+  for (const Sharding each : {Sharding::kAuto, Sharding::kOptimizer,
+                              Sharding::kGradients, Sharding::kParameters}) {
+    if (word == Word(each)) return each;
+  }
+  return Sharding::kOff;
+}
+
+int ShardDegree(Sharding sharding, int data_shard, int replicas) {
+  if (sharding == Sharding::kOff) return 1;
+  if (data_shard > 0) return data_shard;
+  return ShardsGradients(sharding) ? replicas : 1;
+}
+
+ShardingChoice ChooseSharding(Sharding asked, const OptimizerWork& work,
                               const Communicator* replicas,
                               const std::string& excluded_by) {
   if (replicas == nullptr || replicas->size() == 1) {
     return {false, "there is one replica"};
   }
-  if (asked == OptimizerSharding::kOff) return {false, "not asked for"};
-  if (asked == OptimizerSharding::kOn) {
+  if (asked == Sharding::kOff) return {false, "not asked for"};
+  if (asked != Sharding::kAuto) {
     CHECK(excluded_by.empty()) << excluded_by;
     return {true, "asked for"};
   }
@@ -153,6 +168,7 @@ absl::Status GatherValues(const FlatBufferList& buffers, Communicator& group,
                           int64_t step) {
   for (const FlatBuffer* buffer : buffers) {
     if (ShareIn(group, *buffer).is_whole()) continue;
+    if (buffer->value_memory().is_sharded()) continue;
     TANDEM_RETURN_IF_ERROR(SharesAreEqual(*buffer, group.size())
                                ? GatherAtOnce(*buffer, group, step)
                                : GatherByOwner(*buffer, group, step));

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "core/comm/communicator.h"
 #include "parallel/optim/flat_buffer.h"
 #include "parallel/optim/flat_buffer_list.h"
@@ -21,8 +22,14 @@ namespace tandem {
 
 class Communicator;
 
-// "off", "auto" or "on".
-const char* Word(OptimizerSharding sharding);
+// "off", "auto", "optimizer", ...
+const char* Word(Sharding sharding);
+// What has that word; kOff for any other.
+Sharding ShardingNamed(absl::string_view word);
+
+// How many replicas are along the mesh's shard axis: `data_shard`; 0: all,
+// where they share more than the optimizer.
+int ShardDegree(Sharding sharding, int data_shard, int replicas);
 
 // Whether one stage's replicas share.
 struct ShardingChoice {
@@ -45,8 +52,7 @@ struct OptimizerWork {
 // For the replicas of a stage; null: it has one. kAuto: where there is as much
 // to do as that, and replicas share memory. `excluded_by`: what in the job
 // cannot do with it, or empty; not with kOn. The same on all replicas.
-ShardingChoice ChooseSharding(OptimizerSharding asked,
-                              const OptimizerWork& work,
+ShardingChoice ChooseSharding(Sharding asked, const OptimizerWork& work,
                               const Communicator* replicas,
                               const std::string& excluded_by);
 

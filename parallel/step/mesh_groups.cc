@@ -50,7 +50,7 @@ absl::StatusOr<MeshGroups> MeshGroups::Create(
   const int rank = world->rank();
   groups.world_ = world;
   groups.mesh_ = mesh;
-  groups.replica_ = mesh.ReplicaOf(rank);
+  groups.replica_ = mesh.ReplicaIndex(rank);
   const std::string part = PartText(mesh, rank);
   TANDEM_ASSIGN_OR_RETURN(
       groups.pipe_,
@@ -62,6 +62,24 @@ absl::StatusOr<MeshGroups> MeshGroups::Create(
       GroupOf(mesh.RanksAlong({kDataAxis, kShardAxis, kPipeAxis}, rank),
               absl::StrCat("replicas' pipelines", part), *world,
               groups.own_scores_));
+  TANDEM_ASSIGN_OR_RETURN(
+      groups.parts_,
+      GroupOf(mesh.RanksAlong({kTensorAxis}, rank),
+              absl::StrCat("parts of rank ",
+                           rank - mesh.IndexAlong(kTensorAxis, rank)),
+              *world, groups.own_parts_));
+  if (groups.parts_ != nullptr) {
+    const std::vector<int> holders =
+        mesh.RanksAlong({kDataAxis, kShardAxis, kTensorAxis}, rank);
+    for (const auto& stage : stages) {
+      SubgroupOptions own;
+      own.device = stage.second;
+      TANDEM_ASSIGN_OR_RETURN(
+          groups.holders_[stage.first],
+          world->Subgroup(holders,
+                          absl::StrCat("holders of stage ", stage.first), own));
+    }
+  }
   if (mesh.replicas() == 1) return groups;
   groups.ranks_of_replicas_ = mesh.RanksOfReplicas(rank);
   // One stage needs no group beside the ranks' own.
@@ -71,19 +89,20 @@ absl::StatusOr<MeshGroups> MeshGroups::Create(
   }
   for (const auto& stage : stages) {
     TANDEM_ASSIGN_OR_RETURN(groups.data_[stage.first],
-                            groups.MakeReplicaGroup(stage.first, "replicas"));
+                            groups.MakeStageGroup(stage.first, "replicas",
+                                                  groups.ranks_of_replicas_));
   }
   return groups;
 }
 
-absl::StatusOr<std::unique_ptr<Communicator>> MeshGroups::MakeReplicaGroup(
-    int stage, const char* what) const {
+absl::StatusOr<std::unique_ptr<Communicator>> MeshGroups::MakeStageGroup(
+    int stage, const char* what, const std::vector<int>& ranks) const {
   SubgroupOptions own;
   own.device = stages_.at(stage);
-  return world_->Subgroup(ranks_of_replicas_,
-                          absl::StrCat(what, " of stage ", stage,
-                                       PartText(mesh_, world_->rank())),
-                          own);
+  return world_->Subgroup(
+      ranks,
+      absl::StrCat(what, " of stage ", stage, PartText(mesh_, world_->rank())),
+      own);
 }
 
 Communicator* MeshGroups::data(int stage) const {
@@ -91,17 +110,56 @@ Communicator* MeshGroups::data(int stage) const {
   return data_.empty() ? world_ : data_.at(stage).get();
 }
 
-// Beside the pipeline the mesh has the axis of replicas alone.
 Communicator* MeshGroups::alike(int stage,
                                 const ParameterTraits& traits) const {
-  return traits.is_alike_along(kDataAxis) ? data(stage) : nullptr;
+  const bool on_replicas = traits.is_alike_along(kDataAxis);
+  if (parts_ == nullptr || !traits.is_alike_along(kTensorAxis)) {
+    return on_replicas ? data(stage) : nullptr;
+  }
+  return on_replicas ? holders_.at(stage).get() : parts_;
+}
+
+absl::StatusOr<Communicator*> MeshGroups::MakeParts(int stage,
+                                                    const char* what) {
+  SubgroupOptions own;
+  own.device = stages_.at(stage);
+  TANDEM_ASSIGN_OR_RETURN(
+      further_.emplace_back(),
+      world_->Subgroup(mesh_.RanksAlong({kTensorAxis}, world_->rank()),
+                       absl::StrCat(what, " of stage ", stage), own));
+  return further_.back().get();
 }
 
 absl::StatusOr<Communicator*> MeshGroups::MakeStatistics(int stage) {
   CHECK_GT(replicas(), 1);
-  TANDEM_ASSIGN_OR_RETURN(statistics_[stage],
-                          MakeReplicaGroup(stage, "statistics"));
-  return statistics_[stage].get();
+  return MakeFurther(stage, "statistics", ranks_of_replicas_);
+}
+
+absl::StatusOr<Communicator*> MeshGroups::MakeFurther(
+    int stage, const char* what, const std::vector<int>& ranks) {
+  TANDEM_ASSIGN_OR_RETURN(further_.emplace_back(),
+                          MakeStageGroup(stage, what, ranks));
+  return further_.back().get();
+}
+
+absl::StatusOr<MeshGroups::Shards> MeshGroups::MakeShards(int stage) {
+  CHECK_GT(mesh_.degree(kShardAxis), 1);
+  const std::vector<int> sharers =
+      mesh_.RanksAlong({kShardAxis}, world_->rank());
+  Shards shards;
+  TANDEM_ASSIGN_OR_RETURN(shards.gathers,
+                          MakeFurther(stage, "gathering shards", sharers));
+  if (mesh_.degree(kDataAxis) == 1) {
+    shards.reduces = data(stage);
+    return shards;
+  }
+  TANDEM_ASSIGN_OR_RETURN(shards.reduces,
+                          MakeFurther(stage, "shards", sharers));
+  TANDEM_ASSIGN_OR_RETURN(
+      shards.copies,
+      MakeFurther(stage, "copies of a shard",
+                  mesh_.RanksAlong({kDataAxis}, world_->rank())));
+  return shards;
 }
 
 absl::StatusOr<Communicator*> MeshGroups::MakeDevices(c10::Device device) {
@@ -118,14 +176,13 @@ std::vector<Communicator*> MeshGroups::All() const {
   if (world_ == nullptr) return {};
   std::vector<Communicator*> groups = {world_};
   if (devices_ != nullptr) groups.push_back(devices_.get());
-  for (const auto* own : {&own_pipe_, &own_scores_}) {
+  for (const auto* own : {&own_pipe_, &own_scores_, &own_parts_}) {
     if (*own != nullptr) groups.push_back(own->get());
   }
-  for (const auto* some : {&data_, &statistics_}) {
-    for (const auto& each : *some) {
-      if (each.second != nullptr) groups.push_back(each.second.get());
-    }
+  for (const auto* some : {&data_, &holders_}) {
+    for (const auto& each : *some) groups.push_back(each.second.get());
   }
+  for (const auto& each : further_) groups.push_back(each.get());
   return groups;
 }
 

@@ -50,6 +50,16 @@ class MeshGroups {
   // their order is the schedule's, that of gradients another. Requires several
   // replicas. Collective over them.
   absl::StatusOr<Communicator*> MakeStatistics(int stage);
+  // Groups of the replicas that share a stage, for what they gather and what
+  // they reduce, whose orders have nothing to do with each other, and of those
+  // that have the same share (null: there are none). Requires several ranks
+  // along the shard axis. Collective over the stage's replicas.
+  struct Shards {
+    Communicator* gathers = nullptr;
+    Communicator* reduces = nullptr;
+    Communicator* copies = nullptr;
+  };
+  absl::StatusOr<Shards> MakeShards(int stage);
   // Another group of all ranks, for what their devices tell each other on
   // streams within a step. Requires several ranks. Collective.
   absl::StatusOr<Communicator*> MakeDevices(c10::Device device);
@@ -57,6 +67,12 @@ class MeshGroups {
   // once: all, but for those that have other parts of this rank's tensors. Null
   // for one rank.
   Communicator* scores() const { return scores_; }
+  // The ranks that have the other parts of this rank's tensors, for what they
+  // add up on the host; null: it has all of them.
+  Communicator* parts() const { return parts_; }
+  // The same for one stage, on its device and by its thread; `what` they do
+  // there. Requires several ranks along the tensor axis. Collective over them.
+  absl::StatusOr<Communicator*> MakeParts(int stage, const char* what);
   const Mesh& mesh() const { return mesh_; }
   // Which replica this rank belongs to.
   int replica() const { return replica_; }
@@ -71,19 +87,24 @@ class MeshGroups {
 
  private:
   std::vector<Communicator*> All() const;
-  absl::StatusOr<std::unique_ptr<Communicator>> MakeReplicaGroup(
-      int stage, const char* what) const;
+  absl::StatusOr<std::unique_ptr<Communicator>> MakeStageGroup(
+      int stage, const char* what, const std::vector<int>& ranks) const;
+  absl::StatusOr<Communicator*> MakeFurther(int stage, const char* what,
+                                            const std::vector<int>& ranks);
 
   Communicator* world_ = nullptr;
   Communicator* pipe_ = nullptr;
   Communicator* scores_ = nullptr;
+  Communicator* parts_ = nullptr;
   Mesh mesh_;
   int replica_ = 0;
-  std::unique_ptr<Communicator> own_pipe_, own_scores_;
+  std::unique_ptr<Communicator> own_pipe_, own_scores_, own_parts_;
   std::map<int, c10::Device> stages_;
   std::vector<int> ranks_of_replicas_;
-  std::map<int, std::unique_ptr<Communicator>> data_;        // by stage
-  std::map<int, std::unique_ptr<Communicator>> statistics_;  // by stage
+  // By stage: its replicas, and all that have it, in parts or whole.
+  std::map<int, std::unique_ptr<Communicator>> data_, holders_;
+  // For more of what a stage's replicas do with each other.
+  std::vector<std::unique_ptr<Communicator>> further_;
   std::unique_ptr<Communicator> devices_;
 };
 

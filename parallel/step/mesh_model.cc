@@ -64,15 +64,14 @@ absl::Status BatchShares::ExchangeSizes(int64_t size, bool apart) {
     for (int rank = 0; rank < world->size(); ++rank) {
       const int64_t of_rank =
           *all[static_cast<size_t>(rank)].const_data_ptr<int64_t>();
-      const int replica = groups_.mesh().ReplicaOf(rank);
+      const int replica = groups_.mesh().ReplicaIndex(rank);
       const int first = replica * ranks;
       int64_t& of_replica = sizes_[static_cast<size_t>(replica)];
       if (rank == first) of_replica = of_rank;
       if (of_rank == of_replica) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("ranks ", first, " and ", rank,
-                       " of one replica have batches of ", of_replica, " and ",
-                       of_rank, " samples: give them the same"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "ranks ", first, " and ", rank, " of one replica have batches of ",
+          of_replica, " and ", of_rank, " samples: give them the same"));
     }
   }
   TANDEM_RETURN_IF_ERROR(CheckAny(SumSizes(sizes_, 0, replicas)));

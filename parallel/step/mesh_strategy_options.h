@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "parallel/comm_hooks/communication_hook.h"
 #include "parallel/ddp/options.h"
+#include "parallel/optim/optimizer_options.h"
 #include "parallel/optim/update_options.h"
 #include "parallel/pipeline/options.h"
 #include "parallel/schedule/schedule.h"
@@ -78,13 +79,28 @@ struct MeshStrategyOptions : UpdateOptions {
   // other nothing (but, with grad_scaler, whether they skip the step), and may
   // have batches of any sizes.
   std::optional<ParameterAveragingOptions> averaging;
-  // Replicas share the optimizers' work: each keeps state of its own share of a
-  // stage's parameters alone, updates those, and tells the others the values
-  // (ZeRO stage 1): docs/sharded_optimizer.md. The same bits as without; but
-  // after TrainStep only gradients of the own share may be averaged.
-  // Nothing to share with one replica. kOn excludes `averaging`,
-  // ddp.static_graph, ddp.skip_all_reduce_unused_params and compares_replicas.
-  OptimizerSharding shard_optimizer = OptimizerSharding::kOff;
+  // What replicas share among them. The optimizers' work and state: each keeps
+  // state of its own share of a stage's parameters alone, updates those, and
+  // tells the others the values (ZeRO stage 1): docs/sharded_optimizer.md.
+  // Gradients, too: each has the averages of its share alone. And parameters:
+  // docs/fully_sharded.md. The same bits as without, but for what
+  // FullyShardedOptions::reduces_each says; but after TrainStep only gradients
+  // of the own share may be averaged. Nothing to share with one replica. But
+  // for kAuto it excludes `averaging`, ddp.static_graph,
+  // ddp.skip_all_reduce_unused_params and compares_replicas.
+  Sharding shard = Sharding::kOff;
+  // Ranks that share each layer (tensor parallelism): docs/tensor_parallel.md.
+  // The model's loss must be TensorParallelCrossEntropy, or another that knows
+  // of it. Excludes `reproducible`, for sums depend on how many they are.
+  int tensor = 1;
+  // What stands between the parts of a layer is divided by tokens
+  // (core/model/axis/tensor_parallel.h).
+  bool sequence_parallel = true;
+  // In groups of so many replicas, of which each has all (HSDP); 0: among all.
+  int data_shard = 0;
+  // Neighbouring layers are gathered together until they have so many
+  // parameters (size_based_auto_wrap_policy's min_num_params).
+  int64_t shard_min_num_params = int64_t{1} << 20;
   // Weight of the past in exponential moving averages of the parameters, which
   // evaluation and inference use (torch.optim.swa_utils.AveragedModel with
   // get_ema_multi_avg_fn): docs/ema.md. Less than 1; 0: there are none.
@@ -101,7 +117,7 @@ struct MeshStrategyOptions : UpdateOptions {
   // No parameter changes before the last collective of the step's gradients and
   // buffers has ended on this rank: a step that one of them breaks off has
   // changed none, and can be done again. Else each device updates its stages as
-  // soon as it can. Excludes `averaging`, and a shard_optimizer other than
+  // soon as it can. Excludes `averaging`, and a shard other than
   // kOff.
   bool updates_last = false;
   // Into how many groups a whole batch's microbatches are put, whose sums are

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/base/tensors.h"
+#include "core/checkpoint/folder/state_part.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/pipeline/timeline.h"
@@ -150,6 +151,13 @@ class StepPart {
 
   // State of a stage's parameters beside the optimizers', by "PARAMETER.STATE".
   virtual NamedTensors State(int stage) const { return {}; }
+  // What replicas share of that: this rank's slices, which State leaves out;
+  // and all of it, with State, on the first of those that share. Collective
+  // over these, the second.
+  virtual StatePart SharedState(int stage) const { return {}; }
+  virtual absl::StatusOr<NamedTensors> GatherState(int stage) const {
+    return State(stage);
+  }
   // Whether a state of that name is this part's.
   virtual bool HasState(const std::string& name) const { return false; }
   // Check, and load, those states of a stage's that HasState, as Optimizer's.

@@ -51,10 +51,11 @@ absl::Status CheckOne(const std::string& parameter,
   if (!traits.shard.has_value()) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(CheckAxis(parameter, traits.shard->axis, mesh));
   if (mesh.degree(traits.shard->axis) == 1) return absl::OkStatus();
+  if (traits.shard->axis == kTensorAxis) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat(
       "parameter ", parameter, " is sharded along ", traits.shard->axis,
       ", which has ", mesh.degree(traits.shard->axis),
-      " ranks: no strategy shards parameters yet"));
+      " ranks: layers are divided along tensor alone"));
 }
 
 std::string LayersText(const LayerSpecs& specs) {

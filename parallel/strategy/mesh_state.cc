@@ -1,5 +1,8 @@
 #include "parallel/strategy/mesh_state.h"
 
+#include <ATen/ops/empty_like.h>
+#include <c10/core/Device.h>
+
 #include <map>
 #include <set>
 #include <string>
@@ -23,12 +26,6 @@
 namespace tandem {
 namespace {
 
-std::set<std::string> TensorNames(const NamedTensors& tensors) {
-  std::set<std::string> names;
-  for (const auto& each : tensors) names.insert(each.first);
-  return names;
-}
-
 void Append(NamedTensors more, NamedTensors* all) {
   for (auto& each : more) all->push_back(std::move(each));
 }
@@ -40,10 +37,30 @@ NamedTensors ModelValues(const MeshModel& model) {
   return all;
 }
 
+// Along which replicas share what they share.
+absl::string_view SharingAxis(const Mesh& mesh) {
+  return mesh.degree(kShardAxis) > 1 ? kShardAxis : kDataAxis;
+}
+
+// Parameters of which not all values are here.
+std::set<const void*> TensorsInShares(const MeshModel& model) {
+  std::set<const void*> tensors;
+  for (const TrainedStage* stage : model.AllStages()) {
+    for (const FlatBuffer* buffer : stage->parameters().sharded()) {
+      if (buffer->value_memory().has_whole()) continue;
+      for (const FlatSlot& slot : buffer->slots()) {
+        tensors.insert(slot.parameter.unsafeGetTensorImpl());
+      }
+    }
+  }
+  return tensors;
+}
+
 // Picks what is this rank's from a whole model's state, and what nobody has, so
 // that it is refused.
 StoredTensors OwnOrNobodys(const StoredTensors& state, const MeshModel& model) {
-  const std::set<std::string> mine = TensorNames(ModelValues(model));
+  std::set<std::string> mine;
+  for (const auto& each : ModelValues(model)) mine.insert(each.first);
   StoredTensors wanted;
   for (const StoredTensor& each : state) {
     const std::string& name = each.info.name;
@@ -57,8 +74,18 @@ StoredTensors OwnOrNobodys(const StoredTensors& state, const MeshModel& model) {
 
 }  // namespace
 
+// Parameters of which ranks have shares stand there without values.
 NamedTensors MeshState::Parameters() const {
-  return NamedParameters(model().executor->stages());
+  NamedTensors all = NamedParameters(model().executor->stages());
+  const std::set<const void*> in_shares = TensorsInShares(model());
+  if (in_shares.empty()) return all;
+  for (auto& each : all) {
+    at::Tensor& parameter = each.second;
+    if (in_shares.count(parameter.unsafeGetTensorImpl()) == 0) continue;
+    parameter =
+        at::empty_like(parameter.detach(), at::TensorOptions(c10::kMeta));
+  }
+  return all;
 }
 
 NamedTensors MeshState::Buffers() const {
@@ -130,7 +157,10 @@ absl::StatusOr<NamedTensors> MeshState::GatherOptimizerState() const {
     TANDEM_ASSIGN_OR_RETURN(NamedTensors optimizers,
                             model().stage(i).GatherOptimizerState());
     Append(std::move(optimizers), &state);
-    for (const auto& part : parts()) Append(part->State(i), &state);
+    for (const auto& part : parts()) {
+      TANDEM_ASSIGN_OR_RETURN(NamedTensors more, part->GatherState(i));
+      Append(std::move(more), &state);
+    }
   }
   return state;
 }
@@ -144,8 +174,21 @@ absl::Status MeshState::StreamState(const StateParts& parts, TensorSink& sink) {
     if (parts.optimizer) {
       TANDEM_ASSIGN_OR_RETURN(optimizer, GatherOptimizerState());
     }
+    FullySharded::ParameterCopies copies;
+    if (parts.parameters) {
+      TANDEM_ASSIGN_OR_RETURN(copies, CopySharded());
+    }
+    NamedTensors values;
+    if (parts.parameters) {
+      values = NamedParameters(model().executor->stages());
+      for (auto& each : values) {
+        const auto copy = copies.find(each.second.unsafeGetTensorImpl());
+        if (copy != copies.end()) each.second = copy->second;
+      }
+    }
+    if (parts.buffers) Append(Buffers(), &values);
     TANDEM_ASSIGN_OR_RETURN(const NamedTensors state,
-                            OwnState(parts, std::move(optimizer)));
+                            CheckpointTensors(values, optimizer));
     if (model().groups.world() == nullptr) return StreamTensors(state, sink);
     TANDEM_ASSIGN_OR_RETURN(const ShardsByName shards, Shards());
     return StreamToRank0(OwnedState(state, Place(shards)),
@@ -156,21 +199,57 @@ absl::Status MeshState::StreamState(const StateParts& parts, TensorSink& sink) {
   return status;
 }
 
+absl::StatusOr<FullySharded::ParameterCopies> MeshState::CopySharded() {
+  FullySharded::ParameterCopies all;
+  for (const int stage : model().OwnStages()) {
+    FullySharded* const sharded = model().stage(stage).fully_sharded();
+    if (sharded == nullptr) continue;
+    TANDEM_ASSIGN_OR_RETURN(
+        FullySharded::ParameterCopies copies,
+        sharded->CopyParameters(model().groups.replica() == 0));
+    all.merge(copies);
+  }
+  return all;
+}
+
+absl::Status MeshState::OnSharded(absl::Status (FullySharded::*work)()) {
+  return model().OnStages([&](int stage) {
+    FullySharded* const sharded = model().stage(stage).fully_sharded();
+    return sharded == nullptr ? absl::OkStatus() : (sharded->*work)();
+  });
+}
+
 absl::StatusOr<StatePart> MeshState::PartToSave() {
   const absl::Status ended = Synchronize();
   if (!ended.ok()) {
     Abort(ended);
     return ended;
   }
+  // Parameters of which ranks have shares are written by all of these.
+  const NamedTensors parameters = NamedParameters(model().executor->stages());
+  const std::set<const void*> in_shares = TensorsInShares(model());
+  NamedTensors whole = Buffers();
+  for (const auto& each : parameters) {
+    if (in_shares.count(each.second.unsafeGetTensorImpl()) > 0) continue;
+    whole.push_back(each);
+  }
   TANDEM_ASSIGN_OR_RETURN(const NamedTensors state,
-                          OwnState({true, true, true}, OptimizerState()));
+                          CheckpointTensors(whole, OptimizerState()));
   TANDEM_ASSIGN_OR_RETURN(const ShardsByName shards, Shards());
   StatePart part = OwnedState(state, Place(shards));
-  for (const TrainedStage* stage : model().AllStages()) {
-    StatePart shared =
-        OwnedShare(stage->SharedOptimizerState(), {kDataAxis}, Place(shards));
-    Append(std::move(shared.tensors), &part.tensors);
-    part.slices.insert(shared.slices.begin(), shared.slices.end());
+  const auto add = [&](const StatePart& share, SharedNames names) {
+    StatePart owned =
+        OwnedShare(share, names, {SharingAxis(model().mesh)}, Place(shards));
+    Append(std::move(owned.tensors), &part.tensors);
+    part.slices.insert(owned.slices.begin(), owned.slices.end());
+  };
+  for (const int i : model().OwnStages()) {
+    const TrainedStage& stage = model().stage(i);
+    add(stage.SharedParameters(parameters), SharedNames::kParameters);
+    add(stage.SharedOptimizerState(), SharedNames::kStates);
+    for (const auto& each : parts()) {
+      add(each->SharedState(i), SharedNames::kStates);
+    }
   }
   return part;
 }
@@ -211,8 +290,14 @@ absl::Status MeshState::CheckModelState(const StoredTensors& state) const {
 }
 
 absl::Status MeshState::LoadModelState(const StoredTensors& state) {
+  // Every value is replaced, or none.
+  TANDEM_RETURN_IF_ERROR(CheckModelState(state));
   TANDEM_ASSIGN_OR_RETURN(const StoredTensors mine, ModelTensors(state));
-  TANDEM_RETURN_IF_ERROR(CopyModelState(mine, ModelValues(model())));
+  TANDEM_RETURN_IF_ERROR(OnSharded(&FullySharded::BeginReplacing));
+  const absl::Status copied = CopyModelState(mine, ModelValues(model()));
+  TANDEM_RETURN_IF_ERROR(OnSharded(copied.ok() ? &FullySharded::EndReplacing
+                                               : &FullySharded::Reshard));
+  TANDEM_RETURN_IF_ERROR(copied);
   for (const auto& part : parts()) part->AfterLoad();
   return absl::OkStatus();
 }

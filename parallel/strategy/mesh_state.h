@@ -17,6 +17,7 @@
 #include "core/checkpoint/folder/state_part.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/checkpoint/tensor_stream.h"
+#include "parallel/fully_sharded/fully_sharded.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/step_part.h"
 #include "parallel/strategy/mesh_strategy.h"
@@ -61,6 +62,10 @@ class MeshState : public MeshStrategy {
 
  private:
   absl::StatusOr<NamedTensors> GatherOptimizerState() const;
+  // On the first replica, of what ranks have shares of. Collective.
+  absl::StatusOr<FullySharded::ParameterCopies> CopySharded();
+  // On the threads of their devices, of this rank's stages that are sharded.
+  absl::Status OnSharded(absl::Status (FullySharded::*work)());
   // What this rank has a part of alone, and its place for those who ask.
   absl::StatusOr<ShardsByName> Shards() const;
   OwnerPlace Place(const ShardsByName& shards) const;

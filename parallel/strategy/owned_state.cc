@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-// Whose a tensor of a checkpoint is.
+// The parameter that a tensor of a checkpoint belongs to.
 std::string OwnerName(const std::string& name) {
   return IsOptimizerStateName(name) ? ParameterName(OptimizerStateName(name))
                                     : name;
@@ -49,8 +49,8 @@ absl::StatusOr<ShardsByName> FindShards(const NamedTensors& parameters,
         std::vector<int64_t> sizes,
         WholeSizes(name, tensor.sizes().vec(), *shard, degree));
     TANDEM_ASSIGN_OR_RETURN(TensorShard ranges,
-                            ShardOf(name, sizes, *shard, degree,
-                                    mesh.IndexAlong(shard->axis, rank)));
+                            RankShard(name, sizes, *shard, degree,
+                                      mesh.IndexAlong(shard->axis, rank)));
     shards[name] = {shard->axis, std::move(sizes), std::move(ranges)};
   }
   return shards;
@@ -71,18 +71,19 @@ StatePart OwnedState(const NamedTensors& state, const OwnerPlace& place) {
   return owned;
 }
 
-StatePart OwnedShare(const StatePart& share,
+StatePart OwnedShare(const StatePart& share, SharedNames names,
                      const std::vector<absl::string_view>& axes,
                      const OwnerPlace& place) {
+  const bool is_state = names == SharedNames::kStates;
   StatePart owned;
   for (const auto& [name, tensor] : share.tensors) {
-    const ShardOfParameter* const part =
-        ShardOfState(place.shards, ParameterName(name), tensor.dim());
+    const ShardOfParameter* const part = ShardOfState(
+        place.shards, is_state ? ParameterName(name) : name, tensor.dim());
     std::vector<absl::string_view> differs = axes;
     differs.push_back(kPipeAxis);
     if (part != nullptr) differs.push_back(part->axis);
     if (!place.mesh.IsFirstBeside(differs, place.rank)) continue;
-    const std::string stored = CheckpointNameOfState(name);
+    const std::string stored = is_state ? CheckpointNameOfState(name) : name;
     owned.tensors.emplace_back(stored, tensor);
     const auto slice = share.slices.find(name);
     if (slice == share.slices.end()) continue;

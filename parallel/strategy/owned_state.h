@@ -37,9 +37,9 @@ struct ShardOfParameter {
 // By the parameter's name; what is not there the rank has all of.
 using ShardsByName = std::map<std::string, ShardOfParameter>;
 
-// Those of `parameters`, which are this rank's, under all their names; all
-// names of one tensor go by the traits of the first. InvalidArgument, naming
-// the parameter, where its traits do not fit its shape (WholeSizes).
+// The shards among `parameters`, which are this rank's, under all their names;
+// all names of one tensor go by the traits of the first. InvalidArgument,
+// naming the parameter, where its traits do not fit its shape (WholeSizes).
 absl::StatusOr<ShardsByName> FindShards(const NamedTensors& parameters,
                                         const TraitsByName& traits,
                                         const Mesh& mesh, int rank);
@@ -51,14 +51,17 @@ struct OwnerPlace {
   const ShardsByName& shards;
 };
 
-// Of `state`, what this rank has of a checkpoint, by names there, what it
-// writes: all that it owns. State of a sharded parameter is sharded as that,
-// but for single numbers (steps). Tensors alias those of `state`.
+// What this rank writes of `state`, which is what it has of a checkpoint by
+// names there: all that it owns. State of a sharded parameter is sharded as
+// that, but for single numbers (steps). Tensors alias those of `state`.
 StatePart OwnedState(const NamedTensors& state, const OwnerPlace& place);
 
-// The same of optimizer state, by "PARAMETER.STATE", of which the ranks along
-// `axes` have a slice each (Optimizer::SharedState), by names in a checkpoint.
-StatePart OwnedShare(const StatePart& share,
+// What a share has: parameters, or optimizer state, by "PARAMETER.STATE".
+enum class SharedNames { kParameters, kStates };
+
+// The same of what the ranks along `axes` have a slice each of
+// (Optimizer::SharedState), by names in a checkpoint.
+StatePart OwnedShare(const StatePart& share, SharedNames names,
                      const std::vector<absl::string_view>& axes,
                      const OwnerPlace& place);
 

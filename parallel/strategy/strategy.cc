@@ -11,16 +11,6 @@
 
 namespace tandem {
 
-absl::StatusOr<NamedTensors> TrainedState::OwnState(
-    const StateParts& parts, NamedTensors optimizer) const {
-  NamedTensors model;
-  if (parts.parameters) model = Parameters();
-  if (parts.buffers) {
-    for (auto& each : Buffers()) model.push_back(std::move(each));
-  }
-  return CheckpointTensors(model, optimizer);
-}
-
 absl::StatusOr<WholeState> TrainedState::GatherState() {
   CollectedTensors parameters, buffers, optimizer;
   TANDEM_RETURN_IF_ERROR(StreamState({true, false, false}, parameters));

@@ -48,7 +48,8 @@ class TrainedState {
   virtual ~TrainedState() = default;
 
   // What this rank holds, by full name ("layer1.0.conv1.weight"). Tensors alias
-  // the live ones.
+  // the live ones; those of which ranks have shares (Sharding::kParameters) are
+  // without values, on the device "meta": GatherState has them.
   virtual NamedTensors Parameters() const = 0;
   virtual NamedTensors Buffers() const = 0;
 
@@ -68,14 +69,14 @@ class TrainedState {
   // Optimizer state by "PARAMETER.STATE" ("fc.weight.momentum_buffer"), with
   // PyTorch's state names; a parameter that has not been stepped has none. As
   // Optimizer::State: tensors alias the live ones until the next step, and what
-  // replicas share (shard_optimizer) is left out: see GatherState.
+  // replicas share (shard) is left out: see GatherState.
   virtual NamedTensors OptimizerState() const = 0;
 
   // The whole model's tensors to `sink`, on rank 0, where a checkpoint is
   // written, under their names in a checkpoint (core/checkpoint/checkpoint.h).
   // On other ranks `sink` only tells the order, which must be the same on all.
   // No rank holds more than one tensor that it did not hold before; but the
-  // first replica all of a shared optimizer's state (shard_optimizer), until
+  // first replica all of a shared optimizer's state (shard), until
   // this returns. Collective.
   virtual absl::Status StreamState(const StateParts& parts,
                                    TensorSink& sink) = 0;
@@ -106,12 +107,6 @@ class TrainedState {
   virtual absl::Status CheckModelState(const StoredTensors& state) const = 0;
   virtual absl::Status CheckOptimizerState(
       const StoredTensors& state) const = 0;
-
- protected:
-  // This rank's, under their names in a checkpoint, with such state of the
-  // optimizer. InvalidArgument as CheckpointTensors.
-  absl::StatusOr<NamedTensors> OwnState(const StateParts& parts,
-                                        NamedTensors optimizer) const;
 };
 
 class LossScale;
@@ -172,7 +167,7 @@ class Strategy : public TrainedState {
   // ones. Each copy of a tied weight has the sum of all: to be changed alike.
   // Also after a step that was asked for its norm (MeasureGradientNorm), until
   // the next one, as its update has left them: what is clipped by norm has been
-  // scaled, but for what another rank steps (shard_optimizer).
+  // scaled, but for what another rank steps (shard).
   NamedTensors Gradients() const;
 
   // What layers and the loss function added to the loss (loss_terms.h) in the

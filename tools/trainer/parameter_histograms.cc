@@ -33,7 +33,7 @@ void AddHistograms(const std::string& section, const NamedTensors& tensors,
 // The histograms of this rank's part of the first replica.
 absl::StatusOr<Summary> OwnHistograms(Job& job) {
   Summary own;
-  if (job.mesh.ReplicaOf(job.launch.rank) > 0) return own;
+  if (job.mesh.ReplicaIndex(job.launch.rank) > 0) return own;
   // Devices are waited for.
   TANDEM_RETURN_IF_ERROR(job.strategy->PartToSave().status());
   AddHistograms("weights", job.strategy->Parameters(), &own);

@@ -114,8 +114,8 @@ absl::StatusOr<TrainingSet> TrainingSet::Open(const Job& job) {
   set.samples_ = job.data.train->size();
   set.batch_size_ = job.batch_size();
   set.joins_ = job.options.ddp.uneven_inputs == "join";
-  TANDEM_ASSIGN_OR_RETURN(set.sampler_,
-                          MakeSampler(job, job.mesh.replicas(), job.data_rank()));
+  TANDEM_ASSIGN_OR_RETURN(
+      set.sampler_, MakeSampler(job, job.mesh.replicas(), job.data_rank()));
   TANDEM_ASSIGN_OR_RETURN(
       set.loader_,
       Loader::Create(job.data.train, set.sampler_, LoadingOptions(job)));

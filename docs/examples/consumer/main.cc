@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<tandem::DistributedSampler>> Sampler(
     int64_t length, const tandem::Mesh& mesh, int rank) {
   tandem::DistributedSamplerOptions options;
   options.num_replicas = mesh.replicas();
-  options.rank = mesh.ReplicaOf(rank);
+  options.rank = mesh.ReplicaIndex(rank);
   options.drop_last = true;
   return tandem::DistributedSampler::Create(length, options);
 }
@@ -73,8 +73,7 @@ absl::StatusOr<tandem::Score> TrainEpoch(tandem::Strategy& strategy,
 
 // What each rank does.
 absl::Status Train(const std::string& store_path, int rank) {
-  TANDEM_ASSIGN_OR_RETURN(tandem::Mesh mesh,
-                          tandem::Mesh::Create(kRanks, {}));
+  TANDEM_ASSIGN_OR_RETURN(tandem::Mesh mesh, tandem::Mesh::Create(kRanks, {}));
   TANDEM_ASSIGN_OR_RETURN(auto communicator, Connect(store_path, rank));
   tandem::SyntheticImagesOptions images;
   images.shape = {1, 28, 28};

@@ -92,6 +92,7 @@ class LayersScope {
         context_([&](ComputeContext& context) {
           context.microbatch = pass.microbatch;
           context.microbatch->records = records;
+          context.tensor_parallel = options.tensor_parallel;
           if (pass.samples.has_value()) context.samples = pass.samples;
         }) {}
 
@@ -279,7 +280,9 @@ LayerFlow PipelineStage::RunLayers(const Part& part,
     begun_ = &layer;
     const RunningLayer running(&layer, running_.get());
     const DeviceTraceScope slice(options_.track, layer.name, device());
+    if (parameters_ != nullptr) parameters_->BeforeLayer(i);
     flow.values = RunLayer(layer, flow.values, flow.skips);
+    if (parameters_ != nullptr) parameters_->AfterLayer(i, flow);
     if (slices != nullptr) slices->Watch(layer.name, flow.values);
     if (options_.crosses_borders) CrossBorder(layer, flow);
     for (const std::string& skip : last_pops_[i]) flow.skips.erase(skip);
@@ -313,6 +316,9 @@ absl::StatusOr<LossResult> PipelineStage::Loss(const StageMessage& outputs,
   for (size_t i = 0; i < options_.outgoing.size(); ++i) {
     further[options_.outgoing[i]] = outputs[i + 1];
   }
+  const ComputeContext::Scope divided([&](ComputeContext& context) {
+    context.tensor_parallel = options_.tensor_parallel;
+  });
   const bool trains = kept.pass.keeps != StageKeeps::kNothing;
   const LossFunction& loss =
       trains ? options_.loss : options_.loss.evaluation();

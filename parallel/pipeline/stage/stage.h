@@ -30,6 +30,7 @@
 #include "parallel/balance/cut.h"
 #include "parallel/channel/channel.h"
 #include "parallel/pipeline/stage/backward_slices.h"
+#include "parallel/pipeline/stage/layer_parameters.h"
 #include "parallel/split_backward/graph_split.h"
 
 namespace tandem {
@@ -65,6 +66,8 @@ struct StageOptions {
   // order, counted from the stage's first
   // (parallel/activation_checkpointing/checkpointed_groups.h).
   std::vector<LayerRange> checkpointed;
+  // With whom the layers are divided, and so the loss; null: with nobody.
+  std::shared_ptr<const TensorParallel> tensor_parallel;
   // The row of a trace that shows its layers (core/device/device_trace.h).
   std::string track = "layers";
 };
@@ -187,6 +190,11 @@ class PipelineStage {
   // Forgets every microbatch.
   void Clear();
 
+  // Null: they are always there. It must outlive the stage's graphs.
+  void set_layer_parameters(LayerParameters* parameters) {
+    parameters_ = parameters;
+  }
+
   const std::string& name() const { return options_.name; }
   c10::Device device() const { return options_.device; }
   const LayerList& layers() const { return layers_; }
@@ -232,6 +240,7 @@ class PipelineStage {
 
   LayerList layers_;
   StageOptions options_;
+  LayerParameters* parameters_ = nullptr;
   std::vector<Part> parts_;                          // all layers, in order
   std::vector<std::vector<std::string>> last_pops_;  // by layer
   // Skips that pass by: places in what goes out, and in what comes in.

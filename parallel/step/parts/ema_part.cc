@@ -4,9 +4,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/Device.h>
 #include <c10/core/TensorImpl.h>
 
 #include <algorithm>
@@ -18,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
@@ -29,8 +32,10 @@
 #include "core/model/layer_list.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/optim/flat_buffer.h"
+#include "parallel/optim/slot_slice.h"
 #include "parallel/pipeline/stage/stage.h"
 #include "parallel/schedule/schedule.h"
+#include "parallel/sharding/optimizer_sharding.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/parts/rows.h"
 #include "parallel/strategy/stage/trained_stage.h"
@@ -63,11 +68,22 @@ StoredTensors AveragesIn(const StoredTensors& state) {
 class Averages {
  public:
   explicit Averages(FlatBuffer* buffer)
-      : buffer_(buffer), values_(buffer->AddState()) {}
+      : buffer_(buffer),
+        own_(buffer->value_memory().own()),
+        values_(buffer->value_memory().is_sharded()
+                    ? buffer->AddPartialState(own_.begin, own_.end)
+                    : buffer->AddState()) {}
 
   const FlatBuffer& buffer() const { return *buffer_; }
+  // Whether other ranks have other parameters' averages.
+  bool is_shared() const { return values_.numel() < buffer_->values().numel(); }
+  const at::Tensor& values() const { return values_; }
+  FlatShare Share(bool is_first) const { return {own_, values_, is_first}; }
+  // A slot's averages; of shared ones their form alone, on no device.
   at::Tensor View(const FlatSlot& slot) const {
-    return buffer_->View(values_, slot);
+    if (!is_shared()) return buffer_->View(values_, slot);
+    return at::empty(slot.parameter.sizes(),
+                     values_.options().device(c10::kMeta));
   }
 
   // Adds (parameters - averages) * weight. Each operation rounds by itself: the
@@ -105,14 +121,19 @@ class Averages {
     for (int64_t begin = 0; begin < size; begin += chunk) {
       const int64_t length = std::min(chunk, size - begin);
       work(values_.narrow(0, begin, length),
-           buffer_->values().narrow(0, begin, length),
+           buffer_->value_memory().Part(own_.begin + begin,
+                                        own_.begin + begin + length),
            scratch.narrow(0, 0, length));
     }
   }
 
   FlatBuffer* buffer_;
-  at::Tensor values_;
+  ElementSpan own_;    // of the parameters: those that are here for good
+  at::Tensor values_;  // of these
 };
+
+using SlotVisitor =
+    absl::FunctionRef<void(const std::string& name, const FlatSlot& slot)>;
 
 // torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn(decay): the
 // first update copies, and buffers are the model's own. A step that the loss's
@@ -128,6 +149,8 @@ class EmaPart : public StepPart {
 
   // Under each name of a parameter, as a checkpoint has parameters.
   NamedTensors State(int stage) const override;
+  StatePart SharedState(int stage) const override;
+  absl::StatusOr<NamedTensors> GatherState(int stage) const override;
   bool HasState(const std::string& name) const override {
     return IsAverage(name);
   }
@@ -153,8 +176,10 @@ class EmaPart : public StepPart {
 
   Kept& At(int stage) { return kept_[static_cast<size_t>(stage)]; }
   const Kept& At(int stage) const { return kept_[static_cast<size_t>(stage)]; }
-  // By slot.
   NamedTensors SlotStates(int stage) const;
+  void VisitSlots(int stage, const Averages& averages,
+                  const SlotVisitor& visit) const;
+  absl::Status LoadAverages(int stage, const StoredTensors& averages) const;
 
   const MeshModel& model_;
   std::vector<Kept> kept_;  // by stage
@@ -225,22 +250,61 @@ NamedTensors EmaPart::SlotStates(int stage) const {
   return state;
 }
 
+// Calls `visit` with each of a parameter's names and its slot in one buffer.
+void EmaPart::VisitSlots(int stage, const Averages& averages,
+                         const SlotVisitor& visit) const {
+  std::map<const c10::TensorImpl*, const FlatSlot*> slots;  // by parameter
+  for (const FlatSlot& slot : averages.buffer().slots()) {
+    slots[slot.parameter.unsafeGetTensorImpl()] = &slot;
+  }
+  const auto& layers_of = model_.executor->stages()[static_cast<size_t>(stage)];
+  for (const auto& [name, parameter] : NamedParameters(layers_of->layers())) {
+    const auto found = slots.find(parameter.unsafeGetTensorImpl());
+    if (found != slots.end()) visit(AverageName(name), *found->second);
+  }
+}
+
 NamedTensors EmaPart::State(int stage) const {
   const Kept& kept = At(stage);
-  if (!kept.HasBegun()) return {};
-  std::map<const c10::TensorImpl*, at::Tensor> averages;  // by parameter
-  for (const Averages& each : kept.averages) {
-    for (const FlatSlot& slot : each.buffer().slots()) {
-      averages[slot.parameter.unsafeGetTensorImpl()] = each.View(slot);
-    }
-  }
   NamedTensors state;
-  const auto& stages = model_.executor->stages();
-  for (const auto& [name, parameter] :
-       NamedParameters(stages[static_cast<size_t>(stage)]->layers())) {
-    const auto found = averages.find(parameter.unsafeGetTensorImpl());
-    if (found == averages.end()) continue;  // it is not trained
-    state.emplace_back(AverageName(name), found->second);
+  if (!kept.HasBegun()) return state;
+  for (const Averages& each : kept.averages) {
+    if (each.is_shared()) continue;
+    VisitSlots(stage, each, [&](const std::string& name, const FlatSlot& slot) {
+      state.emplace_back(name, each.View(slot));
+    });
+  }
+  return state;
+}
+
+StatePart EmaPart::SharedState(int stage) const {
+  const Kept& kept = At(stage);
+  StatePart shared;
+  if (!kept.HasBegun()) return shared;
+  for (const Averages& each : kept.averages) {
+    if (!each.is_shared()) continue;
+    const FlatShare share =
+        each.Share(model_.stage(stage).sharers()->rank() == 0);
+    VisitSlots(stage, each, [&](const std::string& name, const FlatSlot& slot) {
+      AddSlice(slot, share, name, &shared);
+    });
+  }
+  return shared;
+}
+
+absl::StatusOr<NamedTensors> EmaPart::GatherState(int stage) const {
+  const Kept& kept = At(stage);
+  NamedTensors state = State(stage);
+  if (!kept.HasBegun()) return state;
+  for (const Averages& each : kept.averages) {
+    if (!each.is_shared()) continue;
+    TANDEM_ASSIGN_OR_RETURN(const at::Tensor all,
+                            GatherOnFirst(each.buffer(), each.values(),
+                                          *model_.stage(stage).sharers()));
+    if (!all.defined()) continue;
+    VisitSlots(stage, each, [&](const std::string& name, const FlatSlot& slot) {
+      state.emplace_back(name, each.buffer().View(all, slot));
+    });
   }
   return state;
 }
@@ -251,15 +315,30 @@ absl::Status EmaPart::CheckState(int stage, const StoredTensors& state) const {
                           : CheckModelState(averages, SlotStates(stage));
 }
 
+absl::Status EmaPart::LoadAverages(int stage,
+                                   const StoredTensors& averages) const {
+  std::map<std::string, const StoredTensor*> given;
+  for (const StoredTensor& each : averages) given[each.info.name] = &each;
+  for (const Averages& each : At(stage).averages) {
+    for (const FlatSlot& slot : each.buffer().slots()) {
+      const StoredTensor& values = *given.at(AverageName(slot.name));
+      TANDEM_RETURN_IF_ERROR(
+          each.is_shared()
+              ? ReadSlice(values, slot, each.Share(/*is_first=*/false))
+              : ReadInto(values, each.View(slot)));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Without any, they begin with the next update.
 absl::Status EmaPart::LoadState(int stage, const StoredTensors& state) {
   const Kept& kept = At(stage);
   if (kept.averages.empty()) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(CheckState(stage, state));
   const StoredTensors averages = AveragesIn(state);
   const bool begun = !averages.empty();
-  if (begun) {
-    TANDEM_RETURN_IF_ERROR(CopyModelState(averages, SlotStates(stage)));
-  }
+  if (begun) TANDEM_RETURN_IF_ERROR(LoadAverages(stage, averages));
   return CatchTorch([&] {
     const at::NoGradGuard no_grad;
     if (!begun) {

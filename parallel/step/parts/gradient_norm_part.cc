@@ -3,6 +3,7 @@
 // clips by itself.
 
 #include <ATen/Tensor.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 #include <glog/logging.h>
 
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
@@ -53,15 +55,31 @@ std::string NameOfParameter(int64_t place, const MeshModel& model) {
   return "";
 }
 
-// `first`: how many parameters come before the stage's.
-void AddSquares(const TrainedStage& stage, int64_t first,
+// Rows of numbers by parameter, one for each kind of gradients: what a rank has
+// of a parameter's is all of it, its share of it, its part, or a share of its
+// part. Sums of bits.
+constexpr int64_t kOwnGradients = 1;  // each replica's, not averaged
+constexpr int64_t kInShares = 2;      // replicas have the others
+constexpr int64_t kInParts = 4;  // ranks along the tensor axis have the others
+constexpr int64_t kKinds = 8;
+
+int64_t RowOf(const FlatBuffer& buffer) {
+  const auto& shard = buffer.traits().shard;
+  return (IsAveraged(buffer) ? 0 : kOwnGradients) +
+         (buffer.grad_memory().is_sharded() ? kInShares : 0) +
+         (shard.has_value() && shard->axis == kTensorAxis ? kInParts : 0);
+}
+
+// `first`: how many parameters come before the stage's; `count`: how many there
+// are in a row.
+void AddSquares(const TrainedStage& stage, int64_t first, int64_t count,
                 PendingStep::Norm* norm) {
   for (const FlatBuffer* buffer : stage.parameters().own()) {
     if (!IsAveraged(*buffer)) continue;
     const GradientSquares squares = SumSquares(*buffer);
     if (!squares.sums.defined()) continue;
     for (const int64_t position : squares.positions) {
-      norm->places.push_back(first + position);
+      norm->places.push_back(RowOf(*buffer) * count + first + position);
     }
     norm->squares.push_back(squares.sums);
   }
@@ -82,11 +100,20 @@ class GradientNormPart : public StepPart {
 
  private:
   absl::StatusOr<GradientNorms> NormsOfAll() const;
-  absl::StatusOr<std::string> NonFiniteGradient(const at::Tensor& sums) const;
+  absl::StatusOr<std::string> NonFiniteGradient(
+      const std::vector<double>& sums) const;
   // Squares gradients as they are, on their devices.
   absl::Status Measure();
   absl::StatusOr<double> Sum(const PendingStep& step,
                              const double*& numbers) const;
+  // What all ranks have of the model's gradients, of which this one's are
+  // `rows`, [kKinds, parameters], whole or in pieces: numbers of averaged ones,
+  // or of each replica's own. In whole turns of the parameters.
+  absl::StatusOr<std::vector<double>> GatherPieces(
+      const at::Tensor& rows, bool own, const CollectivePurpose& purpose) const;
+  // Sums over the pipeline, in place.
+  absl::Status SumOverStages(const at::Tensor& mine,
+                             const CollectivePurpose& purpose) const;
 
   const MeshModel& model_;
   bool clips_on_device_ = false;
@@ -96,8 +123,8 @@ class GradientNormPart : public StepPart {
 // Has one device all gradients, and clips by their norm without the host's
 // waiting for it? Its norm is summed in an order of its own.
 absl::Status GradientNormPart::Start() {
-  const bool is_whole =
-      model_.options.schedule.stages == 1 && model_.tied.empty();
+  const bool is_whole = model_.options.schedule.stages == 1 &&
+                        model_.tied.empty() && model_.groups.parts() == nullptr;
   clips_on_device_ = is_whole && !model_.options.reproducible &&
                      model_.stages.front()->update().clips_on_device();
   return absl::OkStatus();
@@ -148,13 +175,13 @@ absl::Status GradientNormPart::End(StepContext& step) {
 absl::StatusOr<GradientNorms> GradientNormPart::NormsOfAll() const {
   const double p = model_.options.clip_norm_type;
   const int64_t count = model_.first_parameters.back();
-  const at::Tensor all = at::zeros({2, count}, at::kDouble);
+  const at::Tensor all = at::zeros({kKinds, count}, at::kDouble);
   auto* const sums = all.mutable_data_ptr<double>();
   TANDEM_RETURN_IF_ERROR(model_.OnStages([&](int i) {
     TrainedStage& stage = model_.stage(i);
     stage.update().ClipValues();
     for (FlatBuffer* buffer : stage.parameters().own()) {
-      double* const first = sums + (IsAveraged(*buffer) ? 0 : count) +
+      double* const first = sums + RowOf(*buffer) * count +
                             model_.first_parameters[static_cast<size_t>(i)];
       for (const GradientSum& each :
            GradientSums(FlatBufferList({buffer}), p)) {
@@ -163,19 +190,20 @@ absl::StatusOr<GradientNorms> GradientNormPart::NormsOfAll() const {
     }
     return absl::OkStatus();
   }));
-  if (model_.groups.pipe() != nullptr) {
-    // Each is added to zeros.
-    TANDEM_RETURN_IF_ERROR(model_.groups.pipe()->AllReduceSum(
-        all, [] { return "the norm of the gradients"; }));
-  }
+  const CollectivePurpose purpose = [] { return "the norm of the gradients"; };
+  TANDEM_RETURN_IF_ERROR(SumOverStages(all, purpose));
+  TANDEM_ASSIGN_OR_RETURN(std::vector<double> averaged,
+                          GatherPieces(all, /*own=*/false, purpose));
+  TANDEM_ASSIGN_OR_RETURN(std::vector<double> own,
+                          GatherPieces(all, /*own=*/true, purpose));
   GradientNorms norms;
-  TANDEM_ASSIGN_OR_RETURN(norms.averaged,
-                          ClippingNorm({sums, sums + count}, p));
-  TANDEM_ASSIGN_OR_RETURN(norms.own,
-                          ClippingNorm({sums + count, sums + 2 * count}, p));
-  for (const double norm : {norms.averaged, norms.own}) {
+  TANDEM_ASSIGN_OR_RETURN(norms.averaged, ClippingNorm(averaged, p));
+  TANDEM_ASSIGN_OR_RETURN(norms.own, ClippingNorm(own, p));
+  for (const auto& [norm, parts] :
+       {std::pair(norms.averaged, &averaged), std::pair(norms.own, &own)}) {
     if (!model_.options.error_if_nonfinite || std::isfinite(norm)) continue;
-    TANDEM_ASSIGN_OR_RETURN(const std::string culprit, NonFiniteGradient(all));
+    TANDEM_ASSIGN_OR_RETURN(const std::string culprit,
+                            NonFiniteGradient(*parts));
     return NonFiniteNormError(norm, p, culprit);
   }
   return norms;
@@ -184,18 +212,50 @@ absl::StatusOr<GradientNorms> GradientNormPart::NormsOfAll() const {
 // Which parameter's gradient is not finite, of which one is. Every rank of the
 // pipeline sees the same sums, and one of them knows the name.
 absl::StatusOr<std::string> GradientNormPart::NonFiniteGradient(
-    const at::Tensor& sums) const {
-  const auto* const values = sums.const_data_ptr<double>();
-  const auto* const end = values + sums.numel();
-  const auto* const found =
-      std::find_if(values, end, [](double sum) { return !std::isfinite(sum); });
-  CHECK(found != end);
+    const std::vector<double>& sums) const {
+  const auto found =
+      absl::c_find_if(sums, [](double sum) { return !std::isfinite(sum); });
+  CHECK(found != sums.end());
   const std::string mine = NameOfParameter(
-      (found - values) % model_.first_parameters.back(), model_);
+      (found - sums.begin()) % model_.first_parameters.back(), model_);
   if (model_.groups.pipe() == nullptr) return mine;
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
                           model_.groups.pipe()->AllGatherString(mine));
   return absl::StrJoin(all, "");
+}
+
+absl::Status GradientNormPart::SumOverStages(
+    const at::Tensor& mine, const CollectivePurpose& purpose) const {
+  if (model_.groups.pipe() == nullptr) return absl::OkStatus();
+  // Each is added to zeros.
+  return model_.groups.pipe()->AllReduceSum(mine, purpose);
+}
+
+absl::StatusOr<std::vector<double>> GradientNormPart::GatherPieces(
+    const at::Tensor& rows, bool own, const CollectivePurpose& purpose) const {
+  std::vector<double> all;
+  Communicator* const sharers = ShardsGradients(model_.options.shard)
+                                    ? model_.AllStages().front()->sharers()
+                                    : nullptr;
+  Communicator* const parts = model_.groups.parts();
+  for (int64_t row = own ? kOwnGradients : 0; row < kKinds; row += 2) {
+    at::Tensor pieces = rows[row];
+    for (const auto& [kind, group] :
+         {std::pair(kInShares, sharers), std::pair(kInParts, parts)}) {
+      if ((row & kind) == 0) continue;
+      if (group == nullptr) {
+        pieces = at::Tensor();  // nobody has any of these
+        break;
+      }
+      TANDEM_ASSIGN_OR_RETURN(const std::vector<at::Tensor> of_ranks,
+                              group->AllGather(pieces, purpose));
+      pieces = at::cat(of_ranks);
+    }
+    if (!pieces.defined()) continue;
+    const auto* const numbers = pieces.const_data_ptr<double>();
+    all.insert(all.end(), numbers, numbers + pieces.numel());
+  }
+  return all;
 }
 
 absl::Status GradientNormPart::Measure() {
@@ -206,7 +266,7 @@ absl::Status GradientNormPart::Measure() {
     return CatchTorch(
         [&] {
           AddSquares(model_.stage(i), model_.first_parameters[stage],
-                     &of_stage[stage]);
+                     model_.first_parameters.back(), &of_stage[stage]);
         },
         "the norm of the gradients");
   }));
@@ -239,18 +299,17 @@ absl::Status GradientNormPart::Read(PendingStep& step, const double*& numbers,
 absl::StatusOr<double> GradientNormPart::Sum(const PendingStep& step,
                                              const double*& numbers) const {
   const int64_t count = model_.first_parameters.back();
-  const at::Tensor all = at::zeros({count}, at::kDouble);
+  const at::Tensor all = at::zeros({kKinds, count}, at::kDouble);
   auto* const sums = all.mutable_data_ptr<double>();
-  for (const int64_t place : step.norm->places) sums[place] = *numbers++;
-  if (model_.groups.pipe() != nullptr) {
-    const FlightPurposeScope flight({"loss"});
-    // Each is added to zeros.
-    TANDEM_RETURN_IF_ERROR(
-        model_.groups.pipe()->AllReduceSum(all, [number = step.number] {
-          return absl::StrCat("the norm of the gradients of step ", number);
-        }));
-  }
-  return NormOfPowerSums({sums, sums + count}, 2);
+  for (const int64_t place : step.norm->places) sums[place] += *numbers++;
+  const FlightPurposeScope flight({"loss"});
+  const CollectivePurpose purpose = [number = step.number] {
+    return absl::StrCat("the norm of the gradients of step ", number);
+  };
+  TANDEM_RETURN_IF_ERROR(SumOverStages(all, purpose));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<double> parts,
+                          GatherPieces(all, /*own=*/false, purpose));
+  return NormOfPowerSums(parts, 2);
 }
 
 void DescribeClipping(const MeshStrategyOptions& options, NamedValues& values) {

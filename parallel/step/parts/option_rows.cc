@@ -86,9 +86,21 @@ void DescribeStages(const MeshStrategyOptions& options, NamedValues& values) {
       absl::StrCat(options.pipeline.selective.every);
   values["weight_gradient_batch"] = absl::StrCat(options.weight_gradient_batch);
   values["seed"] = absl::StrCat(options.seed);
+  values["tensor"] = absl::StrCat(options.tensor);
+  values["sequence_parallel"] = SwitchText(options.sequence_parallel);
 }
 
 absl::Status CheckStages(const MeshStrategyOptions& options) {
+  if (options.tensor < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor is ", options.tensor,
+                     ": expected how many ranks share each layer, 1 or more"));
+  }
+  if (options.tensor > 1 && options.reproducible) {
+    return absl::InvalidArgumentError(
+        "reproducible excludes tensor parallelism: sums would depend on the "
+        "layout; leave one of them out");
+  }
   if (options.microbatch_size < 0 || options.weight_gradient_batch < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "microbatch_size must be 0 or more and weight_gradient_batch 1 or "

@@ -35,10 +35,10 @@ struct Exclusion {
   const char* what;  // in the message
   // The same for the flags of a program: the one that gives the option, with
   // any value that is not as usual ("static_graph"), with one value
-  // ("shard_optimizer=on") or with more than one ("weight_gradient_batch>1"),
-  // and the message. In it $0 and $1 are the flags of the part and of the
-  // option as they were given, "--static_graph=true", and $2 the latter's name
-  // alone.
+  // ("shard=optimizer|gradients") or with more than one
+  // ("weight_gradient_batch>1"), and the message. In it $0 and $1 are the flags
+  // of the part and of the option as they were given, "--static_graph=true",
+  // and $2 the latter's name alone.
   const char* flag;
   const char* flag_message;
 };
@@ -85,6 +85,7 @@ extern const StepPartRow kAveragingRow;
 extern const StepPartRow kBatchSharesRow;
 extern const StepPartRow kBuffersRow;
 extern const StepPartRow kEmaRow;
+extern const StepPartRow kFullyShardedRow;
 extern const StepPartRow kGradientNormRow;
 extern const StepPartRow kLossScaleRow;
 extern const StepPartRow kLossTermsRow;

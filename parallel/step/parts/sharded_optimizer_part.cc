@@ -29,8 +29,7 @@ class ShardedOptimizerPart : public StepPart {
     if (!step.learning_rate.has_value() || !trained.sharding().shards) {
       return absl::OkStatus();
     }
-    return GatherValues(trained.parameters().all(), *trained.replicas(),
-                        steps_);
+    return GatherValues(trained.parameters().all(), *trained.sharers(), steps_);
   }
 
  private:
@@ -40,7 +39,7 @@ class ShardedOptimizerPart : public StepPart {
 
 absl::StatusOr<std::unique_ptr<StepPart>> MakeShardedOptimizer(
     MeshModel& model) {
-  if (model.options.shard_optimizer == OptimizerSharding::kOff) {
+  if (model.options.shard == Sharding::kOff) {
     return std::unique_ptr<StepPart>();
   }
   return std::make_unique<ShardedOptimizerPart>(model);
@@ -48,7 +47,7 @@ absl::StatusOr<std::unique_ptr<StepPart>> MakeShardedOptimizer(
 
 void DescribeShardedOptimizer(const MeshStrategyOptions& options,
                               NamedValues& values) {
-  values["shard_optimizer"] = Word(options.shard_optimizer);
+  values["shard"] = Word(options.shard);
 }
 
 constexpr char kMoves[] =
@@ -94,10 +93,11 @@ constexpr StepPartRow kShardedOptimizerRow = {
     DescribeShardedOptimizer,
     nullptr,
     {[](const MeshStrategyOptions& options) {
-       return options.shard_optimizer == OptimizerSharding::kOn;
+       return options.shard != Sharding::kOff &&
+              options.shard != Sharding::kAuto;
      },
-     "shard_optimizer excludes ", "; leave one of them out",
-     kShardedOptimizerExcludes, "shard_optimizer=on"}};
+     "shard excludes ", "; leave one of them out", kShardedOptimizerExcludes,
+     "shard=optimizer|gradients|parameters"}};
 
 std::string ExcludesSharding(const MeshStrategyOptions& options) {
   const Exclusion* const given = FirstGiven(kShardedOptimizerExcludes, options);

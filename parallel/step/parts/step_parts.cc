@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/substitute.h"
 #include "core/base/status_macros.h"
@@ -35,6 +37,7 @@ constexpr const StepPartRow* kRows[] = {
     &kBuffersRow,           // made alike before parameters change
     &kOptimizerRow,         // changes them
     &kShardedOptimizerRow,  // sends those that were changed
+    &kFullyShardedRow,      // frees what inference has gathered
     &kAveragingRow,         // takes the mean of those that were changed
     &kEmaRow,               // averages those that were changed over steps
     &kUpdatesLastRow,       // only plans
@@ -42,11 +45,14 @@ constexpr const StepPartRow* kRows[] = {
     &kTimesRow,             // takes a step when all else has been read of it
 };
 
-// Whether `value` is what `condition`, "=on" or ">1", asks for; "": any is.
+// Whether `value` is what `condition`, "=on|off" or ">1", asks for; "": any is.
 bool Meets(const std::string& value, absl::string_view condition) {
   if (condition.empty()) return true;
   const absl::string_view bound = condition.substr(1);
-  if (condition.front() == '=') return value == bound;
+  if (condition.front() == '=') {
+    const std::vector<absl::string_view> words = absl::StrSplit(bound, '|');
+    return absl::c_linear_search(words, value);
+  }
   double given = 0, least = 0;
   return absl::SimpleAtod(value, &given) && absl::SimpleAtod(bound, &least) &&
          given > least;
@@ -66,9 +72,7 @@ std::string AsGiven(const NamedValues::value_type& flag) {
 }
 
 bool SharesOptimizer(const MeshStrategyOptions& options, bool share_memory) {
-  if (options.shard_optimizer != OptimizerSharding::kAuto) {
-    return options.shard_optimizer == OptimizerSharding::kOn;
-  }
+  if (options.shard != Sharding::kAuto) return options.shard != Sharding::kOff;
   return share_memory &&
          MostStateNumbers(AllOptimizers(options)) >= kLeastStateNumbers &&
          ExcludesSharding(options).empty();

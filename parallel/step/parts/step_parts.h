@@ -54,7 +54,7 @@ std::set<std::string> StepStateFlags();
 
 // The state that a job with such options keeps for each parameter, before there
 // is a strategy: on each device of one of so many replicas. `share_memory`: all
-// of them do, so that OptimizerSharding::kAuto shares what large stages have;
+// of them do, so that Sharding::kAuto shares what large stages have;
 // small ones, which it leaves alone, hold little. Of what a communication hook
 // keeps nothing is known here.
 StatePerParameter KeptStatePerParameter(const MeshStrategyOptions& options,

@@ -34,11 +34,11 @@ void DescribeUpdatesLast(const MeshStrategyOptions& options,
 
 // Techniques with collectives of their own in the update, or behind it.
 constexpr Exclusion kUpdatesLastExcludes[] = {
-    {"shard_optimizer",
+    {"shard",
      [](const MeshStrategyOptions& options) {
-       return options.shard_optimizer != OptimizerSharding::kOff;
+       return options.shard != Sharding::kOff;
      },
-     "shard_optimizer", "shard_optimizer=on",
+     "shard", "shard=optimizer|gradients|parameters",
      "$0 takes a lost rank's state from a neighbour, who must have all of it, "
      "but $1 was given: leave one out"},
     {"averaging",

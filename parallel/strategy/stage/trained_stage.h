@@ -5,6 +5,7 @@
 #define TANDEM_PARALLEL_STRATEGY_STAGE_TRAINED_STAGE_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <chrono>
 #include <functional>
@@ -26,6 +27,7 @@
 #include "parallel/ddp/options.h"
 #include "parallel/ddp/reducer.h"
 #include "parallel/ddp/replica_parameters.h"
+#include "parallel/fully_sharded/fully_sharded.h"
 #include "parallel/optim/parameter_update.h"
 #include "parallel/optim/update_options.h"
 #include "parallel/pipeline/training_step.h"
@@ -90,6 +92,14 @@ class StageReducer : public StageGradients {
   bool has_acted_ = false;  // in this step
 };
 
+// How a stage's replicas share gradients, or parameters as well.
+struct StageShards {
+  ShardGroups groups;
+  LayerUnits units;  // of the stage's layers
+  FullyShardedOptions options;
+  c10::Device device = c10::kCPU;  // the stage's, where they are to lie
+};
+
 struct TrainedStageOptions {
   UpdateOptions update;
   TraitsByName traits;  // by full name; update.optimizer_group goes first
@@ -105,8 +115,13 @@ struct TrainedStageOptions {
   // ReplicaParameterOptions'.
   std::function<Communicator*(const ParameterTraits& traits)> alike_group;
   // Whether replicas share the optimizers' work, and what of the job cannot.
-  OptimizerSharding sharding = OptimizerSharding::kOff;
+  Sharding sharding = Sharding::kOff;
   std::string sharding_excluded_by;
+  // The replicas that share; null: all.
+  Communicator* sharers = nullptr;
+  std::optional<StageShards> shards;
+  // Ranks that have other parts of the stage's tensors; null: there are none.
+  Communicator* parts = nullptr;
 };
 
 // Used by its device's thread alone, or between steps.
@@ -133,6 +148,8 @@ class TrainedStage {
   absl::Status Prepare(const StageStep& step = {});
   // Their way to the whole batch's; null: there are no others.
   StageGradients* gradients() { return gradients_.get(); }
+  // What gathers parameters for its layers; null: they are there.
+  FullySharded* fully_sharded() const { return fully_sharded_; }
 
   // What becomes of complete gradients. Where replicas share the optimizers'
   // work, a step is of this one's share: the others' values are theirs to tell.
@@ -151,21 +168,31 @@ class TrainedStage {
   // what is shared with other replicas too, on the first one; collective then.
   NamedTensors OptimizerState() const;
   absl::StatusOr<NamedTensors> GatherOptimizerState() const;
-  // This replica's slices of what is shared.
+  // This replica's slices of what is shared; and of parameters that are, of
+  // which these are the stage's, under all their names.
   StatePart SharedOptimizerState() const;
+  StatePart SharedParameters(const NamedTensors& parameters) const;
   const ShardingChoice& sharding() const { return sharding_; }
+  // The replicas among which that is; null: there are no others.
+  Communicator* sharers() const {
+    return options_.sharers == nullptr ? replicas() : options_.sharers;
+  }
 
  private:
   explicit TrainedStage(const TrainedStageOptions& options)
       : options_(options) {}
 
   absl::Status MakeGradients();
+  void MakeShards();
+  void SumParts();
 
   TrainedStageOptions options_;
   ShardingChoice sharding_;
   std::unique_ptr<ReplicaParameters> parameters_;
   std::unique_ptr<StageGradients> gradients_;  // null: they are complete
-  StageReducer* reducer_ = nullptr;            // null: it is not one
+  // Among what gradients_ has; null: they are not there.
+  StageReducer* reducer_ = nullptr;
+  FullySharded* fully_sharded_ = nullptr;
   DdpLoggingData logging_;
   std::optional<ParameterUpdate> update_;
 };

@@ -83,13 +83,13 @@ TEST(MeshTest, EveryDegreeDividesOrIsRefusedByName) {
 
 // Awkward degrees, and those of one: replicas are along data and shard.
 TEST(MeshTest, ReplicasAreAlongAllSampleAxes) {
-  const Mesh mesh = *Mesh::Create(2 * 3 * 2 * 5,
-                                  {.pipe = 2, .tensor = 5, .shard = 3});
+  const Mesh mesh =
+      *Mesh::Create(2 * 3 * 2 * 5, {.pipe = 2, .tensor = 5, .shard = 3});
   EXPECT_EQ(mesh.ToString(), "data 2 x shard 3 x pipe 2 x tensor 5");
   EXPECT_EQ(mesh.replicas(), 6);
   EXPECT_EQ(mesh.ranks_of_replica(), 10);
   for (int rank = 0; rank < mesh.world_size(); ++rank) {
-    EXPECT_EQ(mesh.ReplicaOf(rank), rank / 10);
+    EXPECT_EQ(mesh.ReplicaIndex(rank), rank / 10);
     const std::vector<int> alike = mesh.RanksOfReplicas(rank);
     ASSERT_EQ(alike.size(), 6u);
     for (int i = 0; i < 6; ++i) EXPECT_EQ(alike[i], 10 * i + rank % 10);

@@ -120,7 +120,7 @@ void ExpectGradientsOrUpdatesNamed(const std::string& said) {
 TEST_P(BackendTest, WhoIsOutOfASharedOptimizerIsNamed) {
   for (const std::string action : {"kill", "stop"}) {
     Flags flags = FaultJob(GetParam(), TimeoutFor(action));
-    flags.push_back("--shard_optimizer=on");
+    flags.push_back("--shard=optimizer");
     FaultRanks ranks(flags, 1, FaultAt("before_optimizer", 1, action));
     const bool on_streams = std::string(GetParam()) == "sim_nccl";
     ExpectEveryoneNames(

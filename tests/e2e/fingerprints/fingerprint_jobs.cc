@@ -132,8 +132,7 @@ void AddPipelines(Jobs* jobs) {
 void AddHybrids(Jobs* jobs) {
   Add("hybrid", kHybrid,
       {{"buckets", "mlp_small", "--bucket_cap_mb=0.01"},
-       {"shard_optimizer", "mlp_dropout",
-        "--shard_optimizer=on --optimizer=adam"},
+       {"shard", "mlp_dropout", "--shard=optimizer --optimizer=adam"},
        {"clip_grad_norm", "gpt_tiny_tied", "--clip_grad_norm=0.1"},
        {"find_unused_parameters", "gpt_tiny_tied", "--find_unused_parameters"},
        {"skip_nonfinite", "mlp_small", "--skip_nonfinite --learning_rate=1e30"},
@@ -167,8 +166,7 @@ void AddReplicas(Jobs* jobs) {
         "--param_to_hook_all_reduce=fc1.weight"},
        {"parameters_to_ignore", "mlp_small",
         "--parameters_to_ignore=fc1.weight,fc2.bias"},
-       {"shard_optimizer", "mlp_dropout",
-        "--shard_optimizer=on --optimizer=adam"},
+       {"shard", "mlp_dropout", "--shard=optimizer --optimizer=adam"},
        {"shard_optimizer_auto", "mlp_wide", "--optimizer=adamw --max_steps=2"},
        {"local_sgd", "mlp_small", "--average_parameters_every=2"},
        {"local_sgd_after_warmup", "mlp_small",
@@ -258,7 +256,7 @@ void AddLosses(Jobs* jobs) {
         "--vocab_parallel=2 --pipe=2 --schedule=zb_h1 --optimizer=adamw "
         "--reproducible --microbatch_size=4"},
        {"vocab_parallel_sharded", "gpt_tiny_tied",
-        "--vocab_parallel=2 --shard_optimizer=on --optimizer=adamw "
+        "--vocab_parallel=2 --shard=optimizer --optimizer=adamw "
         "--reproducible --microbatch_size=4"}},
       jobs);
 }
@@ -310,8 +308,8 @@ void AddBackends(Jobs* jobs) {
        "--nproc_per_node=2 --pipe=2 --microbatches=4"},
       {"hybrid", "gpt_tiny_tied",
        "--nproc_per_node=4 --pipe=2 --microbatches=4 --clip_grad_norm=0.1"},
-      {"shard_optimizer", "mlp_dropout",
-       "--nproc_per_node=2 --shard_optimizer=on --optimizer=adam"}};
+      {"shard", "mlp_dropout",
+       "--nproc_per_node=2 --shard=optimizer --optimizer=adam"}};
   Add("gloo", {"--backend=gloo"}, layouts, jobs);
   Add("sim_nccl", {"--device=sim", "--backend=sim_nccl", "--sim_delay_us=20"},
       layouts, jobs);
@@ -338,8 +336,8 @@ void AddResumed(Jobs* jobs) {
         "--optimizer=adamw --amsgrad --weight_decay=0.1", "--max_steps=2"},
        {"batch_norm", "resnet18", "--nproc_per_node=2 --max_steps=3",
         "--max_steps=1"},
-       {"shard_optimizer", "mlp_dropout",
-        "--nproc_per_node=2 --shard_optimizer=on --optimizer=adam",
+       {"shard", "mlp_dropout",
+        "--nproc_per_node=2 --shard=optimizer --optimizer=adam",
         "--max_steps=2"},
        {"diloco", "mlp_small",
         "--nproc_per_node=2 --average_parameters_every=2 "

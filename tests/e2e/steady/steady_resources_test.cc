@@ -159,7 +159,7 @@ std::vector<Cell> Cells() {
       {"ddp_shm", {ranks}},
       {"ddp_gloo", {ranks, "--backend=gloo"}},
       {"ddp_sharded",
-       {ranks, "--optimizer=adamw", "--shard_optimizer=on", "--dtype=bf16"}},
+       {ranks, "--optimizer=adamw", "--shard=optimizer", "--dtype=bf16"}},
       {"data_parallel", {"--strategy=data_parallel", devices}},
       {"model_parallel", {"--strategy=model_parallel", devices}},
       {"pipeline_devices",

@@ -102,7 +102,7 @@ TEST(DryRunTest, ACheckpointIsAsLargeAsItSays) {
   for (const std::string more :
        {"", "--momentum=0", "--optimizer=adamw", "--optimizer=adam --amsgrad",
         "--ema_decay=0.9", "--optimizer=muon",
-        "--nproc_per_node=2 --shard_optimizer=on "
+        "--nproc_per_node=2 --shard=optimizer "
         "--optimizer=adamw"}) {
     for (const std::string model : {"gpt_tiny_tied", "resnet18"}) {
       // Which has no matrices but its head.

@@ -299,7 +299,7 @@ TEST(TextTest, SamplesAreTheSameInEveryLayoutAndAsGenerateMakesThem) {
   EXPECT_EQ(made.exit_code, 0) << made.err;
   EXPECT_EQ(made.out, sample + "\n");
   std::vector<std::string> layouts = Layouts();
-  layouts.push_back("--nproc_per_node=2 --shard_optimizer=on");
+  layouts.push_back("--nproc_per_node=2 --shard=optimizer");
   layouts.push_back("--loss_chunk=8");
   layouts.push_back("--nproc_per_node=2 --pipe=2 --vocab_parallel=2");
   for (const std::string& layout : layouts) {

@@ -46,7 +46,7 @@ std::vector<SameRow> LoraRows() {
        Tiny("gpt_tiny_tied", gpt + same_bits + "--ema_decay=0.9"),
        {"--nproc_per_node=2 --check_replicas_every=1",
         "--nproc_per_node=2 --pipe=2 --schedule=zb_h1",
-        "--nproc_per_node=4 --pipe=2 --shard_optimizer=on",
+        "--nproc_per_node=4 --pipe=2 --shard=optimizer",
         "--devices_per_rank=2 --device=sim --checkpoint_every=2",
         "--nproc_per_node=2 --devices_per_rank=2 "
         "--checkpoint_activations=always"}},

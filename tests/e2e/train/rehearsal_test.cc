@@ -167,7 +167,7 @@ std::vector<Layout> Layouts() {
       {"Replicas", "--nproc_per_node=2", 2},
       {"ReplicasOfTokens", tokens + "--nproc_per_node=2 --dtype=bf16", 2},
       {"ShardedReplicas",
-       tokens + "--nproc_per_node=3 --batch_size=18 --shard_optimizer=on", 3},
+       tokens + "--nproc_per_node=3 --batch_size=18 --shard=optimizer", 3},
       {"StagesOnRanks",
        tokens + "--nproc_per_node=2 --pipe=2 --microbatch_size=16", 2},
       {"Hybrid",

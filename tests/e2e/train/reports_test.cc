@@ -33,7 +33,7 @@ void SameNorms(const JobRun& run, const JobRun& expected) {
 TEST(MeasuresTest, EveryLineHasTheNormInEveryLayoutTheSame) {
   ExpectSame({"Norms",
               Small("--reproducible --microbatch_size=2"),
-              {"--nproc_per_node=2", "--nproc_per_node=2 --shard_optimizer=on",
+              {"--nproc_per_node=2", "--nproc_per_node=2 --shard=optimizer",
                "--devices_per_rank=2 --strategy=pipeline",
                "--nproc_per_node=2 --pipe=2 --schedule=zb_h1",
                "--nproc_per_node=4 --pipe=2"},
@@ -194,13 +194,13 @@ TEST(SizesTest, ByFlagsTakeThePlaceOfTheNamedOnes) {
 TEST(ShardedOptimizerTest, SettingsSayWhoKeepsTheStateAndWhy) {
   const char* const cases[][2] = {
       {"", "it pays from 1000000 on"},
-      {"--shard_optimizer=on", "shared by 2 replicas"},
+      {"--shard=optimizer", "shared by 2 replicas"},
       {"--model=mlp_wide --optimizer=adamw", "shared by 2 replicas"},
       {"--model=mlp_wide --optimizer=muon", "shared by 2 replicas"},
       {"--model=mlp_wide", "so little state"},
       {"--model=mlp_wide --backend=gloo", "do not share memory"},
       {"--model=mlp_wide --static_graph", "ddp.static_graph"},
-      {"--shard_optimizer=off", "not asked for"}};
+      {"--shard=off", "not asked for"}};
   for (const auto& [flags, says] : cases) {
     const Events events = RunJobForEvents(
         Joined(Small("--nproc_per_node=2 --max_steps=2"), Words(flags)));

@@ -100,7 +100,7 @@ Rows ScheduleRows() {
                         Layout(2, 2, 2), Layout(4, 2, 1)},
                        "--device=sim --backend=sim_nccl --sim_delay_us=20"),
                   SameLines});
-  const std::string shared = " --shard_optimizer=on";
+  const std::string shared = " --shard=optimizer";
   rows.push_back(
       {"muon",
        Joined(Job("gpt_tiny_tied"),

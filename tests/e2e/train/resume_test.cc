@@ -70,12 +70,12 @@ INSTANTIATE_TEST_SUITE_P(Technique, ResumeTest,
 Rows MeshRows() {
   const std::vector<std::pair<std::string, std::string>> meshes = {
       {"OneDevice", ""},
-      {"Data2", "--nproc_per_node=2 --shard_optimizer=off"},
-      {"Data3Sharded", "--nproc_per_node=3 --shard_optimizer=on"},
+      {"Data2", "--nproc_per_node=2 --shard=off"},
+      {"Data3Sharded", "--nproc_per_node=3 --shard=optimizer"},
       {"Pipe2", "--nproc_per_node=2 --pipe=2"},
       {"Data2Pipe2Sharded",
        "--nproc_per_node=4 --pipe=2 "
-       "--shard_optimizer=on"}};
+       "--shard=optimizer"}};
   Rows rows;
   for (const auto& [name, saving] : meshes) {
     ResumeRow row = {name,
@@ -190,7 +190,7 @@ TEST(ResumeTableTest, NoCellIsMissing) {
   EXPECT_EQ(CellsIn(LastSampleRows()), 3 * 6 + 16);
 }
 
-// Weights and checkpoints are those of a job without --shard_optimizer, and any
+// Weights and checkpoints are those of a job without --shard, and any
 // number of replicas goes on. Eight steps of 16 samples.
 TEST(ShardedOptimizerTest, ACheckpointOfSharesGoesOnAnywhere) {
   const Flags job = Tiny("gpt_tiny_tied",
@@ -198,12 +198,12 @@ TEST(ShardedOptimizerTest, ACheckpointOfSharesGoesOnAnywhere) {
                          "--synthetic_samples=64 --epochs=2 --optimizer=adamw");
   const std::string straight = Fingerprint(RunJobForEvents(job));
   std::vector<std::string> saved, weights;
-  for (const std::string sharding : {"on", "off"}) {
+  for (const std::string sharding : {"optimizer", "off"}) {
     const std::string folder = NewFolder("shared_" + sharding);
     const Events events = RunJobForEvents(
         Joined(job,
                Words("--nproc_per_node=4 --pipe=2 --save_every=3 "
-                     "--shard_optimizer=" +
+                     "--shard=" +
                      sharding),
                {"--save_dir=" + folder}));
     EXPECT_EQ(Fingerprint(events), straight);
@@ -217,10 +217,10 @@ TEST(ShardedOptimizerTest, ACheckpointOfSharesGoesOnAnywhere) {
   EXPECT_TRUE(std::filesystem::exists(saved[0] + "/rank-00003.safetensors"));
   EXPECT_FALSE(std::filesystem::exists(saved[1] + "/rank-00003.safetensors"));
   for (const char* layout :
-       {"", "--nproc_per_node=2 --shard_optimizer=on",
-        "--nproc_per_node=2 --shard_optimizer=off",
-        "--nproc_per_node=2 --devices_per_rank=2 --shard_optimizer=on",
-        "--nproc_per_node=4 --shard_optimizer=on"}) {
+       {"", "--nproc_per_node=2 --shard=optimizer",
+        "--nproc_per_node=2 --shard=off",
+        "--nproc_per_node=2 --devices_per_rank=2 --shard=optimizer",
+        "--nproc_per_node=4 --shard=optimizer"}) {
     const Events events =
         RunJobForEvents(Joined(job, Words(layout), {"--resume=" + saved[0]}));
     EXPECT_EQ(EventsOf(events, "step").front()["step"], 4);
@@ -250,7 +250,7 @@ TEST(AveragesTest, GoOnAnywhereAndAreWhatIsEvaluated) {
   const std::string parts = NewFolder("averages_of_parts");
   RunJobForEvents(Joined(job,
                          Words("--nproc_per_node=4 --pipe=2 --max_steps=3 "
-                               "--shard_optimizer=on"),
+                               "--shard=optimizer"),
                          {"--save_dir=" + parts}));
   const Events resumed = RunJobForEvents(Joined(job, {"--resume=" + parts}));
   EXPECT_EQ(Fingerprint(resumed), Fingerprint(straight));
@@ -331,7 +331,7 @@ TEST(VocabularyInPartsTest, ACheckpointKnowsTheWholeWeight) {
   const std::vector<double> plain = StepLosses(RunJobForEvents(job));
   for (const std::string from :
        {"--vocab_parallel=2 --nproc_per_node=2 --pipe=2 --schedule=zb_h1",
-        "--vocab_parallel=2 --nproc_per_node=2 --shard_optimizer=on",
+        "--vocab_parallel=2 --nproc_per_node=2 --shard=optimizer",
         "--vocab_parallel=3", ""}) {
     const std::string folder = NewFolder("parts");
     const Events saved = RunJobForEvents(

@@ -45,9 +45,7 @@ std::vector<SameRow> TechniqueRows() {
   std::vector<SameRow> rows = {
       {"clipped", Tiny("gpt_tiny_tied"), {"--clip_grad_norm=0.1"}},
       {"fp16", Tiny("mlp_small"), {"--dtype=fp16 --optimizer=adamw"}},
-      {"sharded",
-       Tiny("mlp_dropout"),
-       {"--shard_optimizer=on --optimizer=adam"}},
+      {"sharded", Tiny("mlp_dropout"), {"--shard=optimizer --optimizer=adam"}},
       {"reproducible",
        Tiny("mlp_small"),
        {"--reproducible --microbatch_size=2 --optimizer=adamw"}}};

@@ -176,8 +176,8 @@ void OtherEvaluation(const JobRun& run, const JobRun& expected) {
 Rows EmaRows() {
   const std::vector<std::string> places = {
       "--nproc_per_node=2", "--nproc_per_node=2 --pipe=2",
-      "--nproc_per_node=4 --pipe=2 --shard_optimizer=on",
-      "--devices_per_rank=2", "--strategy=data_parallel --devices_per_rank=2"};
+      "--nproc_per_node=4 --pipe=2 --shard=optimizer", "--devices_per_rank=2",
+      "--strategy=data_parallel --devices_per_rank=2"};
   SameRow trained = {"AveragesChangeNoTrainedBit",
                      Small("--max_steps=4"),
                      {"--ema_decay=0.75"},
@@ -313,7 +313,7 @@ Rows TransformerRows() {
       {"VocabularyInPartsHasTheBitsOfOneDevice",
        VocabularyJob("--vocab_parallel=2"),
        {"--nproc_per_node=2 --pipe=2 --schedule=zb_h1",
-        "--nproc_per_node=2 --shard_optimizer=on"}},
+        "--nproc_per_node=2 --shard=optimizer"}},
   };
   rows.insert(rows.end(), more.begin(), more.end());
   return rows;

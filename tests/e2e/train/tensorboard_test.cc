@@ -133,7 +133,7 @@ TEST(TensorBoardTest, GradientsAreThoseOfTheStepAsTheyWereClipped) {
 
 std::vector<std::string> Layouts() {
   return {"--nproc_per_node=2",
-          "--nproc_per_node=2 --shard_optimizer=on",
+          "--nproc_per_node=2 --shard=optimizer",
           "--devices_per_rank=2 --strategy=pipeline",
           "--nproc_per_node=2 --pipe=2",
           "--nproc_per_node=4 --pipe=2",

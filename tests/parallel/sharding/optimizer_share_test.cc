@@ -201,8 +201,8 @@ TEST(OptimizerShareDeathTest, ABufferWithSharedStateKeepsItsOrder) {
   EXPECT_DEATH(buffers[0]->Reorder({1, 0}), "state of a part");
 }
 
-ShardingChoice Choose(OptimizerSharding asked, const OptimizerWork& work,
-                      int ranks, const std::string& backend,
+ShardingChoice Choose(Sharding asked, const OptimizerWork& work, int ranks,
+                      const std::string& backend,
                       const std::string& excluded_by = "") {
   ShardingChoice choice;
   CommunicatorOptions options;
@@ -220,8 +220,8 @@ ShardingChoice Choose(OptimizerSharding asked, const OptimizerWork& work,
 }
 
 TEST(OptimizerShardingTest, SharesWhereItIsFasterAndSaysWhyNot) {
-  constexpr auto kAuto = OptimizerSharding::kAuto;
-  constexpr auto kOn = OptimizerSharding::kOn;
+  constexpr auto kAuto = Sharding::kAuto;
+  constexpr auto kOn = Sharding::kOptimizer;
   const OptimizerWork large = {kLeastShardedParameters, 2};
   EXPECT_FALSE(ChooseSharding(kOn, large, nullptr, "").shards);
   EXPECT_THAT(Choose(kOn, large, 1, "shm").reason, HasSubstr("one replica"));
@@ -234,7 +234,7 @@ TEST(OptimizerShardingTest, SharesWhereItIsFasterAndSaysWhyNot) {
               HasSubstr("do not share memory"));
   EXPECT_EQ(Choose(kAuto, large, 2, "shm", "averaging").reason, "averaging");
   EXPECT_TRUE(Choose(kOn, {1, 0}, 2, "gloo").shards);
-  EXPECT_FALSE(Choose(OptimizerSharding::kOff, large, 2, "shm").shards);
+  EXPECT_FALSE(Choose(Sharding::kOff, large, 2, "shm").shards);
 }
 
 TEST(OptimizerShardingTest, StateIsCountedByOptimizer) {

@@ -157,7 +157,7 @@ int64_t StateInUse(const c10::Device& device) {
 }
 
 // Bytes of optimizer state by rank, after two steps.
-std::vector<int64_t> StateOf(int ranks, OptimizerSharding sharding) {
+std::vector<int64_t> StateOf(int ranks, Sharding sharding) {
   const std::vector<c10::Device> devices = SimDevices(4);
   std::vector<int64_t> bytes(static_cast<size_t>(ranks), -1);
   ExpectOk(RunThreadRanks(ranks, [&](Communicator& world) -> absl::Status {
@@ -166,7 +166,7 @@ std::vector<int64_t> StateOf(int ranks, OptimizerSharding sharding) {
     TANDEM_ASSIGN_OR_RETURN(options.schedule, SequentialSchedule(1, 1));
     options.devices = {devices[rank]};
     options.optimizer = AdamOptions();
-    options.shard_optimizer = sharding;
+    options.shard = sharding;
     const int64_t before = StateInUse(devices[rank]);
     TANDEM_ASSIGN_OR_RETURN(
         const auto strategy,
@@ -183,11 +183,11 @@ std::vector<int64_t> StateOf(int ranks, OptimizerSharding sharding) {
 }
 
 TEST(ShardedMemoryTest, EachReplicaHoldsItsShareOfTheState) {
-  const int64_t whole = StateOf(2, OptimizerSharding::kOff)[0];
+  const int64_t whole = StateOf(2, Sharding::kOff)[0];
   ASSERT_GT(whole, 0);
   for (const int ranks : {2, 3, 4}) {
     int64_t all = 0;
-    for (const int64_t bytes : StateOf(ranks, OptimizerSharding::kOn)) {
+    for (const int64_t bytes : StateOf(ranks, Sharding::kOptimizer)) {
       all += bytes;
       // Two states, each rounded to 64 bytes, in blocks of 64.
       EXPECT_NEAR(static_cast<double>(bytes),

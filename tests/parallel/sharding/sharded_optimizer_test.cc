@@ -86,7 +86,7 @@ LabJob Job(const Variant& variant, bool shards, int steps = 4) {
                   [=](MeshStrategyOptions& options) {
                     options.ddp.bucket_cap_mb = 1.0 / 1024;  // several buckets
                     if (shards) {
-                      options.shard_optimizer = OptimizerSharding::kOn;
+                      options.shard = Sharding::kOptimizer;
                     }
                     variant.change(options);
                   });
@@ -126,7 +126,7 @@ LabJob ReproducibleJob(int first, int steps) {
                         [](MeshStrategyOptions& options) {
                           options.optimizer = AdamWOptions();
                           options.reproducible = true;
-                          options.shard_optimizer = OptimizerSharding::kOn;
+                          options.shard = Sharding::kOptimizer;
                         });
   job.batch = [first, inner = job.batch](int step) {
     return inner(first + step);
@@ -159,16 +159,16 @@ TEST(ShardedOptimizerStateTest, AnyNumberOfReplicasGoesOn) {
 
 TEST(ShardedOptimizerStateTest, SevenReplicasGiveTheBitsOfAWholeOne) {
   const LabLayout layout = {"DdpOfSeven", "1f1b", 7};
-  const auto job = [](OptimizerSharding sharding) {
+  const auto job = [](Sharding sharding) {
     return ModelJob("mlp_small", /*batch=*/28, /*steps=*/4,
                     [=](MeshStrategyOptions& options) {
                       options.optimizer = AdamWOptions();
-                      options.shard_optimizer = sharding;
+                      options.shard = sharding;
                     });
   };
-  const auto whole = TrainInLab(layout, job(OptimizerSharding::kOff));
+  const auto whole = TrainInLab(layout, job(Sharding::kOff));
   ASSERT_TRUE(whole.ok()) << whole.status();
-  ExpectSameBits(TrainInLab(layout, job(OptimizerSharding::kOn)), whole);
+  ExpectSameBits(TrainInLab(layout, job(Sharding::kOptimizer)), whole);
 }
 
 // A job that takes a step in halves sees all gradients in between; any other
@@ -243,14 +243,13 @@ TEST(ShardedOptimizerOptionsTest, WhatExcludesItIsNamed) {
     const Variant variant = {option, "mlp_small", change};
     const auto refused = TrainInLab(layout, Job(variant, /*shards=*/true));
     EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(refused.status().ToString(),
-                HasSubstr("shard_optimizer excludes"));
+    EXPECT_THAT(refused.status().ToString(), HasSubstr("shard excludes"));
     EXPECT_THAT(refused.status().ToString(), HasSubstr(option));
     // Left to choose, it gives way.
     const Variant left = {option, "mlp_small",
                           [change = change](MeshStrategyOptions& options) {
                             change(options);
-                            options.shard_optimizer = OptimizerSharding::kAuto;
+                            options.shard = Sharding::kAuto;
                           }};
     LabJob job = Job(left, /*shards=*/false, /*steps=*/2);
     job.end = [option = option](const LabRank& rank) {

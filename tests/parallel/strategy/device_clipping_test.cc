@@ -180,8 +180,7 @@ TEST_F(DeviceClippingTest, TheHostDecidesWhereNoDeviceHasTheWholeNorm) {
             0);
   EXPECT_EQ(DivisorsIn(LayoutOf(2), Job("mlp_small",
                                         [](auto& options) {
-                                          options.shard_optimizer =
-                                              OptimizerSharding::kOn;
+                                          options.shard = Sharding::kOptimizer;
                                         })),
             0);
   EXPECT_EQ(DivisorsIn(LayoutOf(1), Job("mlp_small")), kSteps);

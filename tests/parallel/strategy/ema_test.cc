@@ -117,7 +117,7 @@ void ExpectAverages(const LabLayout& layout, LabJob job) {
 TEST(EmaTest, AreThoseOfAveragedModelInEveryLayout) {
   const std::vector<std::pair<std::string, LabChange>> changes = {
       {"plain", nullptr},
-      {"shared", [](auto& o) { o.shard_optimizer = OptimizerSharding::kOn; }},
+      {"shared", [](auto& o) { o.shard = Sharding::kOptimizer; }},
       {"bf16",
        [](auto& o) { o.ddp.mixed_precision.param_dtype = at::kBFloat16; }},
       {"last", [](auto& o) { o.updates_last = true; }}};
@@ -135,12 +135,12 @@ TEST(EmaTest, AreThoseOfAveragedModelInEveryLayout) {
 
 TEST(EmaTest, GoOnInAnyLayoutWithTheSameBits) {
   const auto reproducible = [](auto& options) { options.reproducible = true; };
-  const std::vector<std::pair<LabLayout, OptimizerSharding>> meshes = [] {
-    std::vector<std::pair<LabLayout, OptimizerSharding>> all;
+  const std::vector<std::pair<LabLayout, Sharding>> meshes = [] {
+    std::vector<std::pair<LabLayout, Sharding>> all;
     for (const LabLayout& each :
          LabLayouts("1f1b 1x1x1, 1f1b 2x1x1, 1f1b 1x2x1, zb_h1 2x2x1")) {
-      all.emplace_back(each, OptimizerSharding::kOff);
-      if (each.replicas > 1) all.emplace_back(each, OptimizerSharding::kOn);
+      all.emplace_back(each, Sharding::kOff);
+      if (each.replicas > 1) all.emplace_back(each, Sharding::kOptimizer);
     }
     return all;
   }();
@@ -151,14 +151,14 @@ TEST(EmaTest, GoOnInAnyLayoutWithTheSameBits) {
       const auto saved = TrainInLab(
           from, AveragingJob(model, 2, [&, s = from_sharding](auto& options) {
             options.reproducible = true;
-            options.shard_optimizer = s;
+            options.shard = s;
           }));
       ASSERT_TRUE(saved.ok()) << saved.status();
       for (const auto& [to, to_sharding] : meshes) {
         SCOPED_TRACE(absl::StrCat(model, " from ", from.name, " to ", to.name));
         LabJob job = AveragingJob(model, 2, [s = to_sharding](auto& options) {
           options.reproducible = true;
-          options.shard_optimizer = s;
+          options.shard = s;
         });
         job.batch = [model](int step) {
           const int number = step == kTest ? kTest : step + 2;

@@ -63,15 +63,14 @@ std::vector<TechniqueRow> AdapterRows() {
   for (const auto& [model, on] : Patterns()) {
     const std::string columns =
         absl::StrCat(kColumns, model == "mlp_small" ? "" : kDeeperColumns);
-    for (const auto sharding :
-         {OptimizerSharding::kOff, OptimizerSharding::kOn}) {
+    for (const auto sharding : {Sharding::kOff, Sharding::kOptimizer}) {
       LabJob job = AdapterJob(model, on, [=](auto& options) {
         options.reproducible = true;
         options.ema_decay = 0.75;
-        options.shard_optimizer = sharding;
+        options.shard = sharding;
       });
       job.test = 9;
-      const bool shares = sharding == OptimizerSharding::kOn;
+      const bool shares = sharding == Sharding::kOptimizer;
       rows.push_back({absl::StrCat("Lora_", model, shares ? "Sharded" : ""),
                       LabLayouts(columns), Always(job)});
     }

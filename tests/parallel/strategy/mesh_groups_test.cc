@@ -90,7 +90,7 @@ TEST_P(MeshGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
   ExpectOk(RunDeviceRanks(
       mesh.world_size(), [&](Communicator& world) -> absl::Status {
         const int rank = world.rank();
-        const int replica = mesh.ReplicaOf(rank);
+        const int replica = mesh.ReplicaIndex(rank);
         const Ranks stages = StagesOf(mesh, rank);
         TANDEM_ASSIGN_OR_RETURN(
             const MeshGroups groups,
@@ -111,10 +111,10 @@ TEST_P(MeshGroupsTest, JoinTheRanksOfAPipelineAndTheReplicasOfEachStage) {
         TANDEM_RETURN_IF_ERROR(
             expect(groups.pipe(), mesh.RanksAlong({kPipeAxis}, rank),
                    absl::StrCat("pipeline of replica ", replica, part)));
-        TANDEM_RETURN_IF_ERROR(expect(
-            groups.scores(),
-            mesh.RanksAlong({kDataAxis, kShardAxis, kPipeAxis}, rank),
-            absl::StrCat("replicas' pipelines", part)));
+        TANDEM_RETURN_IF_ERROR(
+            expect(groups.scores(),
+                   mesh.RanksAlong({kDataAxis, kShardAxis, kPipeAxis}, rank),
+                   absl::StrCat("replicas' pipelines", part)));
         for (const int stage : stages) {
           TANDEM_RETURN_IF_ERROR(ExpectMembers(
               groups.data(stage), mesh.RanksOfReplicas(rank),
@@ -136,7 +136,7 @@ TEST_P(MeshGroupsTest, AbortReachesEveryGroup) {
   ExpectOk(RunDeviceRanks(
       mesh.world_size(), [&](Communicator& world) -> absl::Status {
         const int rank = world.rank();
-        const int replica = mesh.ReplicaOf(rank);
+        const int replica = mesh.ReplicaIndex(rank);
         TANDEM_ASSIGN_OR_RETURN(
             MeshGroups groups,
             MeshGroups::Create(&world, mesh, Placed(StagesOf(mesh, rank))));
@@ -160,8 +160,7 @@ TEST_P(MeshGroupsTest, AbortReachesEveryGroup) {
         expect_aborted(groups.scores(),
                        mesh.IndexAlong(kTensorAxis, rank) == 0);
         expect_aborted(groups.pipe(),
-                       replica == 0 &&
-                           mesh.IndexAlong(kTensorAxis, rank) == 0);
+                       replica == 0 && mesh.IndexAlong(kTensorAxis, rank) == 0);
         expect_aborted(groups.world(), true);
         return absl::OkStatus();
       }));
@@ -306,8 +305,7 @@ const std::vector<OtherOption>& OtherOptions() {
       {"gradient_groups", [](auto& o) { o.gradient_groups = 2; }},
       {"uneven_division",
        [](auto& o) { o.uneven_division = UnevenDivision::kInitialReplicas; }},
-      {"shard_optimizer",
-       [](auto& o) { o.shard_optimizer = OptimizerSharding::kOn; }},
+      {"shard", [](auto& o) { o.shard = Sharding::kOptimizer; }},
       {"compares_replicas", [](auto& o) { o.compares_replicas = true; }},
       {"sync_batch_norm", [](auto& o) { o.sync_batch_norm = true; }},
       {"grad_scaler", [](auto& o) { o.grad_scaler = GradScalerOptions(); }},

@@ -137,9 +137,9 @@ TEST(MeshStrategyErrorsTest, RefusesWhatMakesNoSense) {
         "excludes averaging of parameters"},
        {[](auto& o) {
           o.updates_last = true;
-          o.shard_optimizer = OptimizerSharding::kAuto;
+          o.shard = Sharding::kAuto;
         },
-        "excludes shard_optimizer"},
+        "excludes shard"},
        {[](auto& o) { o.weight_gradient_batch = 0; }, "weight_gradient_batch"},
        {[](auto& o) { o.schedule.actions[0].pop_back(); }, "microbatch"},
        {[](auto& o) {

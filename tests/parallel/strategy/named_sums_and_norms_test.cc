@@ -294,7 +294,7 @@ TEST(GradientNormTest, ReproducibleLayoutsHaveTheSameBits) {
     EXPECT_EQ(Measure(Layouts()[0], model,
                       [&](auto& options) {
                         reproducible(options);
-                        options.shard_optimizer = OptimizerSharding::kOn;
+                        options.shard = Sharding::kOptimizer;
                       })
                   .norms,
               expected);
@@ -305,7 +305,7 @@ TEST(GradientNormTest, ReproducibleLayoutsHaveTheSameBits) {
 TEST(GradientNormTest, ReplicasThatShareTheOptimizerHaveIt) {
   const auto shards = [](MeshStrategyOptions& options) {
     options.optimizer = AdamOptions();
-    options.shard_optimizer = OptimizerSharding::kOn;
+    options.shard = Sharding::kOptimizer;
   };
   const auto whole = [](MeshStrategyOptions& options) {
     options.optimizer = AdamOptions();
@@ -355,13 +355,12 @@ TEST(GradientNormTest, ParametersThatAreAReplicasOwnHaveNoPart) {
 TEST(GradientNormTest, IsThereWhereItIsAskedForAndChangesNoBit) {
   const auto second = [](int step) { return step == 1; };
   const auto never = [](int) { return false; };
-  for (const auto sharding :
-       {OptimizerSharding::kOff, OptimizerSharding::kOn}) {
+  for (const auto sharding : {Sharding::kOff, Sharding::kOptimizer}) {
     for (const LabLayout& layout : {Layouts()[0], Layouts()[6]}) {
       SCOPED_TRACE(layout.name);
       const auto change = [=](MeshStrategyOptions& options) {
         options.optimizer = AdamOptions();
-        options.shard_optimizer = sharding;
+        options.shard = sharding;
       };
       const Measured once = Measure(layout, "gpt_tiny", change, second);
       EXPECT_THAT(once.norms,

@@ -145,8 +145,8 @@ class Rank {
     TANDEM_ASSIGN_OR_RETURN(const NamedTensors state,
                             CheckpointTensors(Model(), optimizer_->State()));
     StatePart part = OwnedState(state, Place());
-    const StatePart share =
-        OwnedShare(optimizer_->SharedState(), {kDataAxis}, Place());
+    const StatePart share = OwnedShare(
+        optimizer_->SharedState(), SharedNames::kStates, {kDataAxis}, Place());
     part.tensors.insert(part.tensors.end(), share.tensors.begin(),
                         share.tensors.end());
     part.slices.insert(share.slices.begin(), share.slices.end());
@@ -215,9 +215,10 @@ class Rank {
     at::Tensor value = Formula(weight, 0.37, dtype);
     at::Tensor gradient = Formula(weight, 0.53, dtype);
     if (weight.shard.has_value()) {
-      TANDEM_ASSIGN_OR_RETURN(const TensorShard shard,
-                              ShardOf(weight.name, weight.sizes, *weight.shard,
-                                      layout_.tensor, Index(kTensorAxis)));
+      TANDEM_ASSIGN_OR_RETURN(
+          const TensorShard shard,
+          RankShard(weight.name, weight.sizes, *weight.shard, layout_.tensor,
+                    Index(kTensorAxis)));
       value = SelectShard(value, shard);
       gradient = SelectShard(gradient, shard);
     }
@@ -341,7 +342,7 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, OwnedStateTest,
                            return std::string(c10::toString(info.param));
                          });
 
-// Of {rank} the names that it writes.
+// The names that a rank writes.
 std::vector<std::string> NamesWritten(const NamedTensors& state,
                                       const Mesh& mesh, int rank,
                                       const NamedTensors& parameters) {
@@ -380,7 +381,7 @@ TEST(OwnersTest, TheFirstAlongAllOtherAxesWrites) {
 
 // Where nothing is sharded the first replica writes all, and no slices.
 TEST(OwnersTest, WithoutShardsTheFirstReplicaWritesWhatItHas) {
-  const Mesh mesh = *Mesh::Create(6, 3);
+  const Mesh mesh = *Mesh::Create(6, {.pipe = 3});
   const NamedTensors state = {{"ln.weight", at::zeros({7})}};
   const ShardsByName none;
   for (int rank = 0; rank < 6; ++rank) {

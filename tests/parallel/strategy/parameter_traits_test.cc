@@ -147,7 +147,9 @@ INSTANTIATE_TEST_SUITE_P(Strategies, ParameterTraitsTrainingTest,
                            return info.param ? "Hybrid" : "Ddp";
                          });
 
-Mesh MeshOf(int data, int pipe) { return *Mesh::Create(data * pipe, {.pipe = pipe}); }
+Mesh MeshOf(int data, int pipe) {
+  return *Mesh::Create(data * pipe, {.pipe = pipe});
+}
 
 TraitsByName Reduced(const std::vector<std::string>& axes) {
   ParameterTraits traits;

@@ -118,7 +118,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeSharing(Communicator& world) {
   TANDEM_ASSIGN_OR_RETURN(options.schedule, SequentialSchedule(1, 1));
   options.devices = {Devices()[static_cast<size_t>(world.rank())]};
   options.optimizer = AdamOptions();
-  options.shard_optimizer = OptimizerSharding::kOn;
+  options.shard = Sharding::kOptimizer;
   return MeshStrategy::Create(Specs(), CrossEntropy, options, &world);
 }
 
@@ -275,15 +275,15 @@ TEST(StatePerParameterTest, IsTheOptimizersSharedWhereItIs) {
   MeshStrategyOptions options = Adam();
   EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_states, 2);
   EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_shares, 1);
-  options.shard_optimizer = OptimizerSharding::kAuto;
+  options.shard = Sharding::kAuto;
   EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_shares, 4);
   EXPECT_EQ(KeptStatePerParameter(options, 4, false).optimizer_shares, 1);
   options.ddp.static_graph = true;
   EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_shares, 1);
   options = Adam();
-  options.shard_optimizer = OptimizerSharding::kOn;
+  options.shard = Sharding::kOptimizer;
   EXPECT_EQ(KeptStatePerParameter(options, 4, false).optimizer_shares, 4);
-  options.shard_optimizer = OptimizerSharding::kAuto;
+  options.shard = Sharding::kAuto;
   options.optimizer = SgdOptions{0.9};
   EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_states, 1);
   EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_shares, 1);
@@ -308,7 +308,7 @@ TEST(StatePerParameterTest, HasTheAverages) {
   options.ema_decay = 0.9;
   EXPECT_EQ(KeptStatePerParameter(options, 1, true).further, 1);
   // They are whole on each replica, whoever has the optimizer's state.
-  options.shard_optimizer = OptimizerSharding::kOn;
+  options.shard = Sharding::kOptimizer;
   EXPECT_EQ(KeptStatePerParameter(options, 4, true).further, 1);
   EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_shares, 4);
 }

@@ -56,8 +56,8 @@ TEST(StepPartsTest, WhatIsDoneToGradientsComesBeforeTheUpdate) {
   EXPECT_EQ(names, (std::vector<std::string>{
                        "loss_terms", "score", "tied_weights", "loss_scale",
                        "gradient_norm", "sync_batch_norm", "buffers",
-                       "optimizer", "sharded_optimizer", "averaging", "ema",
-                       "updates_last", "times"}));
+                       "optimizer", "sharded_optimizer", "fully_sharded",
+                       "averaging", "ema", "updates_last", "times"}));
 }
 
 TEST(StepPartsTest, AnOptionIsDescribedByOnePart) {
@@ -138,9 +138,9 @@ const std::map<std::string, Change>& Changes() {
       {"reduce_dtype",
        [](auto& o) { o.ddp.mixed_precision.reduce_dtype = at::kBFloat16; }},
       {"reproducible", [](auto& o) { o.reproducible = true; }},
-      {"shard_auto",
-       [](auto& o) { o.shard_optimizer = OptimizerSharding::kAuto; }},
-      {"shard_on", [](auto& o) { o.shard_optimizer = OptimizerSharding::kOn; }},
+      {"shard_auto", [](auto& o) { o.shard = Sharding::kAuto; }},
+      {"shard_on", [](auto& o) { o.shard = Sharding::kOptimizer; }},
+      {"shard_parameters", [](auto& o) { o.shard = Sharding::kParameters; }},
       {"skip_unused",
        [](auto& o) { o.ddp.skip_all_reduce_unused_params = true; }},
       {"static_graph", [](auto& o) { o.ddp.static_graph = true; }},
@@ -168,25 +168,49 @@ std::vector<Refused> AllRefused() {
        "mixed_precision.reduce_dtype is a communication hook, and make_hook "
        "gives another: leave one of them out"},
       {"shard_on", "averaging",
-       "shard_optimizer excludes averaging, with which replicas train apart; "
+       "shard excludes averaging, with which replicas train apart; "
        "leave one of them out"},
       {"shard_on", "static_graph",
-       "shard_optimizer excludes ddp.static_graph, which moves parameters "
+       "shard excludes ddp.static_graph, which moves parameters "
        "after the first step; leave one of them out"},
       {"shard_on", "skip_unused",
-       "shard_optimizer excludes ddp.skip_all_reduce_unused_params, which "
+       "shard excludes ddp.skip_all_reduce_unused_params, which "
        "moves parameters after the first step; leave one of them out"},
       {"shard_on", "compares_replicas",
-       "shard_optimizer excludes comparing replicas, which its owners' values "
+       "shard excludes comparing replicas, which its owners' values "
        "make alike in each step, corrupted or not; leave one of them out"},
+      {"shard_parameters", "averaging",
+       "shard excludes averaging, with which replicas train apart; "
+       "leave one of them out"},
+      {"shard_parameters", "static_graph",
+       "shard excludes ddp.static_graph, which moves parameters "
+       "after the first step; leave one of them out"},
+      {"shard_parameters", "skip_unused",
+       "shard excludes ddp.skip_all_reduce_unused_params, which "
+       "moves parameters after the first step; leave one of them out"},
+      {"shard_parameters", "compares_replicas",
+       "shard excludes comparing replicas, which its owners' values "
+       "make alike in each step, corrupted or not; leave one of them out"},
+      {"shard_parameters", "make_hook",
+       "shard excludes make_hook, which averages in another way; leave one of "
+       "them out"},
+      {"shard_parameters", "reduce_dtype",
+       "shard excludes ddp.mixed_precision.reduce_dtype; leave one of them "
+       "out"},
+      {"shard_parameters", "delay",
+       "shard excludes ddp.delay_all_reduce_named_params, which averages at "
+       "another time; leave one of them out"},
+      {"updates_last", "shard_parameters",
+       "updates_last excludes shard, whose updates have "
+       "collectives; leave one of them out"},
       {"ema_decay", "averaging",
        "ema_decay excludes averaging, with which replicas have weights of "
        "their own; leave one of them out"},
       {"updates_last", "shard_on",
-       "updates_last excludes shard_optimizer, whose updates have "
+       "updates_last excludes shard, whose updates have "
        "collectives; leave one of them out"},
       {"updates_last", "shard_auto",
-       "updates_last excludes shard_optimizer, whose updates have "
+       "updates_last excludes shard, whose updates have "
        "collectives; leave one of them out"},
       {"updates_last", "averaging",
        "updates_last excludes averaging of parameters, whose updates have "
@@ -242,7 +266,11 @@ TEST(StepPartsTest, OthersAreNot) {
     refused.insert({each.one, each.other});
   }
   // One option.
-  refused.insert({"shard_auto", "shard_on"});
+  for (const char* each : {"shard_auto", "shard_parameters"}) {
+    for (const char* other : {"shard_on", "shard_parameters"}) {
+      refused.insert({each, other});
+    }
+  }
   for (const auto& [one, change] : Changes()) {
     for (const auto& [other, further] : Changes()) {
       if (refused.count({one, other}) > 0) continue;

@@ -79,7 +79,11 @@ absl::Status TrainRank(const LabLayout& layout, const LabJob& job,
   TensorsByName& held = outcome->held[static_cast<size_t>(rank.rank)];
   for (const NamedTensors& part :
        {strategy.Parameters(), strategy.Buffers(), strategy.OptimizerState()}) {
-    held.merge(CopiesOf(part));
+    NamedTensors here;
+    for (const auto& each : part) {
+      if (!each.second.is_meta()) here.push_back(each);
+    }
+    held.merge(CopiesOf(here));
   }
   TANDEM_ASSIGN_OR_RETURN(const WholeState state, strategy.GatherState());
   if (rank.rank != 0) return absl::OkStatus();
@@ -174,6 +178,7 @@ MeshStrategyOptions LabOptions(const LabLayout& layout, int64_t layers) {
     options.devices.assign(first, first + layout.devices);
   }
   options.pipeline.checkpointing = layout.checkpointing;
+  options.tensor = layout.tensor;
   options.weight_gradient_batch = layout.weight_gradient_batch;
   return options;
 }
@@ -187,7 +192,8 @@ absl::Status OnLabRanks(
     TANDEM_ASSIGN_OR_RETURN(const auto strategy,
                             MakeStrategy(layout, job, world));
     const int rank = world == nullptr ? 0 : world->rank();
-    return work({world, rank, rank / layout.pipe, strategy.get()});
+    return work(
+        {world, rank, rank / (layout.pipe * layout.tensor), strategy.get()});
   };
   if (layout.ranks() == 1 && !layout.group_of_one) return run(nullptr);
   CommunicatorOptions options;

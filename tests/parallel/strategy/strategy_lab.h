@@ -26,7 +26,7 @@
 
 namespace tandem {
 
-// Rank = replica * pipe + place along the pipeline.
+// Rank = (replica * pipe + place along the pipeline) * tensor + part.
 struct LabLayout {
   std::string name;
   std::string schedule = "1f1b";  // "sequential", or as MakeSchedule has them
@@ -44,8 +44,9 @@ struct LabLayout {
   bool group_of_one = false;  // one rank has a communicator too, not null
   // Ranks may have the same device: what goes between them goes by the host.
   bool shares_devices = false;
+  int tensor = 1;  // ranks that share each layer
 
-  int ranks() const { return replicas * pipe; }
+  int ranks() const { return replicas * pipe * tensor; }
   int devices_of_replica() const { return pipe * devices; }
 };
 

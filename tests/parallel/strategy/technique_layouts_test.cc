@@ -153,15 +153,14 @@ Rows ShardedAndNotRows(
         change) {
   Rows rows;
   for (const std::string model : {"mlp_dropout", "gpt_tiny_tied"}) {
-    for (const auto sharding :
-         {OptimizerSharding::kOff, OptimizerSharding::kOn}) {
+    for (const auto sharding : {Sharding::kOff, Sharding::kOptimizer}) {
       LabJob job = RegistryJob(model, [=](auto& options) {
         change(model, options);
         options.reproducible = true;
-        options.shard_optimizer = sharding;
+        options.shard = sharding;
       });
       job.test = test;
-      const bool shares = sharding == OptimizerSharding::kOn;
+      const bool shares = sharding == Sharding::kOptimizer;
       rows.push_back(
           {absl::StrCat(technique, "_", model, shares ? "Sharded" : ""),
            LabLayouts("sequential 1x1x1, 1f1b 2x1x1, 1f1b 1x1x2, zb_h1 1x2x1, "

@@ -120,7 +120,8 @@ absl::StatusOr<Score> Step(const LabRank& rank, const Batch& batch, int step) {
 }
 
 absl::StatusOr<LabOutcome> Trained(LabLayout layout, bool reproducible,
-                                   bool looks_for_unused = true) {
+                                   bool looks_for_unused = true,
+                                   Sharding sharding = Sharding::kOff) {
   layout.microbatches = kMicrobatches;
   LabJob job;
   job.specs = Specs;
@@ -133,6 +134,8 @@ absl::StatusOr<LabOutcome> Trained(LabLayout layout, bool reproducible,
     options.ddp.bucket_cap_mb = 64.0 / (1 << 20);
     options.ddp.find_unused_parameters = looks_for_unused;
     options.reproducible = reproducible;
+    options.shard = sharding;
+    options.shard_min_num_params = 1;
   };
   job.batch = BatchOf;
   job.steps = static_cast<int>(Uses().size());
@@ -156,9 +159,12 @@ TEST(UnusedParametersTest, AreLeftAloneInAnyLayout) {
     for (const LabLayout& layout : Layouts()) {
       SCOPED_TRACE(
           absl::StrCat(layout.name, reproducible ? ", same bits" : ""));
-      const auto found = Trained(layout, reproducible);
-      ExpectClose(found, expected);
-      if (reproducible) ExpectSameBits(found, expected);
+      for (const Sharding sharding : {Sharding::kOff, Sharding::kGradients}) {
+        const auto found = Trained(layout, reproducible,
+                                   /*looks_for_unused=*/true, sharding);
+        ExpectClose(found, expected);
+        if (reproducible) ExpectSameBits(found, expected);
+      }
     }
   }
 }
@@ -206,16 +212,19 @@ TEST(UnusedParametersTest, AreNamedWhereTheyAreNotLookedFor) {
     for (const LabLayout& layout : Layouts()) {
       SCOPED_TRACE(
           absl::StrCat(layout.name, reproducible ? ", same bits" : ""));
-      const absl::Status status =
-          Trained(layout, reproducible, /*looks_for_unused=*/false).status();
-      if (layout.replicas == 1) {
-        EXPECT_TRUE(status.ok()) << status;
-        continue;
+      for (const Sharding sharding : {Sharding::kOff, Sharding::kGradients}) {
+        const absl::Status status =
+            Trained(layout, reproducible, /*looks_for_unused=*/false, sharding)
+                .status();
+        if (layout.replicas == 1) {
+          EXPECT_TRUE(status.ok()) << status;
+          continue;
+        }
+        EXPECT_FALSE(status.ok());
+        const std::string message(status.message());
+        EXPECT_THAT(message, HasSubstr("choosy.never"));
+        EXPECT_THAT(message, HasSubstr("find_unused_parameters"));
       }
-      EXPECT_FALSE(status.ok());
-      const std::string message(status.message());
-      EXPECT_THAT(message, HasSubstr("choosy.never"));
-      EXPECT_THAT(message, HasSubstr("find_unused_parameters"));
     }
   }
 }

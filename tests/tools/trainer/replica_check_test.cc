@@ -20,7 +20,8 @@ using ::testing::Not;
 
 std::string Verdict(const std::vector<std::string>& fingerprints, int pipe) {
   const Mesh mesh =
-      Mesh::Create(static_cast<int>(fingerprints.size()), {.pipe = pipe}).value();
+      Mesh::Create(static_cast<int>(fingerprints.size()), {.pipe = pipe})
+          .value();
   const absl::Status status = CompareReplicas(fingerprints, mesh, 40);
   EXPECT_TRUE(status.ok() || absl::IsDataLoss(status)) << status;
   return std::string(status.message());

@@ -29,7 +29,8 @@ namespace {
 
 // Whether replicas have parameters that are not alike.
 bool HasOwnParameters(const Job& job) {
-  return job.mesh.replicas() > 1 && !job.options.ddp.parameters_to_ignore.empty();
+  return job.mesh.replicas() > 1 &&
+         !job.options.ddp.parameters_to_ignore.empty();
 }
 
 bool IsAuto(const Job& job) { return job.options.resume == kResumeAuto; }

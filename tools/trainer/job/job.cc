@@ -1,5 +1,6 @@
 #include "tools/trainer/job/job.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -10,6 +11,7 @@
 #include "core/program/process.h"
 #include "datasets/loader.h"
 #include "models/hugging_face/model_config.h"
+#include "parallel/sharding/optimizer_sharding.h"
 #include "tools/trainer/settings/pipeline_settings.h"
 
 namespace tandem {
@@ -47,7 +49,8 @@ std::string DefaultStrategy(const Mesh& mesh, int devices_per_rank) {
 }
 
 bool Fits(const Needs& strategy, const Mesh& mesh, int devices_per_rank) {
-  if (mesh.replicas() > 1 ? !strategy.several_replicas : !strategy.one_replica) {
+  if (mesh.replicas() > 1 ? !strategy.several_replicas
+                          : !strategy.one_replica) {
     return false;
   }
   if (mesh.pipe() > 1) return strategy.several_ranks;
@@ -90,9 +93,19 @@ absl::StatusOr<Mesh> JobMesh(const TrainOptions& options, int world_size) {
         "start ", servers + 1, " ranks or more (--nproc_per_node)"));
   }
   const auto pipe = static_cast<int>(options.pipeline.pipe);
-  auto mesh = Mesh::Create(world_size - servers, {.pipe = pipe});
+  const int workers = world_size - servers;
+  MeshDegrees degrees;
+  degrees.pipe = pipe;
+  degrees.shard = ShardDegree(ShardingNamed(options.ddp.shard),
+                              static_cast<int>(options.ddp.data_shard),
+                              std::max(1, workers / pipe));
+  auto mesh = Mesh::Create(workers, degrees);
   if (mesh.ok()) return mesh;
-  return Annotate(mesh.status(), absl::StrCat("--pipe=", pipe));
+  std::string given = absl::StrCat("--pipe=", pipe);
+  if (options.ddp.data_shard > 0) {
+    absl::StrAppend(&given, " --data_shard=", options.ddp.data_shard);
+  }
+  return Annotate(mesh.status(), given);
 }
 
 absl::Status CheckLayout(const TrainOptions& options, int world_size) {
@@ -203,8 +216,8 @@ absl::StatusOr<std::string> StrategyFor(const Mesh& mesh, int devices_per_rank,
     return absl::InvalidArgumentError(absl::StrCat(
         "the strategy ", requested, " runs ", strategy.text, ", but the mesh (",
         mesh.ToString(), ", devices per rank ", devices_per_rank, ") has ",
-        mesh.replicas(), " replica(s) of ", mesh.ranks_of_replica(), " rank(s) with ",
-        devices_per_rank, " device(s): use ", fitting,
+        mesh.replicas(), " replica(s) of ", mesh.ranks_of_replica(),
+        " rank(s) with ", devices_per_rank, " device(s): use ", fitting,
         ", or leave the choice to auto and change the mesh"));
   }
   return absl::InvalidArgumentError(absl::StrCat(

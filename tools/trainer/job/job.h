@@ -83,11 +83,13 @@ struct Job {
                    : launch.rank;
   }
   // Samples of a step, of all replicas that are there.
-  int64_t batch_size() const { return batch_size_per_replica * mesh.replicas(); }
+  int64_t batch_size() const {
+    return batch_size_per_replica * mesh.replicas();
+  }
   // Which share of the data is this rank's; of a server, which takes none, the
   // first worker's.
   int data_rank() const {
-    return mesh.ReplicaOf(
+    return mesh.ReplicaIndex(
         std::max(0, launch.rank - ParameterServerCount(options)));
   }
 };

@@ -9,6 +9,7 @@
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/comm_hooks/power_sgd.h"
 #include "parallel/ddp/options.h"
+#include "parallel/sharding/optimizer_sharding.h"
 
 namespace tandem {
 namespace {
@@ -46,12 +47,6 @@ DistributedDataParallelOptions ReducingOptions(const DdpSettings& settings) {
   return ddp;
 }
 
-OptimizerSharding Sharding(const DdpSettings& settings) {
-  if (settings.shard_optimizer == "auto") return OptimizerSharding::kAuto;
-  return settings.shard_optimizer == "on" ? OptimizerSharding::kOn
-                                          : OptimizerSharding::kOff;
-}
-
 void Apply(const DdpSettings& settings, MeshStrategyOptions* options) {
   options->ddp = ReducingOptions(settings);
   if (settings.comm_hook != "none") {
@@ -60,7 +55,9 @@ void Apply(const DdpSettings& settings, MeshStrategyOptions* options) {
     };
   }
   options->sync_batch_norm = settings.sync_batch_norm;
-  options->shard_optimizer = Sharding(settings);
+  options->shard = ShardingNamed(settings.shard);
+  options->data_shard = static_cast<int>(settings.data_shard);
+  options->shard_min_num_params = settings.shard_min_num_params;
   if (settings.uneven_inputs == "join") options->uneven_batches = true;
   if (settings.join_divide_by == "initial") {
     options->uneven_division = UnevenDivision::kInitialReplicas;

@@ -124,7 +124,8 @@ absl::StatusOr<std::vector<RehearsedDevice>> GatherDevices(
 
 absl::Status PredictStep(const Schedule& schedule, const Mesh& mesh,
                          RehearsedJob* job) {
-  const size_t replica = job->devices.size() / static_cast<size_t>(mesh.replicas());
+  const size_t replica =
+      job->devices.size() / static_cast<size_t>(mesh.replicas());
   TANDEM_ASSIGN_OR_RETURN(
       const SchedulePrediction predicted,
       PredictSchedule(schedule,

@@ -196,7 +196,7 @@ absl::Status RunOne(const Job& first, const RunGeneration& run,
   Job job;
   job.options = first.options;
   // Each rank must have all of the state that another may take over.
-  job.options.ddp.shard_optimizer = "off";
+  job.options.ddp.shard = "off";
   job.restarts = first.restarts;
   job.launch = replacement.LaunchNow();
   job.present = replacement.RanksNow();

@@ -25,7 +25,7 @@ SettingValues GivenOfDdp(const TrainOptions& options) {
 std::set<std::string> UsesOfOne(const TrainOptions& options) {
   std::set<std::string> uses = {"gradient_accumulation_steps"};
   // "off" is what one replica does anyway.
-  if (options.ddp.shard_optimizer == "off") uses.insert("shard_optimizer");
+  if (options.ddp.shard == "off") uses.insert("shard");
   // The outer optimizer follows one replica's own steps as well.
   if (HasOuterOptimizer(options.ddp)) {
     uses.insert({"average_parameters_every", "average_parameters_warmup_steps",
@@ -82,6 +82,24 @@ absl::Status CheckDdp(const DdpSettings& settings) {
            settings.param_to_hook_all_reduce.empty(),
        "--delay_all_reduce_named_params and --param_to_hook_all_reduce need "
        "each other: give both or none"},
+  }));
+  const bool shards_gradients =
+      settings.shard == "gradients" || settings.shard == "parameters";
+  TANDEM_RETURN_IF_ERROR(CheckRules({
+      {settings.data_shard != 0 && !shards_gradients &&
+           settings.shard != "optimizer",
+       absl::StrCat(
+           "--data_shard=", settings.data_shard,
+           " is about what replicas share, which --shard=", settings.shard,
+           " does not say: give --shard=optimizer, gradients or "
+           "parameters as well")},
+      {settings.shard_min_num_params != DdpSettings().shard_min_num_params &&
+           !shards_gradients,
+       absl::StrCat("--shard_min_num_params=", settings.shard_min_num_params,
+                    " is about layers that are gathered, which with --shard=",
+                    settings.shard,
+                    " they are not: give --shard=gradients or parameters as "
+                    "well")},
   }));
   return CheckAveraging(settings);
 }

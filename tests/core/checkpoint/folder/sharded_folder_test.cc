@@ -55,8 +55,8 @@ struct Cut {
     return at::arange(180).view(sizes).to(dtype);
   }
   TensorShard shard(int64_t degree, int64_t index) const {
-    return *ShardOf(name(), whole().sizes().vec(),
-                    ParameterShard{"tensor", dim, blocks}, degree, index);
+    return *RankShard(name(), whole().sizes().vec(),
+                      ParameterShard{"tensor", dim, blocks}, degree, index);
   }
 };
 

@@ -224,9 +224,9 @@ TEST(PartitionJobTest, CountsTheStateOfTheJobsOptimizer) {
   EXPECT_THAT(FoundPartition(options, task, data).table,
               HasSubstr(absl::StrCat(" ", 3 * 4 * 8 * 4 + 4 * 8 * 4, " B")));
   options.optimizer = "adamw";
-  options.ddp.shard_optimizer = "off";
+  options.ddp.shard = "off";
   expect_state(options, 2, /*ranks=*/2);
-  options.ddp.shard_optimizer = "on";
+  options.ddp.shard = "optimizer";
   expect_state(options, 1, /*ranks=*/2);
 
   // What nobody shares: errors, sums, and values of DiLoCo's.

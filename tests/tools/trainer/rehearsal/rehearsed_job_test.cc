@@ -110,7 +110,9 @@ Schedule GPipeOf(int devices) {
   return *schedule;
 }
 
-Mesh MeshOf(int ranks, int pipe) { return *Mesh::Create(ranks, {.pipe = pipe}); }
+Mesh MeshOf(int ranks, int pipe) {
+  return *Mesh::Create(ranks, {.pipe = pipe});
+}
 
 TEST(PredictStepTest, OneDeviceHasNoBubble) {
   RehearsedJob job = JobOf(1);

@@ -26,8 +26,9 @@ TrainOptions Several() {
 const std::map<std::string, Change>& FlagsOfParts() {
   static const auto* const flags = new std::map<std::string, Change>{
       {"ema", [](auto& o) { o.ema_decay = 0.9; }},
+      {"fully_sharded", [](auto& o) { o.ddp.shard = "parameters"; }},
       {"reproducible", [](auto& o) { o.pipeline.reproducible = true; }},
-      {"sharded_optimizer", [](auto& o) { o.ddp.shard_optimizer = "on"; }},
+      {"sharded_optimizer", [](auto& o) { o.ddp.shard = "optimizer"; }},
       {"sync_batch_norm", [](auto& o) { o.ddp.sync_batch_norm = true; }},
       {"updates_last", [](auto& o) { o.replace_replicas = 1; }},
   };
@@ -51,7 +52,7 @@ const std::map<std::string, Change>& FlagsOfOptions() {
       {"make_hook", [](auto& o) { o.ddp.comm_hook = "fp16"; }},
       {"pipeline.defers_statistics",
        [](auto& o) { o.pipeline.deferred_batch_norm = true; }},
-      {"shard_optimizer", [](auto& o) { o.ddp.shard_optimizer = "on"; }},
+      {"shard", [](auto& o) { o.ddp.shard = "optimizer"; }},
       {"strategy",
        [](auto& o) {
          o.strategy = "parameter_server";
@@ -90,9 +91,14 @@ const std::map<std::pair<std::string, std::string>, std::string>& Sentences() {
       " rounds what replicas send, which --reproducible cannot have: leave one "
       "out";
   const auto moves = [](const std::string& flag) {
-    return "--shard_optimizer=on needs parameters that stay in their places "
+    return "--shard=optimizer needs parameters that stay in their places "
            "and are updated together, which " +
            flag + " does not give: leave one of them out";
+  };
+  const auto averages = [](const std::string& flag) {
+    return "--shard=parameters averages gradients itself, a share a rank, "
+           "which " +
+           flag + " does in another way: leave one of them out";
   };
   static const auto* const sentences =
       new std::map<std::pair<std::string, std::string>, std::string>{
@@ -104,6 +110,11 @@ const std::map<std::pair<std::string, std::string>, std::string>& Sentences() {
            "--ema_decay=0.9 averages weights where they are updated, which "
            "with --strategy=parameter_server is on servers, which have no "
            "averages: leave it out, or take another strategy"},
+          {{"fully_sharded", "ddp.delay_all_reduce_named_params"},
+           averages("--delay_all_reduce_named_params")},
+          {{"fully_sharded", "ddp.mixed_precision"},
+           averages("--reduce_dtype")},
+          {{"fully_sharded", "make_hook"}, averages("--comm_hook")},
           {{"reproducible", "averaging"},
            "--average_parameters_every=2" + for_layout},
           {{"reproducible", "ddp.delay_all_reduce_named_params"},
@@ -130,7 +141,7 @@ const std::map<std::pair<std::string, std::string>, std::string>& Sentences() {
            moves("--average_parameters_every")},
           {{"sharded_optimizer", "compares_replicas"},
            "--check_replicas_every=1 compares replicas, which "
-           "--shard_optimizer=on makes alike in each step, for the owner of a "
+           "--shard=optimizer makes alike in each step, for the owner of a "
            "parameter sends its values, corrupted or not: leave one out"},
           {{"sharded_optimizer", "ddp.skip_all_reduce_unused_params"},
            moves("--skip_all_reduce_unused_params")},
@@ -142,9 +153,9 @@ const std::map<std::pair<std::string, std::string>, std::string>& Sentences() {
            "--replace_replicas=1 goes on from any replica's parameters, which "
            "must be alike, but --average_parameters_every=2 was given: leave "
            "one out"},
-          {{"updates_last", "shard_optimizer"},
+          {{"updates_last", "shard"},
            "--replace_replicas=1 takes a lost rank's state from a neighbour, "
-           "who must have all of it, but --shard_optimizer=on was given: leave "
+           "who must have all of it, but --shard=optimizer was given: leave "
            "one out"},
       };
   return *sentences;

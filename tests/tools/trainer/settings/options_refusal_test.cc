@@ -183,15 +183,19 @@ std::vector<Refusal> Misfits() {
       {"--outer_momentum=0.9", "give --average_parameters_every=STEPS as well"},
       {"--outer_learning_rate=0.7",
        "give --average_parameters_every=STEPS as well"},
-      {"--shard_optimizer=yes", "known: auto, on, off"},
-      {"--shard_optimizer=on --average_parameters_every=4",
+      {"--shard=yes", "known: auto, off, optimizer, gradients, parameters"},
+      {"--data_shard=2",
+       "give --shard=optimizer, gradients or parameters as well"},
+      {"--shard=optimizer --shard_min_num_params=5",
+       "give --shard=gradients or parameters as well"},
+      {"--shard=optimizer --average_parameters_every=4",
        "which --average_parameters_every does not give"},
-      {"--shard_optimizer=on --static_graph",
+      {"--shard=optimizer --static_graph",
        "which --static_graph does not give"},
-      {"--shard_optimizer=on --skip_all_reduce_unused_params",
+      {"--shard=optimizer --skip_all_reduce_unused_params",
        "which --skip_all_reduce_unused_params does not give"},
-      {"--strategy=parameter_server --shard_optimizer=off",
-       "--shard_optimizer=off is about replicas that average"},
+      {"--strategy=parameter_server --shard=off",
+       "--shard=off is about replicas that average"},
       {"--servers=2", "--servers=2 is for parameter servers"},
       {"--strategy=parameter_server --reproducible --microbatch_size=1",
        "reproducible"},
@@ -343,7 +347,7 @@ TEST(OptionsRefusalTest, WhatWouldDoNothingIsNamed) {
 }
 
 TEST(OptionsRefusalTest, NoRowIsMissing) {
-  EXPECT_EQ(Misfits().size(), 113u);
+  EXPECT_EQ(Misfits().size(), 115u);
   EXPECT_EQ(OptimizerMisfits().size(), 30u);
   EXPECT_EQ(Useless().size(), 18u);
 }

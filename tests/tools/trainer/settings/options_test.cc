@@ -241,7 +241,7 @@ TEST(OneReplicaTest, HasAUseForItsOwn) {
   TrainOptions options;
   EXPECT_TRUE(CheckForOneReplica(options).ok());
   options.ddp.gradient_accumulation_steps = 4;
-  options.ddp.shard_optimizer = "off";
+  options.ddp.shard = "off";
   options.ddp.average_parameters_every = 4;
   options.ddp.average_parameters_warmup_steps = 2;
   options.ddp.outer_momentum = 0.9;

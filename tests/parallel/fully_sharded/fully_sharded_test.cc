@@ -1,0 +1,268 @@
+// Stages whose replicas share gradients, or parameters as well: what replicas
+// that have all come to, in every layout.
+
+#include "parallel/fully_sharded/fully_sharded.h"
+
+#include <ATen/Tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/strategy/lab_models.h"
+#include "tests/parallel/strategy/strategy_lab.h"
+
+namespace tandem::fully_sharded_test {
+namespace {
+
+constexpr int64_t kBatch = 24;  // of all replicas
+
+struct Variant {
+  std::string name;
+  std::string model;
+  LabChange change;
+  LabTolerance tolerance = {};
+};
+
+const std::vector<Variant>& Variants() {
+  static const auto* const variants = new std::vector<Variant>{
+      {"SgdWithMomentum", "mlp_small",
+       [](MeshStrategyOptions& options) {
+         SgdOptions sgd;
+         sgd.momentum = 0.9;
+         options.optimizer = sgd;
+       }},
+      {"AdamWClippedByNorm", "gpt_tiny_tied",
+       [](MeshStrategyOptions& options) {
+         AdamWOptions adamw;
+         adamw.eps = 1e-2;  // what is nearly 0 decides nothing
+         options.optimizer = adamw;
+         options.clip_norm = 0.1;
+       }},
+      {"ClippedByInfinity", "mlp_small",
+       [](MeshStrategyOptions& options) {
+         options.clip_norm = 0.1;
+         options.clip_norm_type = std::numeric_limits<double>::infinity();
+       }},
+      {"MuonBesideAdamW",
+       "gpt_tiny_tied",
+       [](MeshStrategyOptions& options) {
+         MuonAndAdamW("gpt_tiny_tied", options);
+       },
+       // It makes all singular values of a matrix alike, the least ones too.
+       {/*loss=*/1e-3, /*relative=*/0.02, /*absolute=*/0.02}},
+      {"GradScalerAndEma", "mlp_dropout",
+       [](MeshStrategyOptions& options) {
+         AdamOptions adam;
+         adam.eps = 1e-2;
+         options.optimizer = adam;
+         options.grad_scaler = GradScalerOptions();
+         options.ema_decay = 0.9;
+       }},
+  };
+  return *variants;
+}
+
+LabJob Job(const Variant& variant, Sharding sharding, int steps = 4) {
+  LabJob job =
+      ModelJob(variant.model, kBatch, steps, [=](MeshStrategyOptions& options) {
+        options.shard = sharding;
+        options.shard_min_num_params = 1;
+        variant.change(options);
+      });
+  job.test = 7;
+  return job;
+}
+
+class FullyShardedTest
+    : public testing::TestWithParam<std::tuple<LabLayout, Variant, Sharding>> {
+};
+
+// Where each microbatch's averages are added, sums have another order.
+TEST_P(FullyShardedTest, TrainsWhatReplicasThatHaveAllTrain) {
+  const auto& [layout, variant, sharding] = GetParam();
+  const auto whole = TrainInLab(layout, Job(variant, Sharding::kOff));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const auto sharded = TrainInLab(layout, Job(variant, sharding));
+  if (layout.microbatches == layout.replicas) {
+    ExpectSameBits(sharded, whole);
+  } else {
+    ExpectClose(sharded, whole, variant.tolerance);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, FullyShardedTest,
+    testing::Combine(testing::Values(LabLayout{"Two", "sequential", 2},
+                                     LabLayout{"TwoOfOne", "sequential", 2, 1,
+                                               1, 1, /*microbatches=*/2},
+                                     LabLayout{"Three", "1f1b", 3, 1, 1, 1,
+                                               /*microbatches=*/3},
+                                     LabLayout{"Pairs", "1f1b", 2, 1, 2},
+                                     LabLayout{"OverRanks", "zb_h1", 2, 2, 1}),
+                     testing::ValuesIn(Variants()),
+                     testing::Values(Sharding::kGradients,
+                                     Sharding::kParameters)),
+    [](const auto& info) {
+      return std::get<0>(info.param).name + std::get<1>(info.param).name +
+             (std::get<2>(info.param) == Sharding::kGradients ? "Gradients"
+                                                              : "Parameters");
+    });
+
+// The same bits, for gradients are summed in the order of microbatches; and
+// where activations are computed again.
+TEST(FullyShardedTest, GivesTheSameBitsWhereThatIsAskedFor) {
+  const auto job = [](Sharding sharding) {
+    return Job({"", "gpt_tiny_tied",
+                [](MeshStrategyOptions& options) {
+                  options.optimizer = AdamWOptions();
+                  options.clip_norm = 0.5;
+                  options.reproducible = true;
+                }},
+               sharding);
+  };
+  const auto alone =
+      TrainInLab(LabLayoutNamed("1f1b 1x1x1"), job(Sharding::kOff));
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  int layouts = 0;
+  for (const LabLayout& layout :
+       LabLayouts("1f1b 2x1x1, 1f1b 3x1x1, gpipe 2x1x2, zb_h1 2x2x1, "
+                  "zb_v 2x1x2x2, 1f1b 2x1x1 always, 1f1b 2x1x2 except_last")) {
+    for (const Sharding sharding :
+         {Sharding::kGradients, Sharding::kParameters}) {
+      SCOPED_TRACE(layout.name);
+      ExpectSameBits(TrainInLab(layout, job(sharding)), alone);
+      ++layouts;
+    }
+  }
+  EXPECT_EQ(layouts, 14);
+}
+
+// Replicas in groups, of which each has all (HSDP), seven among them.
+TEST(FullyShardedTest, SharesInGroupsOfReplicas) {
+  int groups = 0;
+  for (const auto& [replicas, shard] : std::vector<std::pair<int, int>>{
+           {4, 2}, {6, 3}, {6, 2}, {7, 7}, {4, 1}}) {
+    for (const Sharding sharding :
+         {Sharding::kOptimizer, Sharding::kGradients, Sharding::kParameters}) {
+      SCOPED_TRACE(absl::StrCat(replicas, " ", shard));
+      const LabLayout layout = {"",
+                                "1f1b",
+                                replicas,
+                                1,
+                                1,
+                                1,
+                                /*microbatches=*/replicas};
+      const auto job = [&, in = shard](Sharding how) {
+        return ModelJob("mlp_small", /*size=*/84, /*steps=*/3,
+                        [=](MeshStrategyOptions& options) {
+                          options.shard = how;
+                          options.data_shard = in;
+                          options.shard_min_num_params = 1;
+                          options.clip_norm = 0.5;
+                          AdamWOptions adamw;
+                          adamw.eps = 1e-2;
+                          options.optimizer = adamw;
+                        });
+      };
+      // Sums over groups come after those within one.
+      ExpectClose(TrainInLab(layout, job(sharding)),
+                  TrainInLab(layout, job(Sharding::kOff)));
+      ++groups;
+    }
+  }
+  EXPECT_EQ(groups, 15);
+}
+
+// The last step of an epoch: replicas with fewer microbatches than others, and
+// with none.
+TEST(FullyShardedTest, TakesStepsOfWhichSomeReplicasHaveLess) {
+  int steps = 0;
+  for (const std::string layout :
+       {"1f1b 3x1x1", "gpipe 3x1x2", "zb_h1 3x2x1"}) {
+    SCOPED_TRACE(layout);
+    const auto job = [](Sharding sharding) {
+      LabJob made = Job({"", "mlp_dropout",
+                         [](MeshStrategyOptions& options) {
+                           options.uneven_batches = true;
+                           options.microbatch_size = 2;
+                           options.clip_norm = 0.5;
+                         }},
+                        sharding, /*steps=*/4);
+      made.share = [whole = made.batch](int step, int replica) {
+        static constexpr int64_t kSizes[][3] = {
+            {8, 3, 0}, {8, 8, 8}, {1, 0, 0}, {8, 8, 8}};
+        Batch mine = whole(step);
+        mine.size = kSizes[step % 4][replica];
+        if (mine.size == 0) return Batch();
+        mine.inputs = mine.inputs.narrow(0, 8 * replica, mine.size);
+        mine.targets = mine.targets.narrow(0, 8 * replica, mine.size);
+        return mine;
+      };
+      made.test = -1;
+      return made;
+    };
+    const auto whole = TrainInLab(LabLayoutNamed(layout), job(Sharding::kOff));
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    for (const Sharding sharding :
+         {Sharding::kGradients, Sharding::kParameters}) {
+      ExpectClose(TrainInLab(LabLayoutNamed(layout), job(sharding)), whole);
+      ++steps;
+    }
+  }
+  EXPECT_EQ(steps, 6);
+}
+
+// What three replicas share, others go on from, sharing or not.
+TEST(FullyShardedTest, GoesOnInAnyLayout) {
+  const auto job = [](int first, int steps, Sharding sharding) {
+    LabJob made = Job({"", "gpt_tiny_tied",
+                       [](MeshStrategyOptions& options) {
+                         options.optimizer = AdamWOptions();
+                         options.ema_decay = 0.9;
+                         options.reproducible = true;
+                       }},
+                      sharding, steps);
+    made.batch = [first, inner = made.batch](int step) {
+      return inner(first + step);
+    };
+    made.test = -1;
+    return made;
+  };
+  const auto uninterrupted =
+      TrainInLab(LabLayoutNamed("1f1b 1x1x1"), job(0, 6, Sharding::kOff));
+  ASSERT_TRUE(uninterrupted.ok()) << uninterrupted.status();
+  int resumed = 0;
+  for (const Sharding before : {Sharding::kOff, Sharding::kParameters}) {
+    const auto first =
+        TrainInLab(LabLayoutNamed("1f1b 3x1x1"), job(0, 3, before));
+    ASSERT_TRUE(first.ok()) << first.status();
+    for (const LabLayout& layout :
+         LabLayouts("1f1b 1x1x1, 1f1b 2x1x1, 1f1b 6x1x1, zb_h1 2x2x1")) {
+      for (const Sharding after :
+           {Sharding::kOff, Sharding::kGradients, Sharding::kParameters}) {
+        SCOPED_TRACE(layout.name);
+        LabJob then = job(3, 3, after);
+        then.begin = [&](const LabRank& rank) {
+          return Resume(*rank.strategy, *first, 3);
+        };
+        const auto found = TrainInLab(layout, then);
+        ASSERT_TRUE(found.ok()) << found.status();
+        ExpectSameBits(found->model, uninterrupted->model);
+        ExpectSameBits(found->optimizer, uninterrupted->optimizer);
+        ++resumed;
+      }
+    }
+  }
+  EXPECT_EQ(resumed, 24);
+}
+
+}  // namespace
+}  // namespace tandem::fully_sharded_test
