@@ -163,7 +163,13 @@ StatePerParameter KeptStatePerParameter(const MeshStrategyOptions& options,
   StatePerParameter kept;
   kept.optimizer_states = StateNumbers(options.optimizer);
   kept.states_of = StatesByName(options);
-  if (SharesOptimizer(options, share_memory)) kept.optimizer_shares = replicas;
+  const int shares = options.data_shard > 0 ? options.data_shard : replicas;
+  if (SharesOptimizer(options, share_memory)) kept.optimizer_shares = shares;
+  // Sums in the order of microbatches are of whole gradients.
+  if (ShardsGradients(options.shard) && !options.reproducible) {
+    kept.gradient_shares = shares;
+  }
+  if (options.shard == Sharding::kParameters) kept.parameter_shares = shares;
   for (const StepPartRow* row : StepPartRows()) {
     if (row->further_state == nullptr) continue;
     kept.further += row->further_state(options, replicas);

@@ -102,8 +102,8 @@ TEST(DryRunTest, ACheckpointIsAsLargeAsItSays) {
   for (const std::string more :
        {"", "--momentum=0", "--optimizer=adamw", "--optimizer=adam --amsgrad",
         "--ema_decay=0.9", "--optimizer=muon",
-        "--nproc_per_node=2 --shard=optimizer "
-        "--optimizer=adamw"}) {
+        "--nproc_per_node=2 --shard=optimizer --optimizer=adamw",
+        "--nproc_per_node=2 --shard=parameters --optimizer=adamw"}) {
     for (const std::string model : {"gpt_tiny_tied", "resnet18"}) {
       // Which has no matrices but its head.
       if (more == "--optimizer=muon" && model == "resnet18") continue;

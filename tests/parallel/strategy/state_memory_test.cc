@@ -20,6 +20,7 @@
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/fingerprint.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/memory/state_bytes.h"
 #include "core/model/layer_list.h"
 #include "core/sim/memory/memory.h"
 #include "core/sim/testing.h"
@@ -287,6 +288,29 @@ TEST(StatePerParameterTest, IsTheOptimizersSharedWhereItIs) {
   options.optimizer = SgdOptions{0.9};
   EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_states, 1);
   EXPECT_EQ(KeptStatePerParameter(options, 4, true).optimizer_shares, 1);
+}
+
+TEST(StatePerParameterTest, GradientsAndParametersAreSharedWhereTheyAre) {
+  MeshStrategyOptions options = Adam();
+  options.shard = Sharding::kGradients;
+  StatePerParameter kept = KeptStatePerParameter(options, 4, false);
+  EXPECT_EQ(kept.optimizer_shares, 4);
+  EXPECT_EQ(kept.gradient_shares, 4);
+  EXPECT_EQ(kept.parameter_shares, 1);
+  options.shard = Sharding::kParameters;
+  options.data_shard = 2;
+  kept = KeptStatePerParameter(options, 4, false);
+  EXPECT_EQ(kept.optimizer_shares, 2);
+  EXPECT_EQ(kept.gradient_shares, 2);
+  EXPECT_EQ(kept.parameter_shares, 2);
+  const StateBytes state = ComputeStateBytes(1000, 500, true, kept);
+  EXPECT_EQ(state.parameters, 500 + 500);
+  EXPECT_EQ(state.gradients, 500);
+  EXPECT_EQ(state.optimizer, 1000);
+  options.reproducible = true;
+  kept = KeptStatePerParameter(options, 4, false);
+  EXPECT_EQ(kept.gradient_shares, 1);
+  EXPECT_EQ(kept.parameter_shares, 2);
 }
 
 TEST(StatePerParameterTest, HasDiLoCosValuesAndMomentum) {
