@@ -74,19 +74,25 @@ StatePart OwnedState(const NamedTensors& state, const OwnerPlace& place) {
 StatePart OwnedShare(const StatePart& share,
                      const std::vector<absl::string_view>& axes,
                      const OwnerPlace& place) {
-  StatePart owned;
-  for (const auto& [name, tensor] : share.tensors) {
-    const ShardOfParameter* const part =
-        ShardOfState(place.shards, ParameterName(name), tensor.dim());
+  const auto is_owner = [&](const ShardOfParameter* part) {
     std::vector<absl::string_view> differs = axes;
     differs.push_back(kPipeAxis);
     if (part != nullptr) differs.push_back(part->axis);
-    if (!place.mesh.IsFirstBeside(differs, place.rank)) continue;
-    const std::string stored = CheckpointNameOfState(name);
-    owned.tensors.emplace_back(stored, tensor);
-    const auto slice = share.slices.find(name);
-    if (slice == share.slices.end()) continue;
-    TensorSlice& placed = owned.slices[stored] = slice->second;
+    return place.mesh.IsFirstBeside(differs, place.rank);
+  };
+  StatePart owned;
+  for (const auto& [name, tensor] : share.tensors) {
+    if (!is_owner(
+            ShardOfState(place.shards, ParameterName(name), tensor.dim()))) {
+      continue;
+    }
+    owned.tensors.emplace_back(CheckpointNameOfState(name), tensor);
+  }
+  for (const auto& [name, slice] : share.slices) {
+    const ShardOfParameter* const part =
+        ShardOfState(place.shards, ParameterName(name), /*dims=*/1);
+    if (!is_owner(part)) continue;
+    TensorSlice& placed = owned.slices[CheckpointNameOfState(name)] = slice;
     if (part == nullptr) continue;
     placed.sizes = part->sizes;
     placed.shard = part->shard;
