@@ -40,8 +40,8 @@ struct IndexRange {
   }
 };
 
-// Of one dimension, in rising order; none overlaps another, and none is empty
-// but the one range of a dimension that is.
+// Ranges of one dimension, in rising order; none overlaps another, and none is
+// empty but the one range of a dimension that is.
 using IndexRanges = std::vector<IndexRange>;
 
 // By dimension. What the holder has is a tensor of these indices alone, side by
@@ -59,7 +59,8 @@ std::vector<int64_t> ShardSizes(const TensorShard& shard);
 absl::Status CheckShard(const TensorShard& shard,
                         const std::vector<int64_t>& sizes);
 
-// Of shard `outer` of a tensor, shard `inner`, in the tensor's own indices.
+// Shard `inner` of what is shard `outer` of a tensor, in the tensor's own
+// indices.
 TensorShard ShardOfShard(const TensorShard& outer, const TensorShard& inner);
 
 // Indices that two shards of one tensor have in common, along one dimension: so

@@ -37,10 +37,10 @@ absl::Status CheckDivides(absl::string_view name,
 
 }  // namespace
 
-absl::StatusOr<TensorShard> ShardOf(absl::string_view name,
-                                    const std::vector<int64_t>& sizes,
-                                    const ParameterShard& shard, int64_t degree,
-                                    int64_t index) {
+absl::StatusOr<TensorShard> ShardRanges(absl::string_view name,
+                                        const std::vector<int64_t>& sizes,
+                                        const ParameterShard& shard,
+                                        int64_t degree, int64_t index) {
   const absl::Status divides = CheckDivides(name, sizes, shard, degree);
   if (!divides.ok()) return divides;
   TensorShard part = WholeShard(sizes);

@@ -15,15 +15,15 @@
 
 namespace tandem {
 
-// Of a parameter of these sizes, the part of rank `index` of `degree` along the
-// axis: of each block of dimension `dim` the index-th of `degree` equal parts.
-// Requires 0 <= index < degree. InvalidArgument, naming the parameter, for a
-// dimension that it lacks, or whose length does not divide by
+// The part of a parameter of these sizes that rank `index` of `degree` along
+// the axis has: of each block of dimension `dim` the index-th of `degree` equal
+// parts. Requires 0 <= index < degree. InvalidArgument, naming the parameter,
+// for a dimension that it lacks, or whose length does not divide by
 // blocks x degree.
-absl::StatusOr<TensorShard> ShardOf(absl::string_view name,
-                                    const std::vector<int64_t>& sizes,
-                                    const ParameterShard& shard, int64_t degree,
-                                    int64_t index);
+absl::StatusOr<TensorShard> ShardRanges(absl::string_view name,
+                                        const std::vector<int64_t>& sizes,
+                                        const ParameterShard& shard,
+                                        int64_t degree, int64_t index);
 
 // Sizes of the parameter of which each of `degree` ranks has a part of `sizes`.
 // InvalidArgument, naming the parameter, for a dimension that it lacks, or

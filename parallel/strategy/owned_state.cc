@@ -16,7 +16,7 @@
 namespace tandem {
 namespace {
 
-// Whose a tensor of a checkpoint is.
+// The parameter, or buffer, that a tensor of a checkpoint belongs to.
 std::string OwnerName(const std::string& name) {
   return IsOptimizerStateName(name) ? ParameterName(OptimizerStateName(name))
                                     : name;
@@ -49,8 +49,8 @@ absl::StatusOr<ShardsByName> FindShards(const NamedTensors& parameters,
         std::vector<int64_t> sizes,
         WholeSizes(name, tensor.sizes().vec(), *shard, degree));
     TANDEM_ASSIGN_OR_RETURN(TensorShard ranges,
-                            ShardOf(name, sizes, *shard, degree,
-                                    mesh.IndexAlong(shard->axis, rank)));
+                            ShardRanges(name, sizes, *shard, degree,
+                                        mesh.IndexAlong(shard->axis, rank)));
     shards[name] = {shard->axis, std::move(sizes), std::move(ranges)};
   }
   return shards;

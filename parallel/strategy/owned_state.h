@@ -37,9 +37,10 @@ struct ShardOfParameter {
 // By the parameter's name; what is not there the rank has all of.
 using ShardsByName = std::map<std::string, ShardOfParameter>;
 
-// Those of `parameters`, which are this rank's, under all their names; all
-// names of one tensor go by the traits of the first. InvalidArgument, naming
-// the parameter, where its traits do not fit its shape (WholeSizes).
+// Finds the sharded ones among `parameters`, this rank's, under all their
+// names; all names of one tensor go by the traits of the first.
+// InvalidArgument, naming the parameter, where its traits do not fit its shape
+// (WholeSizes).
 absl::StatusOr<ShardsByName> FindShards(const NamedTensors& parameters,
                                         const TraitsByName& traits,
                                         const Mesh& mesh, int rank);
@@ -51,8 +52,8 @@ struct OwnerPlace {
   const ShardsByName& shards;
 };
 
-// Of `state`, what this rank has of a checkpoint, by names there, what it
-// writes: all that it owns. State of a sharded parameter is sharded as that,
+// Selects what this rank owns, and so writes, of `state`: what it has of a
+// checkpoint, by names there. State of a sharded parameter is sharded as that,
 // but for single numbers (steps). Tensors alias those of `state`.
 StatePart OwnedState(const NamedTensors& state, const OwnerPlace& place);
 

@@ -50,7 +50,7 @@ bool IsDense(const std::vector<int64_t>& sizes,
   return true;
 }
 
-// That its pieces make up a shard which lies in the tensor.
+// Checks that a shard lies in the tensor, and that its pieces make it up.
 absl::Status CheckPieces(const ManifestTensor& tensor,
                          const ManifestShard& shard) {
   const absl::Status lies = CheckShard(shard.ranges, tensor.info.sizes);
@@ -92,7 +92,7 @@ bool HaveNoIndexInCommon(const RangeNumbers& numbers) {
   return true;
 }
 
-// That they are different cells of a grid, and all of them.
+// Checks that shards are different cells of a grid, and all of them.
 absl::Status CheckGrid(const ManifestTensor& tensor) {
   std::vector<std::vector<size_t>> cells(tensor.shards.size());
   for (size_t dim = 0; dim < tensor.info.sizes.size(); ++dim) {

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,7 +42,7 @@ at::Tensor Picked(const at::Tensor& whole, const TensorShard& shard) {
   return picked;
 }
 
-// Of a dimension of 7: whole, cut, in blocks, single indices.
+// Ranges of a dimension of 7: whole, cut, in blocks, single indices.
 std::vector<IndexRanges> RangesOfSeven() {
   return {{{0, 7}},        {{0, 1}},         {{6, 1}},
           {{2, 3}},        {{0, 2}, {4, 2}}, {{1, 1}, {3, 1}, {5, 2}},

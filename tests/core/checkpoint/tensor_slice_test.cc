@@ -126,7 +126,7 @@ TEST(TensorSliceTest, AScalarIsASliceOfItself) {
   EXPECT_EQ(CommonRun(SliceOfShard({}, {}), 1, {}).length, 1);
 }
 
-// Of any shape: the row-major order is the slice's.
+// Values may be of any shape: their row-major order is the slice's.
 TEST(TensorSliceTest, AShardIsItsOwnSlice) {
   const at::Tensor whole = Numbered({4, 6});
   const TensorShard shard = {{{0, 4}}, {{0, 2}, {4, 2}}};
