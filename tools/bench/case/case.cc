@@ -24,7 +24,8 @@ auto Tied(const Setting& setting) {
 bool ParseFurther(const std::string& word, Setting& setting) {
   if (word == kReproducible) {
     setting.reproducible = true;
-  } else if (word == "static_graph" || word == "find_unused" || word == "ddp") {
+  } else if (word == "static_graph" || word == "find_unused" || word == "ddp" ||
+             word == kFsdpRecipe) {
     setting.recipe = word;
   } else {
     return absl::SimpleAtoi(word, &setting.together) && setting.together > 0;
@@ -58,10 +59,10 @@ absl::StatusOr<Setting> ParseSetting(const std::string& text) {
     good = ParseFurther(word, setting);
   }
   if (good) return setting;
-  return absl::InvalidArgumentError(
-      absl::StrCat("'", text,
-                   "': expected SCHEDULE CHUNKS MICROBATCHES uniform|time "
-                   "[TOGETHER] [reproducible] [static_graph|find_unused|ddp]"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text,
+      "': expected SCHEDULE CHUNKS MICROBATCHES uniform|time "
+      "[TOGETHER] [reproducible] [static_graph|find_unused|ddp|fsdp]"));
 }
 
 std::vector<Setting> SettingChoices(const std::string& schedule,

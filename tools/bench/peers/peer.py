@@ -82,8 +82,12 @@ class Task:
             return torch.optim.AdamW(
                 parameters, lr=flags.learning_rate, fused=True, **options
             )
+        parameters = list(parameters)
+        # The fused SGD of PyTorch 2.15 refuses DTensors; this is the next best.
+        sharded = any(hasattr(each, "to_local") for each in parameters)
+        kind = {"foreach": True} if sharded else {"fused": True}
         return torch.optim.SGD(
-            parameters, lr=flags.learning_rate, momentum=0.9, fused=True
+            parameters, lr=flags.learning_rate, momentum=0.9, **kind
         )
 
 

@@ -99,6 +99,8 @@ TEST(Setting, SaysWhatIsUnusual) {
   setting.recipe = "find_unused";
   EXPECT_EQ(ToString(setting), "1f1b 1 4 time 2 reproducible find_unused");
   EXPECT_EQ(*ParseSetting(ToString(setting)), setting);
+  setting.recipe = kFsdpRecipe;
+  EXPECT_EQ(*ParseSetting(ToString(setting)), setting);
   EXPECT_FALSE(ParseSetting("1f1b 1 4 time by_luck").ok());
   EXPECT_EQ(ToString(Setting()), "1f1b 1 1 uniform");
 }

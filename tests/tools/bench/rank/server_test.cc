@@ -110,7 +110,8 @@ TEST_F(RankServerTest, ReplicasOfBothStrategiesTrainTheSame) {
   const auto side = Start("mlp_small", {2, 1, 1}, /*learning_rate=*/0.1);
   const std::vector<double> hybrid = Losses(*side, "1f1b 1 1 uniform");
   ASSERT_EQ(hybrid.size(), 4u);
-  for (const char* recipe : {"static_graph", "find_unused", "ddp"}) {
+  for (const char* recipe :
+       {"static_graph", "find_unused", "ddp", kFsdpRecipe}) {
     const std::vector<double> ddp =
         Losses(*side, std::string("1f1b 1 1 uniform ") + recipe);
     ASSERT_EQ(ddp.size(), 4u);
