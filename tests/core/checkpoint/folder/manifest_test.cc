@@ -50,6 +50,20 @@ std::string Sealed(const std::string& text) {
       absl::Hex(Crc32(0, rest.data(), rest.size()), absl::kZeroPad8), rest);
 }
 
+// What is replaced in a manifest's text, by what, and what is then said of it.
+using Edit = std::pair<std::pair<std::string, std::string>, const char*>;
+
+void ExpectRefused(const std::string& text, const std::vector<Edit>& edits) {
+  for (const auto& [edit, message] : edits) {
+    const std::string edited =
+        Sealed(absl::StrReplaceAll(text, {{edit.first, edit.second}}));
+    ASSERT_NE(edited, text) << edit.first;
+    const absl::Status status = ParseManifest(edited).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
+    EXPECT_TRUE(absl::StrContains(status.message(), message)) << status;
+  }
+}
+
 // Programs that know no shards read what has none.
 TEST(ManifestTest, WithoutShardsItIsOfTheFirstVersion) {
   const std::string text = FormatManifest(Small());
@@ -104,7 +118,7 @@ TEST(ManifestTest, EveryChangedBitIsSeen) {
 // Somebody's own, with a right checksum.
 TEST(ManifestTest, WhatIsNoManifestIsRefusedWithTheReason) {
   const std::string text = FormatManifest(Small());
-  const std::pair<std::pair<std::string, std::string>, const char*> cases[] = {
+  const std::vector<Edit> cases = {
       {{"tandem.checkpoint_folder", "zip"}, "its format is 'zip'"},
       {{"\"version\":1", "\"version\":3"}, "of version 3"},
       {{"\"version\":1", "\"version\":-1"}, "\"version\" must be there"},
@@ -126,20 +140,13 @@ TEST(ManifestTest, WhatIsNoManifestIsRefusedWithTheReason) {
       {{"\"mesh\":", "\"mush\":"}, "\"mesh\" must be there"},
       {{"\"version\":1}", "\"version\":1"}, "no JSON"},
   };
-  for (const auto& [edit, message] : cases) {
-    const std::string edited =
-        Sealed(absl::StrReplaceAll(text, {{edit.first, edit.second}}));
-    ASSERT_NE(edited, text) << edit.first;
-    const absl::Status status = ParseManifest(edited).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
-    EXPECT_TRUE(absl::StrContains(status.message(), message)) << status;
-  }
+  ExpectRefused(text, cases);
 }
 
 // Shards that overlap, leave holes or lie elsewhere are never read by.
 TEST(ManifestTest, ShardsThatMakeUpNoTensorAreRefusedByName) {
   const std::string text = FormatManifest(Sharded());
-  const std::pair<std::pair<std::string, std::string>, const char*> cases[] = {
+  const std::vector<Edit> cases = {
       {{"[[0,4]],[[1,1]]", "[[0,4]],[[0,1]]"}, "overlap, or make no grid"},
       {{"[[0,4]],[[1,1]]", "[[0,4]],[[2,1]]"}, "along dimension 1"},
       {{"[[0,4]],[[1,1]]", "[[0,2],[2,2]],[[1,1]]"}, "along dimension 0"},
@@ -163,14 +170,7 @@ TEST(ManifestTest, ShardsThatMakeUpNoTensorAreRefusedByName) {
       {{"\"version\":2", "\"version\":1"}, "\"pieces\" must be there"},
       {{"\"shards\":[", "\"shards\":[7,"}, "tensor b: an object"},
   };
-  for (const auto& [edit, message] : cases) {
-    const std::string edited =
-        Sealed(absl::StrReplaceAll(text, {{edit.first, edit.second}}));
-    ASSERT_NE(edited, text) << edit.first;
-    const absl::Status status = ParseManifest(edited).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
-    EXPECT_TRUE(absl::StrContains(status.message(), message)) << status;
-  }
+  ExpectRefused(text, cases);
 }
 
 TEST(ManifestTest, ATensorHasEachShardOnce) {
