@@ -15,7 +15,7 @@ namespace tandem {
 
 // Puts into `target`, on the host, shard `wanted` of the tensor, what `entry`
 // has of it, whose values are `slice`, which lies within what its holder has.
-// Of the file it reads the run alone in which these stand, and holds 16 MiB of
+// It reads the one run of the file in which these stand, and holds 16 MiB of
 // it at most. Verifies the entry first; its errors are Verify's, with nothing
 // changed, and those of the file.
 absl::Status ReadSlice(SafetensorsReader& reader, const SafetensorsEntry& entry,

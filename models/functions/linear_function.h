@@ -18,8 +18,8 @@ enum class WeightLayout {
 // WeightGradientSink it leaves weight's and bias's gradients there. Throws
 // c10::Error where at::addmm does.
 //
-// Of an x that AllGatherAlong has gathered over ranks nothing is kept for
-// backward, which gathers it once more (core/model/axis/axis_functions.h).
+// Nothing is kept for backward of an x that AllGatherAlong has gathered over
+// ranks: it gathers it once more (core/model/axis/axis_functions.h).
 at::Tensor LinearFunction(const at::Tensor& x, const at::Tensor& weight,
                           const at::Tensor& bias, WeightLayout layout);
 

@@ -121,12 +121,6 @@ at::Tensor Dropout::forward(const at::Tensor& x) const {
   return SampleDropout(x, p_, name_, part);
 }
 
-TraitsByName Dropout::Divide(const TensorParallel& parallel,
-                             const std::string& name) {
-  region_ = TensorRegion(parallel, name);
-  return {};
-}
-
 void CheckDrawsAlike(const TensorRegion& region, absl::string_view name) {
   TORCH_CHECK(region.is_whole() || SampleScope::Current().has_value(),
               "dropout ", std::string(name), " is divided over ",

@@ -36,19 +36,15 @@ at::Tensor SampleDropout(const at::Tensor& x, double p, absl::string_view name,
 // TensorParallelScope it stands outside of tensor-parallel regions, [n, tokens,
 // ...] or this rank's part of the tokens, and all ranks drop what one would:
 // there it must run in a SampleScope, else throws c10::Error.
-class Dropout : public torch::nn::Module, public TensorParallelModule {
+class Dropout : public torch::nn::Module, public TensorRegionModule {
  public:
   // Throws c10::ValueError unless 0 <= p <= 1.
   Dropout(std::string name, double p);
   at::Tensor forward(const at::Tensor& x) const;
 
-  TraitsByName Divide(const TensorParallel& parallel,
-                      const std::string& name) override;
-
  private:
   std::string name_;
   double p_;
-  TensorRegion region_;
 };
 
 // Where layers are divided over ranks, these would each draw others from

@@ -53,37 +53,19 @@ ColumnDivision Replicated(const LinearWeight& weight,
           {parallel.group->index() / sharers * outputs, outputs}};
 }
 
-class DividedTokens : public torch::nn::Module, public TensorParallelModule {
+class DividedTokens : public torch::nn::Module, public TensorRegionModule {
  public:
   at::Tensor forward(const at::Tensor& x) const {
     region_.CheckTokens(x.size(1));
     return region_.Outside(x);
   }
-
-  TraitsByName Divide(const TensorParallel& parallel,
-                      const std::string& name) override {
-    region_ = TensorRegion(parallel, name);
-    return {};
-  }
-
- private:
-  TensorRegion region_;
 };
 
-class JoinedTokens : public torch::nn::Module, public TensorParallelModule {
+class JoinedTokens : public torch::nn::Module, public TensorRegionModule {
  public:
   at::Tensor forward(const at::Tensor& x) const {
     return region_.Everywhere(x);
   }
-
-  TraitsByName Divide(const TensorParallel& parallel,
-                      const std::string& name) override {
-    region_ = TensorRegion(parallel, name);
-    return {};
-  }
-
- private:
-  TensorRegion region_;
 };
 
 }  // namespace

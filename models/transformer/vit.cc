@@ -144,7 +144,8 @@ class Block : public nn::Module {
   std::shared_ptr<Mlp> mlp_;
 };
 
-class Positions : public nn::Module, public TensorParallelModule {
+// All ranks compute all tokens, and so have their whole gradients.
+class Positions : public nn::Module, public TensorRegionModule {
  public:
   Positions(int64_t patches, int64_t width)
       : class_token_(
@@ -160,36 +161,19 @@ class Positions : public nn::Module, public TensorParallelModule {
                            pos_embedding_.to(patches.scalar_type()));
   }
 
-  // All ranks compute all tokens, and so have their whole gradients.
-  TraitsByName Divide(const TensorParallel& parallel,
-                      const std::string& name) override {
-    region_ = TensorRegion(parallel, name);
-    return {};
-  }
-
  private:
   at::Tensor class_token_;
   at::Tensor pos_embedding_;
-  TensorRegion region_;
 };
 
-class Head : public Linear, public TensorParallelModule {
+// All ranks compute the same of it.
+class Head : public Linear, public TensorRegionModule {
  public:
   using Linear::Linear;
 
   at::Tensor forward(const at::Tensor& x) {
     return Linear::forward(region_.FirstToken(x));
   }
-
-  // All ranks compute the same of it.
-  TraitsByName Divide(const TensorParallel& parallel,
-                      const std::string& name) override {
-    region_ = TensorRegion(parallel, name);
-    return {};
-  }
-
- private:
-  TensorRegion region_;
 };
 
 void XavierUniform(const InitialParameter& parameter) {

@@ -71,6 +71,20 @@ class TensorRegion {
   std::string activations_, sums_;  // what is said of collectives
 };
 
+// A base of modules of which each rank has all parameters, and which are given
+// a region of their own: whole until Divide.
+class TensorRegionModule : public TensorParallelModule {
+ public:
+  TraitsByName Divide(const TensorParallel& parallel,
+                      const std::string& name) override {
+    region_ = TensorRegion(parallel, name);
+    return {};
+  }
+
+ protected:
+  TensorRegion region_;
+};
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_MODEL_AXIS_TENSOR_REGION_H_
