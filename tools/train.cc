@@ -111,18 +111,19 @@ absl::Status SetUp(Job& job) {
   TANDEM_ASSIGN_OR_RETURN(const OptimizerGroups groups,
                           MakeOptimizerGroups(settings, layers, job.row_parts));
   job.optimizer_groups = groups.description;
-  TANDEM_ASSIGN_OR_RETURN(const JobPartition partition,
-                          MakePartition(settings, layers, groups.update,
-                                        job.devices, job.data, *job.world));
+  const JobModel model = {layers, JobLoss(settings, job.transformer),
+                          groups.update};
+  TANDEM_ASSIGN_OR_RETURN(
+      const JobPartition partition,
+      MakePartition(settings, model, job.devices, job.data, *job.world));
   job.partition = partition.table;
   if (!partition.microbatches.empty()) {
     job.microbatches = partition.schedule.microbatches;
     job.microbatches_tried = partition.microbatches;
   }
   // What this rank has of the model, and how a step goes.
-  TANDEM_ASSIGN_OR_RETURN(
-      job.strategy, MakeStrategy(settings, layers, groups.update, partition,
-                                 job.devices, *job.world));
+  TANDEM_ASSIGN_OR_RETURN(job.strategy, MakeStrategy(settings, model, partition,
+                                                     job.devices, *job.world));
   TANDEM_ASSIGN_OR_RETURN(
       job.exempt_from_decay,
       DescribeExempt(settings, *job.strategy, job.row_parts, *job.world));

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <functional>
 #include <initializer_list>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -51,6 +53,11 @@ class StoredTensors {
 
   void Add(StoredTensor tensor) { tensors_.push_back(std::move(tensor)); }
 
+  // The tensor of this name, which is not among these, keeps the values that it
+  // has where they are loaded.
+  void Keep(std::string name) { kept_.insert(std::move(name)); }
+  const std::set<std::string>& kept() const { return kept_; }
+
   std::vector<StoredTensor>::const_iterator begin() const {
     return tensors_.begin();
   }
@@ -62,6 +69,7 @@ class StoredTensors {
 
  private:
   std::vector<StoredTensor> tensors_;
+  std::set<std::string> kept_;
 };
 
 // Verifies one; the error is that of the store.

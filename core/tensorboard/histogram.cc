@@ -163,4 +163,36 @@ absl::StatusOr<Histogram> ValueHistogram(const at::Tensor& values) {
   return sum.Result();
 }
 
+// Limits are those of all edges from the first to the last.
+Histogram Merged(const Histogram& a, const Histogram& b) {
+  if (a.count == 0 || b.count == 0) {
+    Histogram merged = a.count == 0 ? b : a;
+    merged.nonfinite = a.nonfinite + b.nonfinite;
+    return merged;
+  }
+  Histogram merged;
+  merged.min = std::min(a.min, b.min);
+  merged.max = std::max(a.max, b.max);
+  merged.sum = a.sum + b.sum;
+  merged.sum_of_squares = a.sum_of_squares + b.sum_of_squares;
+  merged.count = a.count + b.count;
+  merged.nonfinite = a.nonfinite + b.nonfinite;
+  const std::vector<double>& edges = Edges();
+  const auto begin = std::lower_bound(
+      edges.begin(), edges.end(), std::min(a.limits.front(), b.limits.front()));
+  const auto end = std::upper_bound(begin, edges.end(),
+                                    std::max(a.limits.back(), b.limits.back()));
+  merged.limits.assign(begin, end);
+  merged.counts.resize(merged.limits.size());
+  for (const Histogram* each : {&a, &b}) {
+    const auto first = std::lower_bound(
+        merged.limits.begin(), merged.limits.end(), each->limits.front());
+    const auto offset = static_cast<size_t>(first - merged.limits.begin());
+    for (size_t i = 0; i < each->counts.size(); ++i) {
+      merged.counts[offset + i] += each->counts[i];
+    }
+  }
+  return merged;
+}
+
 }  // namespace tandem

@@ -34,6 +34,9 @@ struct Histogram {
 // say.
 absl::StatusOr<Histogram> ValueHistogram(const at::Tensor& values);
 
+// The histogram of the values of both. Sums are those of `a`, and then of `b`.
+Histogram Merged(const Histogram& a, const Histogram& b);
+
 }  // namespace tandem
 
 #endif  // TANDEM_CORE_TENSORBOARD_HISTOGRAM_H_

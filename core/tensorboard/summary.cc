@@ -204,15 +204,21 @@ absl::Status Summary::AddHistogram(absl::string_view tag,
     return Annotate(histogram.status(),
                     absl::StrCat("TensorBoard's tag \"", Printable(tag), "\""));
   }
-  if (histogram->count > 0) {
+  return AddHistogram(tag, *histogram);
+}
+
+absl::Status Summary::AddHistogram(absl::string_view tag,
+                                   const Histogram& histogram) {
+  TANDEM_RETURN_IF_ERROR(CheckTag(tag));
+  if (histogram.count > 0) {
     std::string message;
     Builder<ValueField>(message).add_message(ValueField::kHisto,
-                                             HistogramMessage(*histogram));
+                                             HistogramMessage(histogram));
     TANDEM_RETURN_IF_ERROR(AddValue(tag, message));
   }
-  if (histogram->nonfinite == 0) return absl::OkStatus();
+  if (histogram.nonfinite == 0) return absl::OkStatus();
   return AddScalar(absl::StrCat(tag, "/nonfinite"),
-                   static_cast<double>(histogram->nonfinite));
+                   static_cast<double>(histogram.nonfinite));
 }
 
 absl::Status Summary::AddImage(absl::string_view tag, absl::string_view png,

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "core/tensorboard/histogram.h"
 
 namespace tandem {
 
@@ -33,16 +34,12 @@ class Summary {
   // apart, where there are any, as the scalar TAG/nonfinite; where all are,
   // there is no histogram.
   absl::Status AddHistogram(absl::string_view tag, const at::Tensor& values);
+  absl::Status AddHistogram(absl::string_view tag, const Histogram& histogram);
 
   // A file in PNG, of such a size in pixels: an error for another size than its
   // header has. SummaryWriter.add_image, which takes a tensor.
   absl::Status AddImage(absl::string_view tag, absl::string_view png,
                         int64_t height, int64_t width);
-
-  // Adds the values of another one, another process's say, given its message.
-  void Append(absl::string_view message) {
-    message_.append(message.data(), message.size());
-  }
 
   bool empty() const { return message_.empty(); }
   // Serialized.

@@ -77,6 +77,7 @@ absl::Status CheckModelState(const StoredTensors& state,
   for (const auto& [name, tensor] : model) {
     known.insert(name);
     const auto source = given.find(name);
+    if (source == given.end() && state.kept().count(name) > 0) continue;
     if (source == given.end()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "model state lacks ", name, " (", DescribeTensor(tensor), ")"));

@@ -119,6 +119,11 @@ absl::Status ServerStrategy::StreamState(const StateParts& parts,
 }
 
 absl::Status ServerStrategy::CheckModelState(const StoredTensors& state) const {
+  if (!state.kept().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model state lacks ", *state.kept().begin(),
+                     ", and parameter servers have no values of their own"));
+  }
   return tandem::CheckModelState(state, Shapes(setup_->layout));
 }
 

@@ -69,6 +69,7 @@ StoredTensors OwnOrNobodys(const StoredTensors& state, const MeshModel& model) {
                                   model.buffer_names.count(name) > 0);
     if (!elsewhere) wanted.Add(each);
   }
+  for (const std::string& each : state.kept()) wanted.Keep(each);
   return wanted;
 }
 
@@ -90,6 +91,17 @@ NamedTensors MeshState::Parameters() const {
 
 NamedTensors MeshState::Buffers() const {
   return NamedBuffers(model().executor->stages());
+}
+
+absl::StatusOr<std::vector<TensorInfo>> MeshState::WholeTensors() const {
+  TANDEM_ASSIGN_OR_RETURN(std::vector<TensorInfo> infos,
+                          TrainedState::WholeTensors());
+  TANDEM_ASSIGN_OR_RETURN(const ShardsByName shards, Shards());
+  for (TensorInfo& each : infos) {
+    const auto shard = shards.find(each.name);
+    if (shard != shards.end()) each.sizes = shard->second.sizes;
+  }
+  return infos;
 }
 
 NamedTensors MeshState::AlikeParameters() const {
@@ -176,7 +188,8 @@ absl::Status MeshState::StreamState(const StateParts& parts, TensorSink& sink) {
     }
     FullySharded::ParameterCopies copies;
     if (parts.parameters) {
-      TANDEM_ASSIGN_OR_RETURN(copies, CopySharded());
+      TANDEM_ASSIGN_OR_RETURN(copies,
+                              CopySharded(model().groups.replica() == 0));
     }
     NamedTensors values;
     if (parts.parameters) {
@@ -199,14 +212,14 @@ absl::Status MeshState::StreamState(const StateParts& parts, TensorSink& sink) {
   return status;
 }
 
-absl::StatusOr<FullySharded::ParameterCopies> MeshState::CopySharded() {
+absl::StatusOr<FullySharded::ParameterCopies> MeshState::CopySharded(
+    bool wanted) {
   FullySharded::ParameterCopies all;
   for (const int stage : model().OwnStages()) {
     FullySharded* const sharded = model().stage(stage).fully_sharded();
     if (sharded == nullptr) continue;
-    TANDEM_ASSIGN_OR_RETURN(
-        FullySharded::ParameterCopies copies,
-        sharded->CopyParameters(model().groups.replica() == 0));
+    TANDEM_ASSIGN_OR_RETURN(FullySharded::ParameterCopies copies,
+                            sharded->CopyParameters(wanted));
     all.merge(copies);
   }
   return all;
@@ -254,6 +267,11 @@ absl::StatusOr<StatePart> MeshState::PartToSave() {
   return part;
 }
 
+absl::StatusOr<StatePart> MeshState::GradientPart() const {
+  TANDEM_ASSIGN_OR_RETURN(const ShardsByName shards, Shards());
+  return OwnedState(Gradients(), Place(shards));
+}
+
 absl::StatusOr<ShardsByName> MeshState::Shards() const {
   ShardsByName all;
   for (size_t i = 0; i < model().stages.size(); ++i) {
@@ -284,6 +302,21 @@ absl::StatusOr<StoredTensors> MeshState::ModelTensors(
                       [](const std::string& name) { return name; });
 }
 
+absl::Status MeshState::AddKeptShares(StoredTensors& state) {
+  if (state.kept().empty()) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(const FullySharded::ParameterCopies copies,
+                          CopySharded(/*wanted=*/true));
+  for (const auto& [name, parameter] :
+       NamedParameters(model().executor->stages())) {
+    const auto copy = copies.find(parameter.unsafeGetTensorImpl());
+    if (copy == copies.end() || state.kept().count(name) == 0) continue;
+    for (const StoredTensor& each : StoredTensors({{name, copy->second}})) {
+      state.Add(each);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status MeshState::CheckModelState(const StoredTensors& state) const {
   TANDEM_ASSIGN_OR_RETURN(const StoredTensors mine, ModelTensors(state));
   return tandem::CheckModelState(mine, ModelValues(model()));
@@ -292,7 +325,8 @@ absl::Status MeshState::CheckModelState(const StoredTensors& state) const {
 absl::Status MeshState::LoadModelState(const StoredTensors& state) {
   // Every value is replaced, or none.
   TANDEM_RETURN_IF_ERROR(CheckModelState(state));
-  TANDEM_ASSIGN_OR_RETURN(const StoredTensors mine, ModelTensors(state));
+  TANDEM_ASSIGN_OR_RETURN(StoredTensors mine, ModelTensors(state));
+  TANDEM_RETURN_IF_ERROR(AddKeptShares(mine));
   TANDEM_RETURN_IF_ERROR(OnSharded(&FullySharded::BeginReplacing));
   const absl::Status copied = CopyModelState(mine, ModelValues(model()));
   TANDEM_RETURN_IF_ERROR(OnSharded(copied.ok() ? &FullySharded::EndReplacing

@@ -30,12 +30,14 @@ class MeshState : public MeshStrategy {
  public:
   NamedTensors Parameters() const override;
   NamedTensors Buffers() const override;
+  absl::StatusOr<std::vector<TensorInfo>> WholeTensors() const override;
   NamedTensors AlikeParameters() const override;
   std::map<std::string, int64_t> OptimizerGroups() const override;
   std::map<std::string, std::string> TiedCopies() const override;
   NamedTensors OptimizerState() const override;
   absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
   absl::StatusOr<StatePart> PartToSave() override;
+  absl::StatusOr<StatePart> GradientPart() const override;
   absl::Status LoadModelState(const StoredTensors& state) override;
   absl::Status LoadOptimizerState(const StoredTensors& state) override;
   absl::Status CheckModelState(const StoredTensors& state) const override;
@@ -62,8 +64,11 @@ class MeshState : public MeshStrategy {
 
  private:
   absl::StatusOr<NamedTensors> GatherOptimizerState() const;
-  // On the first replica, of what ranks have shares of. Collective.
-  absl::StatusOr<FullySharded::ParameterCopies> CopySharded();
+  // Where they are wanted, of what ranks have shares of. Collective.
+  absl::StatusOr<FullySharded::ParameterCopies> CopySharded(bool wanted);
+  // Adds the values of what the state keeps and ranks have shares of, which are
+  // replaced together. Collective.
+  absl::Status AddKeptShares(StoredTensors& state);
   // On the threads of their devices, of this rank's stages that are sharded.
   absl::Status OnSharded(absl::Status (FullySharded::*work)());
   // What this rank has a part of alone, and its place for those who ask.

@@ -283,12 +283,17 @@ absl::Status MakeTrainedStages(MeshModel& model) {
 // Each rank knows what its own stages have.
 absl::Status CountParameters(MeshModel& model) {
   const auto stages = static_cast<int64_t>(model.stages.size());
-  const at::Tensor counts = at::zeros({stages}, at::kLong);
+  // By stage, and behind them how many tensor parallelism divides.
+  const at::Tensor counts = at::zeros({stages + 1}, at::kLong);
   auto* const count = counts.mutable_data_ptr<int64_t>();
   for (size_t i = 0; i < model.stages.size(); ++i) {
     const auto& stage = model.executor->stages()[i];
     if (stage == nullptr) continue;
-    count[i] = static_cast<int64_t>(NamedParameters(stage->layers()).size());
+    for (const auto& [name, parameter] : NamedParameters(stage->layers())) {
+      ++count[i];
+      const auto& shard = EffectiveTraits(model.traits, name).shard;
+      count[stages] += shard && shard->axis == kTensorAxis ? 1 : 0;
+    }
   }
   if (model.groups.pipe() != nullptr) {
     TANDEM_RETURN_IF_ERROR(model.groups.pipe()->AllReduceSum(
@@ -298,8 +303,16 @@ absl::Status CountParameters(MeshModel& model) {
   for (int64_t i = 0; i < stages; ++i) {
     model.first_parameters.push_back(model.first_parameters.back() + count[i]);
   }
-  if (model.first_parameters.back() > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError("the model has no parameters to train");
+  if (model.first_parameters.back() == 0) {
+    return absl::InvalidArgumentError("the model has no parameters to train");
+  }
+  const int ranks = model.mesh.degree(kTensorAxis);
+  if (ranks == 1 || count[stages] > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tensor parallelism over ", ranks,
+      " ranks divides no parameter of the model, so that each rank would "
+      "compute all of it: give these ranks other samples, or derive modules "
+      "from TensorParallelModule (core/model/axis/tensor_parallel.h)"));
 }
 
 // Member by member, and parts where each can be made.

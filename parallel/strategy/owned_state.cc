@@ -117,6 +117,7 @@ absl::StatusOr<StoredTensors> ShardsToLoad(
     }
     mine.Add(StoredShard(each, part->shard));
   }
+  for (const std::string& each : state.kept()) mine.Keep(each);
   return mine;
 }
 

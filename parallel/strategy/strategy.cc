@@ -4,6 +4,7 @@
 
 #include "core/base/status_macros.h"
 #include "core/checkpoint/checkpoint.h"
+#include "core/checkpoint/folder/state_part.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/checkpoint/tensor_stream.h"
 #include "core/precision/loss_scale.h"
@@ -22,6 +23,16 @@ absl::StatusOr<WholeState> TrainedState::GatherState() {
     state.optimizer.emplace_back(OptimizerStateName(name), std::move(tensor));
   }
   return state;
+}
+
+absl::StatusOr<std::vector<TensorInfo>> TrainedState::WholeTensors() const {
+  std::vector<TensorInfo> infos;
+  for (const NamedTensors& some : {Parameters(), Buffers()}) {
+    for (const auto& [name, tensor] : some) {
+      infos.push_back(MakeTensorInfo(name, tensor));
+    }
+  }
+  return infos;
 }
 
 Strategy::Strategy() = default;
@@ -48,6 +59,10 @@ NamedTensors Strategy::Gradients() const {
     gradients.emplace_back(name, parameter.grad());
   }
   return gradients;
+}
+
+absl::StatusOr<StatePart> Strategy::GradientPart() const {
+  return StatePart{Gradients(), {}};
 }
 
 absl::StatusOr<Score> Strategy::EvaluateBatches(NextBatch next) {

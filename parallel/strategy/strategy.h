@@ -40,6 +40,7 @@ struct WholeState {
 class Communicator;
 class StoredTensors;
 class TensorSink;
+struct TensorInfo;
 struct StatePart;
 
 // The state of a strategy. Not thread-safe.
@@ -52,6 +53,10 @@ class TrainedState {
   // without values, on the device "meta": GatherState has them.
   virtual NamedTensors Parameters() const = 0;
   virtual NamedTensors Buffers() const = 0;
+
+  // Name, dtype and whole sizes of each of these, of which this rank may have a
+  // part. InvalidArgument where traits and sizes do not fit.
+  virtual absl::StatusOr<std::vector<TensorInfo>> WholeTensors() const;
 
   // The parameters that all replicas have alike between two steps: not the ones
   // that each trains for itself (parameters_to_ignore, traits).
@@ -100,7 +105,8 @@ class TrainedState {
   // the same name, shape and dtype (among Parameters() and Buffers(), where a
   // rank holds all), and nothing is missing; else an error that names the first
   // that differs, and nothing is changed. Read are only the tensors that this
-  // rank has, one after the other.
+  // rank has, one after the other. What the state says is kept
+  // (StoredTensors::Keep) has no counterpart.
   virtual absl::Status LoadModelState(const StoredTensors& state) = 0;
   virtual absl::Status LoadOptimizerState(const StoredTensors& state) = 0;
   // What these two would say, and nothing changed.
@@ -169,6 +175,10 @@ class Strategy : public TrainedState {
   // the next one, as its update has left them: what is clipped by norm has been
   // scaled, but for what another rank steps (shard).
   NamedTensors Gradients() const;
+
+  // Of those what this rank tells of: each element of a gradient that several
+  // ranks have, or have parts of, is one rank's.
+  virtual absl::StatusOr<StatePart> GradientPart() const;
 
   // What layers and the loss function added to the loss (loss_terms.h) in the
   // last training step whose score is known, by name: means over its samples.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "core/base/status_macros.h"
 #include "core/drawing/markup.h"
+#include "core/mesh/mesh.h"
 #include "parallel/schedule/choice.h"
 #include "parallel/schedule/drawing.h"
 #include "parallel/schedule/schedules.h"
@@ -35,8 +36,9 @@ int64_t CountIn(const EventFields& settings, absl::string_view name,
   return CountField(settings, name).value_or(-1);
 }
 
-// Reads "data 2 x pipe 3" (Mesh::ToString).
+// Reads "data 2 x pipe 3 x tensor 2" (Mesh::ToString).
 bool ReadMesh(const std::string& text, JobLayout* layout) {
+  int64_t ranks = 1;
   for (const absl::string_view axis : absl::StrSplit(text, " x ")) {
     const std::vector<absl::string_view> words = absl::StrSplit(axis, ' ');
     int64_t degree = 0;
@@ -44,10 +46,13 @@ bool ReadMesh(const std::string& text, JobLayout* layout) {
         degree < 1 || degree > kMostRanks) {
       return false;
     }
-    if (words[0] == "data") layout->data = degree;
-    if (words[0] == "pipe") layout->pipe = degree;
+    ranks *= degree;
+    if (ranks > kMostRanks) return false;
+    if (IsSampleAxis(words[0])) layout->data *= degree;
+    if (words[0] == kPipeAxis) layout->pipe = degree;
+    if (words[0] == kTensorAxis) layout->tensor = degree;
   }
-  return layout->data * layout->pipe <= kMostRanks;
+  return true;
 }
 
 // Fills in what is known of a pipeline: nothing of a file's schedule, which is
@@ -165,15 +170,23 @@ std::string MoreNote(int64_t more, const std::string& what) {
                       ".</p>\n");
 }
 
-// Replicas of one rank each stand side by side.
+// ", tensor 1"; empty where a rank has whole layers.
+std::string PartOf(const JobLayout& layout, int64_t tensor) {
+  return layout.tensor > 1 ? absl::StrCat(", tensor ", tensor) : "";
+}
+
+// Replicas of one rank each, or of some that share layers, stand side by side.
 std::string RowOfRanks(const JobLayout& layout) {
   const int64_t shown = std::min(layout.ranks(), kMostDrawnRanks);
   std::string row = "<tr>";
   for (int64_t rank = 0; rank < shown; ++rank) {
-    const std::string role = rank < layout.servers ? "server"
-                             : layout.servers > 0  ? "worker"
-                             : layout.data > 1 ? absl::StrCat("replica ", rank)
-                                               : "";
+    const std::string role =
+        rank < layout.servers ? "server"
+        : layout.servers > 0  ? "worker"
+        : layout.data > 1     ? absl::StrCat("replica ", rank / layout.tensor,
+                                             PartOf(layout, rank % layout.tensor))
+        : layout.tensor > 1   ? absl::StrCat("tensor ", rank)
+                              : "";
     const std::string stages =
         layout.devices_per_rank > 1 ? StagesOfRank(layout, nullptr, 0) : "";
     row += RankCell(
@@ -203,7 +216,10 @@ std::optional<JobLayout> ReadLayout(const EventFields& settings) {
   return layout;
 }
 
-std::string DescribeLayout(const JobLayout& layout) {
+namespace {
+
+// What ranks that share layers have together.
+std::string DescribeWholeLayers(const JobLayout& layout) {
   std::string text;
   if (layout.servers > 0) {
     text = absl::StrCat(Plural(layout.data, "worker"), " and ",
@@ -222,10 +238,22 @@ std::string DescribeLayout(const JobLayout& layout) {
         "a model over ", Plural(layout.devices_per_rank, "device"),
         ", in turns");
   } else {
-    text = layout.data > 1
-               ? absl::StrCat(layout.data, " replicas, one a rank (",
-                              layout.strategy, ")")
-               : "one device";
+    const bool are_ranks = layout.tensor == 1;
+    text = layout.data > 1 ? absl::StrCat(layout.data, " replicas",
+                                          are_ranks ? ", one a rank" : "", " (",
+                                          layout.strategy, ")")
+           : are_ranks     ? "one device"
+                           : "one model";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string DescribeLayout(const JobLayout& layout) {
+  std::string text = DescribeWholeLayers(layout);
+  if (layout.tensor > 1) {
+    absl::StrAppend(&text, ", each layer shared by ", layout.tensor, " ranks");
   }
   return layout.device.empty() ? text : absl::StrCat(text, ", ", layout.device);
 }
@@ -237,26 +265,29 @@ std::string MeshDrawing(const JobLayout& layout) {
   if (is_one_row && !IsPipeline(layout)) return RowOfRanks(layout);
   const absl::StatusOr<Schedule> schedule = ScheduleOf(layout);
   const int64_t rows = std::min(layout.data, kMostDrawnReplicas);
-  const int64_t columns = std::min(layout.pipe, kMostDrawnRanks);
+  const int64_t of_replica = layout.pipe * layout.tensor;
+  const int64_t columns = std::min(of_replica, kMostDrawnRanks);
   const bool has_replicas = layout.data > 1;
   std::string table = "<table class=\"mesh\"><tr>";
   if (has_replicas) table += "<td></td>";
-  for (int64_t pipe = 0; pipe < columns; ++pipe) {
-    absl::StrAppend(&table, "<th>pipe ", pipe, "</th>");
+  for (int64_t rank = 0; rank < columns; ++rank) {
+    absl::StrAppend(&table, "<th>pipe ", rank / layout.tensor,
+                    PartOf(layout, rank % layout.tensor), "</th>");
   }
   for (int64_t data = 0; data < rows; ++data) {
     table += "</tr>\n<tr>";
     if (has_replicas) absl::StrAppend(&table, "<th>data ", data, "</th>");
-    for (int64_t pipe = 0; pipe < columns; ++pipe) {
+    for (int64_t rank = 0; rank < columns; ++rank) {
       const std::string stages =
-          schedule.ok() ? StagesOfRank(layout, &*schedule, pipe) : "";
+          schedule.ok() ? StagesOfRank(layout, &*schedule, rank / layout.tensor)
+                        : "";
       table +=
-          RankCell(absl::StrCat("rank ", data * layout.pipe + pipe), stages);
+          RankCell(absl::StrCat("rank ", data * of_replica + rank), stages);
     }
   }
   return absl::StrCat(table, "</tr></table>\n",
                       MoreNote(layout.data - rows, "more replica"),
-                      MoreNote(layout.pipe - columns, "more pipe rank"));
+                      MoreNote(of_replica - columns, "more pipe rank"));
 }
 
 std::string ScheduleDrawing(const JobLayout& layout) {

@@ -17,8 +17,9 @@ struct JobLayout {
   std::string strategy;  // "ddp"
   std::string device;    // "cpu"
   // Ranks that train: data x pipe.
-  int64_t data = 1;
+  int64_t data = 1;  // replicas
   int64_t pipe = 1;
+  int64_t tensor = 1;  // ranks that share each layer
   int64_t devices_per_rank = 1;
   int64_t servers = 0;  // ranks beside them
   // What a pipeline has; else, or where nobody can tell, they are 0.
@@ -26,7 +27,7 @@ struct JobLayout {
   int64_t stages = 0;
   int64_t microbatches = 0;  // of a replica's step
 
-  int64_t ranks() const { return data * pipe + servers; }
+  int64_t ranks() const { return data * pipe * tensor + servers; }
   int64_t pipeline_devices() const { return pipe * devices_per_rank; }
 };
 

@@ -13,8 +13,8 @@ namespace tandem {
 // replica has them: on rank 0, and nothing on other ranks. After a step for
 // which Strategy::MeasureGradientNorm was called: gradients are those of that
 // step, as the optimizers have left them. What no histogram can be made of is
-// left out, which the log tells once. Waits for this rank's devices; collective
-// where a replica has several ranks.
+// left out, which the log tells once. Waits for this rank's devices.
+// Collective.
 absl::StatusOr<Summary> ParameterHistograms(Job& job);
 
 }  // namespace tandem

@@ -19,7 +19,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/base/status_macros.h"
-#include "core/base/tensors.h"
 #include "core/base/torch_status.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/folder/step_folders.h"
@@ -40,17 +39,10 @@
 namespace tandem {
 namespace {
 
-NamedTensors OwnModel(const Strategy& strategy) {
-  NamedTensors own = strategy.Parameters();
-  for (auto& each : strategy.Buffers()) own.push_back(each);
-  return own;
-}
-
 // A line a tensor: name, sizes.
-std::string DescribeShapes(const NamedTensors& tensors) {
+std::string DescribeShapes(const std::vector<TensorInfo>& tensors) {
   return absl::StrJoin(tensors, "\n", [](std::string* out, const auto& each) {
-    absl::StrAppend(out, each.first, "\t",
-                    absl::StrJoin(each.second.sizes(), ","));
+    absl::StrAppend(out, each.name, "\t", absl::StrJoin(each.sizes, ","));
   });
 }
 
@@ -67,9 +59,9 @@ absl::StatusOr<TensorInfo> ParseShape(absl::string_view line) {
 }
 
 // The whole model's tensors, whoever has them. Collective.
-absl::StatusOr<std::vector<TensorInfo>> WholeModel(const NamedTensors& own,
-                                                   const RowParts& parts,
-                                                   Communicator& world) {
+absl::StatusOr<std::vector<TensorInfo>> WholeModel(
+    const std::vector<TensorInfo>& own, const RowParts& parts,
+    Communicator& world) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> all,
                           world.AllGatherString(DescribeShapes(own), [] {
                             return "the model's tensors";
@@ -145,20 +137,16 @@ bool HasAdapters(const StoredTensors& tensors) {
   });
 }
 
-// A tensor that may be missing is replaced by the model's own.
-StoredTensors WithMissing(const LoadPlan& plan, const NamedTensors& own,
-                          const RowParts& parts) {
-  StoredTensors whole = DivideRows(plan.tensors, parts);
-  const std::set<std::string> missing(plan.missing.begin(), plan.missing.end());
-  for (const auto& [name, tensor] : own) {
-    const auto part = FindPart(name, parts);
-    if (missing.count(part ? part->whole : name) == 0) continue;
-    const at::Tensor values = tensor.detach();
-    whole.Add({MakeTensorInfo(name, values),
-               [values] { return absl::StatusOr<at::Tensor>(values); },
-               nullptr});
+// What is missing keeps its values, in each of its parts.
+StoredTensors WithMissing(const LoadPlan& plan, const RowParts& parts) {
+  StoredTensors rows = DivideRows(plan.tensors, parts);
+  for (const std::string& missing : plan.missing) {
+    rows.Keep(missing);
+    for (const auto& [name, part] : parts) {
+      if (part.weight == missing) rows.Keep(name);
+    }
   }
-  return whole;
+  return rows;
 }
 
 // Rank 0 reads them for all. Collective.
@@ -217,15 +205,16 @@ absl::StatusOr<InitialWeights> FindInitialWeights(
 }
 
 absl::StatusOr<std::string> Load(Job& job) {
-  const NamedTensors own = OwnModel(*job.strategy);
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorInfo> own,
+                          job.strategy->WholeTensors());
   TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorInfo> model,
                           WholeModel(own, job.row_parts, *job.world));
   TANDEM_ASSIGN_OR_RETURN(InitialWeights found, FindInitialWeights(job, model));
   if (found.has_ties) {
     TANDEM_RETURN_IF_ERROR(CheckTiedTogether(found.plan, *job.world));
   }
-  TANDEM_RETURN_IF_ERROR(job.strategy->LoadModelState(
-      WithMissing(found.plan, own, job.row_parts)));
+  TANDEM_RETURN_IF_ERROR(
+      job.strategy->LoadModelState(WithMissing(found.plan, job.row_parts)));
   return std::move(found.text);
 }
 

@@ -5,7 +5,9 @@
 
 #include <optional>
 #include <string>
+#include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,6 +15,8 @@
 #include "core/precision/mixed_precision.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/ddp/options.h"
+#include "parallel/optim/optimizer_options.h"
+#include "parallel/optim/update_options.h"
 #include "parallel/schedule/choice.h"
 #include "parallel/step/parts/rows.h"
 
@@ -86,21 +90,9 @@ void DescribeStages(const MeshStrategyOptions& options, NamedValues& values) {
       absl::StrCat(options.pipeline.selective.every);
   values["weight_gradient_batch"] = absl::StrCat(options.weight_gradient_batch);
   values["seed"] = absl::StrCat(options.seed);
-  values["tensor"] = absl::StrCat(options.tensor);
-  values["sequence_parallel"] = SwitchText(options.sequence_parallel);
 }
 
 absl::Status CheckStages(const MeshStrategyOptions& options) {
-  if (options.tensor < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor is ", options.tensor,
-                     ": expected how many ranks share each layer, 1 or more"));
-  }
-  if (options.tensor > 1 && options.reproducible) {
-    return absl::InvalidArgumentError(
-        "reproducible excludes tensor parallelism: sums would depend on the "
-        "layout; leave one of them out");
-  }
   if (options.microbatch_size < 0 || options.weight_gradient_batch < 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "microbatch_size must be 0 or more and weight_gradient_batch 1 or "
@@ -111,7 +103,56 @@ absl::Status CheckStages(const MeshStrategyOptions& options) {
   return absl::OkStatus();
 }
 
+void DescribeTensorParallel(const MeshStrategyOptions& options,
+                            NamedValues& values) {
+  values["tensor"] = absl::StrCat(options.tensor);
+  values["sequence_parallel"] = SwitchText(options.sequence_parallel);
+}
+
+absl::Status CheckTensorParallel(const MeshStrategyOptions& options) {
+  if (options.tensor >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor is ", options.tensor,
+                   ": expected how many ranks share each layer, 1 or more"));
+}
+
+constexpr Exclusion kTensorParallelExcludes[] = {
+    {"reproducible",
+     [](const MeshStrategyOptions& options) { return options.reproducible; },
+     "reproducible, for sums depend on how many ranks share a layer",
+     "reproducible",
+     "$0 has sums depend on how many ranks share a layer, which --reproducible "
+     "cannot have: leave one out"},
+    {"optimizer",
+     [](const MeshStrategyOptions& options) {
+       return absl::c_any_of(AllOptimizers(options),
+                             [](const OptimizerOptions& each) {
+                               return std::holds_alternative<MuonOptions>(each);
+                             });
+     },
+     "Muon, which steps whole matrices", "optimizer=muon",
+     "$0 divides the matrices that $1 steps whole: leave one out, or take "
+     "--optimizer=adamw"},
+    {"lora_rank", nullptr, "", "lora_rank",
+     "$0 divides layers without their adapters ($1): leave one out"},
+    {"vocab_parallel", nullptr, "", "vocab_parallel",
+     "$0 and $1 both divide the vocabulary, one among ranks, the other among "
+     "stages: leave one out"},
+    {"strategy", nullptr, "", "strategy=data_parallel|parameter_server",
+     "$0 is for replicas of ranks that share layers, but $1 was given: leave "
+     "one out"},
+};
+
 }  // namespace
+
+constexpr StepPartRow kTensorParallelRow = {
+    "tensor_parallel",
+    nullptr,
+    DescribeTensorParallel,
+    CheckTensorParallel,
+    {[](const MeshStrategyOptions& options) { return options.tensor > 1; },
+     "tensor parallelism excludes ", "; leave one of them out",
+     kTensorParallelExcludes, "tensor>1"}};
 
 constexpr StepPartRow kBatchSharesRow = {"batch_shares", nullptr,
                                          DescribeBatchShares, CheckBatchShares};

@@ -96,6 +96,7 @@ extern const StepPartRow kScoreRow;
 extern const StepPartRow kShardedOptimizerRow;
 extern const StepPartRow kStagesRow;
 extern const StepPartRow kSyncBatchNormRow;
+extern const StepPartRow kTensorParallelRow;
 extern const StepPartRow kTiedWeightsRow;
 extern const StepPartRow kTimesRow;
 extern const StepPartRow kUpdatesLastRow;

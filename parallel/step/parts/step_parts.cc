@@ -34,6 +34,7 @@ constexpr const StepPartRow* kRows[] = {
     &kSyncBatchNormRow,     // within forward and backward
     &kReplicasRow,          // options alone
     &kStagesRow,            // options alone
+    &kTensorParallelRow,    // within layers; options alone
     &kBuffersRow,           // made alike before parameters change
     &kOptimizerRow,         // changes them
     &kShardedOptimizerRow,  // sends those that were changed

@@ -182,6 +182,39 @@ TEST(HistogramTest, OfManyValuesHasTheSameSumsForAnyNumberOfThreads) {
   }
 }
 
+// Whatever parts the values come in.
+TEST(HistogramTest, MergedPartsAreTheWhole) {
+  const std::vector<double> values = {-3,    0.5,  kInfinity, 0,    7e18, -1e-9,
+                                      0.125, 0.25, -0.5,      1e-3, 4,    -64};
+  const Histogram whole = HistogramOf(Values(values));
+  for (size_t cut = 1; cut < values.size(); ++cut) {
+    const Histogram merged =
+        Merged(HistogramOf(Values({values.begin(), values.begin() + cut})),
+               HistogramOf(Values({values.begin() + cut, values.end()})));
+    EXPECT_EQ(merged.limits, whole.limits) << cut;
+    EXPECT_EQ(merged.counts, whole.counts) << cut;
+    EXPECT_EQ(merged.count, 11) << cut;
+    EXPECT_EQ(merged.nonfinite, 1) << cut;
+    EXPECT_EQ(merged.min, whole.min) << cut;
+    EXPECT_EQ(merged.max, whole.max) << cut;
+    EXPECT_DOUBLE_EQ(merged.sum, whole.sum) << cut;
+    EXPECT_DOUBLE_EQ(merged.sum_of_squares, whole.sum_of_squares) << cut;
+  }
+}
+
+TEST(HistogramTest, NothingIsMergedWithoutAChange) {
+  const Histogram none = HistogramOf(Values({kInfinity}));
+  const Histogram some = HistogramOf(Values({1, 2}));
+  for (const Histogram& merged :
+       {Merged(none, some), Merged(some, none), Merged(Histogram(), some)}) {
+    EXPECT_EQ(merged.limits, some.limits);
+    EXPECT_EQ(merged.counts, some.counts);
+    EXPECT_EQ(merged.count, 2);
+  }
+  EXPECT_EQ(Merged(none, none).nonfinite, 2);
+  EXPECT_THAT(Merged(none, none).limits, IsEmpty());
+}
+
 TEST(HistogramTest, OtherTensorsAreRefused) {
   const auto refusal = [](const at::Tensor& values) {
     return ValueHistogram(values).status();

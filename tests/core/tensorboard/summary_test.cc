@@ -52,14 +52,6 @@ TEST(SummaryTest, AScalarHasTensorBoardsBytes) {
   EXPECT_FALSE(summary.empty());
 }
 
-TEST(SummaryTest, MessagesBehindEachOtherAreOne) {
-  Summary one, other;
-  ExpectOk(one.AddScalar("a/b", 0.25));
-  ExpectOk(other.AddScalar("a/b", 0.25));
-  one.Append(other.message());
-  EXPECT_EQ(Hex(one), absl::StrCat(kScalarInHex, kScalarInHex));
-}
-
 // Value{tag: "t", tensor {dtype: DT_STRING, tensor_shape {dim {size: 1}},
 // string_val: "hi"}, metadata {plugin_data {plugin_name: "text"}}}.
 TEST(SummaryTest, ATextIsATensorOfThePluginText) {

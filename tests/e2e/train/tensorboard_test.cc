@@ -153,6 +153,34 @@ TEST(TensorBoardTest, EveryLayoutHasTheHistogramsOfTheWholeModel) {
   }
 }
 
+// Of a layer that ranks share each has a part, whose histograms are merged.
+TEST(TensorBoardTest, PartsOfRanksHaveOneHistogram) {
+  const Flags job = Tiny("gpt_tiny_tied",
+                         "--histograms_every=1 --max_steps=1 "
+                         "--optimizer=adamw --adam_eps=0.01");
+  const auto expected = HistogramsIn(RunWithBoard("whole", job).events)[1];
+  ASSERT_THAT(expected, Not(IsEmpty()));
+  for (const std::string layout :
+       {"--tensor=2", "--tensor=2 --nproc_per_node=4",
+        "--tensor=2 --nproc_per_node=4 --pipe=2", "--shard=parameters"}) {
+    const Board board = RunWithBoard(
+        "parts", Joined(job, {"--nproc_per_node=2"}, Words(layout)));
+    const auto found = HistogramsIn(board.events)[1];
+    for (const auto& [tag, histogram] : expected) {
+      // Gradients of what ranks have shares of are not kept.
+      if (layout == "--shard=parameters" && tag.substr(0, 9) == "gradients") {
+        continue;
+      }
+      ASSERT_EQ(found.count(tag), 1u) << layout << ": " << tag;
+      const ReadHistogram& merged = found.at(tag);
+      EXPECT_EQ(merged.count, histogram.count) << layout << ": " << tag;
+      EXPECT_NEAR(merged.sum_of_squares, histogram.sum_of_squares,
+                  1e-4 * histogram.sum_of_squares + 1e-12)
+          << layout << ": " << tag;
+    }
+  }
+}
+
 // The misclassified samples of each evaluation: their table, and the images by
 // tag.
 using ImagesByTag = std::map<std::string, std::string>;

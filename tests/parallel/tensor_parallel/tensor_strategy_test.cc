@@ -139,14 +139,30 @@ TEST(TensorStrategyTest, RefusesWhatDoesNotFitByName) {
     layout.tensor = tensor;
     return TrainInLab(layout, Job(change)).status();
   };
-  EXPECT_THAT(refusal(2, [](auto& o) { o.reproducible = true; }),
-              InvalidArgument("reproducible excludes tensor parallelism"));
+  EXPECT_THAT(
+      refusal(2, [](auto& o) { o.reproducible = true; }),
+      InvalidArgument("tensor parallelism excludes reproducible, for sums"));
+  EXPECT_THAT(refusal(2, [](auto& o) { o.optimizer = MuonOptions(); }),
+              InvalidArgument("Muon, which steps whole matrices"));
   // 4 heads over 3 ranks.
   EXPECT_THAT(refusal(3, [](auto&) {}), InvalidArgument("heads"));
   EXPECT_THAT(refusal(4, [](auto&) {}),
               InvalidArgument("samples of 6 tokens", "over 4 ranks"));
   EXPECT_THAT(refusal(2, [](auto& o) { o.tensor = 0; }),
               InvalidArgument("tensor is 0"));
+}
+
+// Ranks that would all compute the same.
+TEST(TensorStrategyTest, RefusesAModelThatItDoesNotDivide) {
+  LabLayout layout = LabLayoutNamed("1f1b 1x1x1");
+  layout.tensor = 2;
+  const auto refused =
+      TrainInLab(layout, ModelJob("mlp_small", /*size=*/8, /*steps=*/1,
+                                  [](MeshStrategyOptions& options) {
+                                    options.sequence_parallel = false;
+                                  }));
+  EXPECT_THAT(refused.status(),
+              InvalidArgument("over 2 ranks divides no parameter"));
 }
 
 }  // namespace

@@ -59,6 +59,13 @@ TEST(LayoutTest, InWords) {
   EXPECT_EQ(InWords(Settings("parameter_server", "data 2 x pipe 1",
                              {{"servers", int64_t{1}}})),
             "2 workers and 1 parameter server, cpu");
+  EXPECT_EQ(InWords(Settings("single", "data 1 x pipe 1 x tensor 2")),
+            "one model, each layer shared by 2 ranks, cpu");
+  EXPECT_EQ(InWords(Settings("ddp", "data 3 x shard 2 x pipe 1 x tensor 4")),
+            "6 replicas (ddp), each layer shared by 4 ranks, cpu");
+  EXPECT_EQ(InWords(Settings("pipeline", "data 1 x pipe 2 x tensor 2")),
+            "a pipeline of 2 stages on 2 ranks (1f1b, 4 microbatches), each "
+            "layer shared by 2 ranks, cpu");
   // The path of a schedule is not opened.
   EXPECT_EQ(InWords({{"strategy", std::string("pipeline")},
                      {"mesh", std::string("data 1 x pipe 2")},
@@ -111,6 +118,16 @@ TEST(LayoutTest, ReplicasStandInARow) {
                                {{"servers", int64_t{1}}})),
               AllOf(HasSubstr("<b>rank 0</b><br/>server<"),
                     HasSubstr("<b>rank 1</b><br/>worker<")));
+}
+
+TEST(LayoutTest, RanksThatShareLayersAreNeighbours) {
+  EXPECT_THAT(Drawing(Settings("single", "data 1 x pipe 1 x tensor 2")),
+              HasSubstr("<b>rank 1</b><br/>tensor 1<"));
+  EXPECT_THAT(Drawing(Settings("ddp", "data 2 x pipe 1 x tensor 2")),
+              HasSubstr("<b>rank 2</b><br/>replica 1, tensor 0<"));
+  EXPECT_THAT(Drawing(Settings("hybrid", "data 2 x pipe 2 x tensor 2")),
+              AllOf(HasSubstr("<th>pipe 1, tensor 0</th>"),
+                    HasSubstr("<b>rank 6</b><br/>stage 1<")));
 }
 
 TEST(LayoutTest, OfManyRanksSomeAreDrawn) {

@@ -41,6 +41,13 @@ absl::StatusOr<std::vector<TensorShape>> ShapesOf(const LayerSpecs& specs,
   return ModelShapes(*without_values);
 }
 
+absl::StatusOr<std::vector<TensorShape>> ShapesOfRank(
+    const TrainOptions& options, const LayerSpecs& specs) {
+  const PlannedLayersScope shared(options.pipeline);
+  LayerSpecs without_values;
+  return ShapesOf(specs, &without_values);
+}
+
 absl::Status FindLayers(const TrainOptions& options, JobPlan* plan) {
   Job& job = plan->job;
   TANDEM_ASSIGN_OR_RETURN(const LayerSpecs specs,
@@ -50,14 +57,15 @@ absl::Status FindLayers(const TrainOptions& options, JobPlan* plan) {
   TANDEM_ASSIGN_OR_RETURN(
       job.row_parts, ModelRowParts(options, job.transformer, *job.data.train));
   for (const LayerSpec& each : specs) plan->layers.push_back(each.name);
-  LayerSpecs without_values;
-  TANDEM_ASSIGN_OR_RETURN(plan->shapes, ShapesOf(specs, &without_values));
+  JobModel model = {{}, JobLoss(options, job.transformer), {}};
+  TANDEM_ASSIGN_OR_RETURN(plan->shapes, ShapesOf(specs, &model.layers));
+  TANDEM_ASSIGN_OR_RETURN(plan->rank_shapes, ShapesOfRank(options, specs));
+  TANDEM_ASSIGN_OR_RETURN(
+      plan->groups, MakeOptimizerGroups(options, model.layers, job.row_parts));
+  model.optimizers = plan->groups.update;
   TANDEM_ASSIGN_OR_RETURN(
       plan->partition,
-      PlanPartition(options, without_values, job.data, job.mesh.world_size()));
-  TANDEM_ASSIGN_OR_RETURN(
-      plan->groups,
-      MakeOptimizerGroups(options, without_values, job.row_parts));
+      PlanPartition(options, model, job.data, job.mesh.world_size()));
   return absl::OkStatus();
 }
 

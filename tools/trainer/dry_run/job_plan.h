@@ -25,6 +25,8 @@ struct JobPlan {
   std::string strategy;  // its name
   std::vector<std::string> layers;
   std::vector<TensorShape> shapes;  // what the layers have
+  // The same of the first of the ranks that share them (--tensor).
+  std::vector<TensorShape> rank_shapes;
   PlannedPartition partition;
   TrainingPlan training;  // of a job that trains
   // Where it starts; and what is known of that, for a person.

@@ -92,6 +92,9 @@ DeviceWork WorkOfStage(const JobPlan& plan) {
   work.tokens = plan.job.data.train->input_shape().front();
   work.element_bytes = ElementBytes(options);
   work.loss_chunk = options.loss_chunk;
+  work.tensor = options.pipeline.tensor;
+  work.sequence_parallel =
+      work.tensor > 1 && options.pipeline.sequence_parallel;
   return work;
 }
 
@@ -161,7 +164,7 @@ DeviceEstimate DeviceState(const JobPlan& plan, const std::vector<int>& own,
     const LayerRange& layers = stages[static_cast<size_t>(stage)];
     names.push_back(LayerNames(layers, plan.layers));
     for (const auto& [states, elements] :
-         ParametersIn(layers, plan.shapes, kept)) {
+         ParametersIn(layers, plan.rank_shapes, kept)) {
       StatePerParameter of_each = kept;
       of_each.optimizer_states = states;
       estimate.parameters += elements.all;

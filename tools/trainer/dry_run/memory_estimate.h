@@ -27,7 +27,8 @@ struct DeviceEstimate {
 };
 
 struct MemoryEstimate {
-  // One replica's devices, in the order of its ranks. With
+  // One replica's devices, in the order of its ranks; of those that share
+  // layers (--tensor) the first, which has most. With
   // --strategy=data_parallel, and in one piece, one that stands for all.
   std::vector<DeviceEstimate> devices;
   bool knows_activations = false;

@@ -25,20 +25,22 @@ struct Needs {
   bool one_device;
   bool several_devices;  // of one rank
   bool several_ranks;
+  bool divided_layers;  // among ranks (--tensor)
   const char* text;
 };
 
 constexpr Needs kStrategies[] = {
-    {"single", true, false, true, false, false, "one replica on one device"},
-    {"ddp", true, true, true, true, false, "replicas of one rank each"},
-    {"data_parallel", true, true, false, true, false,
+    {"single", true, false, true, false, false, true,
+     "one replica on one device"},
+    {"ddp", true, true, true, true, false, true, "replicas of one rank each"},
+    {"data_parallel", true, true, false, true, false, false,
      "replicas on the several devices of each rank"},
-    {"model_parallel", true, false, false, true, false,
+    {"model_parallel", true, false, false, true, false, true,
      "one replica on several devices of one rank"},
-    {"pipeline", true, false, false, true, true,
+    {"pipeline", true, false, false, true, true, true,
      "one replica on several devices"},
-    {"hybrid", true, true, true, true, true, "any replicas"},
-    {"parameter_server", true, true, true, true, false,
+    {"hybrid", true, true, true, true, true, true, "any replicas"},
+    {"parameter_server", true, true, true, true, false, false,
      "workers of one rank each, beside servers"},
 };
 
@@ -53,6 +55,7 @@ bool Fits(const Needs& strategy, const Mesh& mesh, int devices_per_rank) {
                           : !strategy.one_replica) {
     return false;
   }
+  if (mesh.degree(kTensorAxis) > 1 && !strategy.divided_layers) return false;
   if (mesh.pipe() > 1) return strategy.several_ranks;
   return devices_per_rank > 1 ? strategy.several_devices : strategy.one_device;
 }
@@ -92,16 +95,20 @@ absl::StatusOr<Mesh> JobMesh(const TrainOptions& options, int world_size) {
         "--servers=", servers, " of ", world_size, " rank(s) leave no worker: ",
         "start ", servers + 1, " ranks or more (--nproc_per_node)"));
   }
-  const auto pipe = static_cast<int>(options.pipeline.pipe);
   const int workers = world_size - servers;
+  const auto ranks = static_cast<int>(RanksOfReplica(options.pipeline));
   MeshDegrees degrees;
-  degrees.pipe = pipe;
+  degrees.pipe = static_cast<int>(options.pipeline.pipe);
+  degrees.tensor = static_cast<int>(options.pipeline.tensor);
   degrees.shard = ShardDegree(ShardingNamed(options.ddp.shard),
                               static_cast<int>(options.ddp.data_shard),
-                              std::max(1, workers / pipe));
+                              std::max(1, workers / ranks));
   auto mesh = Mesh::Create(workers, degrees);
   if (mesh.ok()) return mesh;
-  std::string given = absl::StrCat("--pipe=", pipe);
+  std::string given = absl::StrCat("--pipe=", degrees.pipe);
+  if (degrees.tensor > 1) {
+    absl::StrAppend(&given, " --tensor=", degrees.tensor);
+  }
   if (options.ddp.data_shard > 0) {
     absl::StrAppend(&given, " --data_shard=", options.ddp.data_shard);
   }

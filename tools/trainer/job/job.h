@@ -123,6 +123,9 @@ std::vector<std::string> StrategyNames();
 //   several, all of one rank    model_parallel   ddp
 //   several ranks (pipe > 1)    pipeline         hybrid
 //
+// A device stands for all that share its layers (--tensor): each strategy
+// divides layers, but for "data_parallel" and "parameter_server".
+//
 // "single", "model_parallel" and "ddp" run a replica's devices one after the
 // other, "pipeline" and "hybrid" all at once, on microbatches. `requested`
 // overrides it, where the mesh allows: "pipeline" wherever one replica has

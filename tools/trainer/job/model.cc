@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -15,7 +16,9 @@
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/mesh/mesh.h"
 #include "core/meta/flops.h"
+#include "core/model/axis/loopback_axis_group.h"
 #include "core/model/batch.h"
 #include "models/channels_last.h"
 #include "models/chunked_loss.h"
@@ -23,6 +26,7 @@
 #include "models/hugging_face/model_config.h"
 #include "models/lora/lora.h"
 #include "models/registry.h"
+#include "models/tensor_parallel_loss.h"
 #include "models/vocab_parallel.h"
 
 namespace tandem {
@@ -88,6 +92,18 @@ absl::StatusOr<LayerSpecs> ForLoss(const TrainOptions& options,
   return std::move(model.specs);
 }
 
+// The layers that ranks can share; a program's own may know how, too.
+absl::Status CheckCanBeShared(const TrainOptions& options) {
+  const bool is_known =
+      absl::StartsWith(options.model, "vit") || TakesTokens(options.model) ||
+      absl::c_linear_search(RegisteredModels(), options.model);
+  if (options.pipeline.tensor == 1 || is_known) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--tensor=", options.pipeline.tensor,
+      " divides GPTs, Llamas and ViTs among ranks, but --model=", options.model,
+      " was given: leave --tensor out, and more ranks have more replicas"));
+}
+
 // With what config.json leaves to the job.
 absl::StatusOr<TransformerOptions> ToTrain(TransformerOptions model,
                                            const TrainOptions& options) {
@@ -133,6 +149,7 @@ absl::StatusOr<LayerSpecs> PlainLayers(
                             LayersOfFolder(transformer->model, options, data));
     return ForLoss(options, /*is_transformer=*/true, std::move(specs));
   }
+  TANDEM_RETURN_IF_ERROR(CheckCanBeShared(options));
   ModelOptions model;
   model.name = options.model;
   model.input_shape = data.input_shape();
@@ -202,9 +219,30 @@ absl::StatusOr<RowParts> ModelRowParts(
   return std::move(model.parts);
 }
 
-LossFunction JobLoss(const TrainOptions& options) {
+namespace {
+
+LossFunction TensorParallelLoss(const TrainOptions& options,
+                                const Transformer& transformer,
+                                const std::optional<int64_t>& ignored) {
+  TensorParallelLossOptions loss;
+  loss.classes = VocabularySize(transformer.model);
+  loss.ignore_index = ignored;
+  loss.label_smoothing = options.label_smoothing;
+  loss.z_loss = options.z_loss;
+  loss.chunk = options.loss_chunk;
+  if (loss.chunk > 0) loss.head_weight = absl::StrCat(kHead, ".weight");
+  return TensorParallelCrossEntropy(loss);
+}
+
+}  // namespace
+
+LossFunction JobLoss(const TrainOptions& options,
+                     const std::optional<Transformer>& transformer) {
   std::optional<int64_t> ignored;
   if (options.document_masks) ignored = kNoTarget;
+  if (options.pipeline.tensor > 1 && transformer.has_value()) {
+    return TensorParallelLoss(options, *transformer, ignored);
+  }
   if (options.vocab_parallel > 1) {
     return VocabParallelCrossEntropy(kHead, options.vocab_parallel, ignored);
   }
@@ -216,6 +254,23 @@ LossFunction JobLoss(const TrainOptions& options) {
       SmoothedCrossEntropy(options.label_smoothing, ignored);
   return options.z_loss > 0 ? WithZLoss(loss, options.z_loss) : loss;
 }
+
+namespace {
+
+std::shared_ptr<const TensorParallel> PlannedParallel(
+    const PipelineSettings& settings) {
+  if (settings.tensor == 1) return nullptr;
+  auto parallel = std::make_shared<TensorParallel>();
+  parallel->group =
+      MakeLoopbackAxisGroup(std::string(kTensorAxis), settings.tensor);
+  parallel->sequence_parallel = settings.sequence_parallel;
+  return parallel;
+}
+
+}  // namespace
+
+PlannedLayersScope::PlannedLayersScope(const PipelineSettings& settings)
+    : scope_(PlannedParallel(settings)) {}
 
 namespace {
 

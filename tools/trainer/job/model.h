@@ -11,11 +11,14 @@
 #include "absl/status/statusor.h"
 #include "core/checkpoint/row_parts.h"
 #include "core/loss/loss.h"
+#include "core/model/axis/tensor_parallel.h"
 #include "core/model/layer.h"
 #include "datasets/dataset.h"
 #include "models/lora/merged_weights.h"
+#include "parallel/optim/update_options.h"
 #include "tools/trainer/job/transformer.h"
 #include "tools/trainer/settings/options.h"
+#include "tools/trainer/settings/pipeline_settings.h"
 
 namespace tandem {
 
@@ -37,7 +40,29 @@ absl::StatusOr<std::optional<LoraRecord>> JobAdapters(
     const TrainOptions& options, const std::optional<Transformer>& transformer,
     const Dataset& data);
 
-LossFunction JobLoss(const TrainOptions& options);
+// `transformer`: as JobLayers takes it; its head's vocabulary may be divided
+// (--tensor).
+LossFunction JobLoss(const TrainOptions& options,
+                     const std::optional<Transformer>& transformer);
+
+// What a job trains, and how: its layers, none of which is made yet.
+struct JobModel {
+  LayerSpecs layers;
+  LossFunction loss;
+  UpdateOptions optimizers;  // MakeOptimizerGroups'
+};
+
+// While it lives, layers that the calling thread makes are as the first of the
+// ranks that share them has them (--tensor), and losses are of such layers; but
+// nothing is sent (core/model/axis/loopback_axis_group.h). For what plans and
+// measures.
+class PlannedLayersScope {
+ public:
+  explicit PlannedLayersScope(const PipelineSettings& settings);
+
+ private:
+  const TensorParallelScope scope_;
+};
 
 // FLOPs of a job's training: what its model costs, and what its devices could
 // do, from which its throughput follows in FLOP/s and as MFU (model FLOPs

@@ -70,9 +70,9 @@ StatePerParameter KeptBy(const TrainOptions& options, const PartitionTask& task,
   MeshStrategyOptions mesh = ReplicaStrategyOptions(options, task.schedule);
   AddReplicas(options, &mesh);
   mesh.devices = devices;
-  static_cast<UpdateOptions&>(mesh) = task.optimizers;
+  static_cast<UpdateOptions&>(mesh) = task.model.optimizers;
   StatePerParameter kept = KeptStatePerParameter(
-      mesh, static_cast<int>(world.size() / options.pipeline.pipe),
+      mesh, static_cast<int>(world.size() / RanksOfReplica(options.pipeline)),
       SharesMemory(world));
   const CommHook hook = RequestedHook(options.ddp);
   if (hook.is_power_sgd() && hook.power_sgd.use_error_feedback) ++kept.further;
@@ -92,12 +92,17 @@ absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,
   profile.adds_gradients = task.schedule.microbatches > 1;
   profile.kept = kept;
   profile.further_inputs = sample.further_inputs;
-  profile.loss_takes = task.loss.names().outputs;
+  profile.loss_takes = task.model.loss.names().outputs;
   if (options.vocab_parallel <= 1) {  // else layers compute all of it
-    TANDEM_ASSIGN_OR_RETURN(const LossTargets targets,
-                            BatchTargets(sample, task.loss.names()));
-    profile.loss = [targets, &loss = task.loss](const at::Tensor& output,
-                                                const Skips& taken) {
+    TANDEM_ASSIGN_OR_RETURN(LossTargets targets,
+                            BatchTargets(sample, task.model.loss.names()));
+    if (options.pipeline.tensor > 1 && targets.targets.defined()) {
+      // Nobody else has the classes that the first rank has not.
+      targets.targets = targets.targets.remainder(
+          std::max<int64_t>(1, data.classes() / options.pipeline.tensor));
+    }
+    profile.loss = [targets, &loss = task.model.loss](const at::Tensor& output,
+                                                      const Skips& taken) {
       return loss(MakeLossArguments(output, taken, targets)).loss;
     };
   }
@@ -145,13 +150,14 @@ absl::StatusOr<ChosenTask> Measure(const TrainOptions& options,
                           DescribeDevices(options, devices));
   described.checkpointing = first.checkpointing;
   const StatePerParameter kept = KeptBy(options, first, devices, world);
-  const LayerList layers = MakeLayers(first.specs, options.seed);
+  const PlannedLayersScope shared(options.pipeline);
+  const LayerList layers = MakeLayers(first.model.layers, options.seed);
   std::vector<Schedule> schedules;
   for (const PartitionTask& each : tasks) schedules.push_back(each.schedule);
   TANDEM_ASSIGN_OR_RETURN(
       const MicrobatchChoice choice,
-      ChooseMicrobatches(rule, Outline(first.specs), schedules, described,
-                         [&](size_t i) {
+      ChooseMicrobatches(rule, Outline(first.model.layers), schedules,
+                         described, [&](size_t i) {
                            return Profile(options, tasks[i], layers,
                                           devices.front(), data, kept);
                          }));
@@ -182,7 +188,7 @@ absl::StatusOr<ChosenTask> Partition(const TrainOptions& options,
   ChosenTask only;
   TANDEM_ASSIGN_OR_RETURN(
       only.partition,
-      Cut(rule, Outline(tasks.front().specs), tasks.front().schedule));
+      Cut(rule, Outline(tasks.front().model.layers), tasks.front().schedule));
   return only;
 }
 
@@ -265,15 +271,14 @@ bool IsInOnePiece(const TrainOptions& options) {
 }
 
 absl::StatusOr<PartitionTask> MakeTask(const TrainOptions& options,
-                                       const LayerSpecs& layers,
+                                       const JobModel& model,
                                        const JobData& data, int workers) {
   const PipelineSettings& pipeline = options.pipeline;
+  const int64_t replicas = workers / RanksOfReplica(pipeline);
   PartitionTask task;
-  task.specs = layers;
-  task.loss = JobLoss(options);
+  task.model = model;
   if (IsPipeline(pipeline, MakePipelineContext(options))) {
     // In a step.
-    const int64_t replicas = workers / pipeline.pipe;
     const int64_t samples = ResolvedBatchSize(options) / replicas;
     TANDEM_ASSIGN_OR_RETURN(
         task.schedule,
@@ -285,7 +290,7 @@ absl::StatusOr<PartitionTask> MakeTask(const TrainOptions& options,
     task.evaluation_batch = EvaluationBatch(options, data, samples, replicas);
     return task;
   }
-  const int64_t samples = ResolvedBatchSize(options) / workers;
+  const int64_t samples = ResolvedBatchSize(options) / replicas;
   const int64_t accumulated = AccumulationSteps(options, samples);
   TANDEM_ASSIGN_OR_RETURN(
       task.schedule,
@@ -296,20 +301,20 @@ absl::StatusOr<PartitionTask> MakeTask(const TrainOptions& options,
           static_cast<int>(accumulated)));
   task.microbatch =
       LargestMicrobatch(samples, accumulated, pipeline.microbatch_size);
-  task.evaluation_batch = EvaluationBatch(options, data, samples, workers);
+  task.evaluation_batch = EvaluationBatch(options, data, samples, replicas);
   return task;
 }
 
 // One for each number of microbatches that is to be tried.
 absl::StatusOr<std::vector<PartitionTask>> MakeTasks(
-    const TrainOptions& options, const LayerSpecs& layers,
-    const UpdateOptions& optimizers, const JobData& data, int workers) {
+    const TrainOptions& options, const JobModel& model, const JobData& data,
+    int workers) {
   const PipelineSettings& pipeline = options.pipeline;
   std::vector<std::optional<int64_t>> numbers = {pipeline.microbatches};
   if (MeasuresMicrobatches(pipeline)) {
     const std::vector<int64_t> candidates = MicrobatchCandidates(
         pipeline, pipeline.pipe * options.devices.devices_per_rank,
-        ResolvedBatchSize(options) / (workers / pipeline.pipe));
+        ResolvedBatchSize(options) / (workers / RanksOfReplica(pipeline)));
     numbers.assign(candidates.begin(), candidates.end());
   }
   TrainOptions given = options;
@@ -317,8 +322,7 @@ absl::StatusOr<std::vector<PartitionTask>> MakeTasks(
   for (const std::optional<int64_t>& each : numbers) {
     given.pipeline.microbatches = each;
     TANDEM_ASSIGN_OR_RETURN(PartitionTask task,
-                            MakeTask(given, layers, data, workers));
-    task.optimizers = optimizers;
+                            MakeTask(given, model, data, workers));
     tasks.push_back(std::move(task));
   }
   return tasks;
@@ -327,14 +331,14 @@ absl::StatusOr<std::vector<PartitionTask>> MakeTasks(
 }  // namespace
 
 absl::StatusOr<JobPartition> MakePartition(
-    const TrainOptions& options, const LayerSpecs& layers,
-    const UpdateOptions& optimizers, const std::vector<c10::Device>& devices,
-    const JobData& data, Communicator& world) {
+    const TrainOptions& options, const JobModel& model,
+    const std::vector<c10::Device>& devices, const JobData& data,
+    Communicator& world) {
   const LongTask preparing("cutting the model",
                            LongTask::SpeaksIf(world.rank() == 0));
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<PartitionTask> tasks,
-      MakeTasks(options, layers, optimizers, data,
+      MakeTasks(options, model, data,
                 world.size() - ParameterServerCount(options)));
   if (IsInOnePiece(options)) {
     return JobPartition{tasks.front().schedule, {}, "", ""};
@@ -343,11 +347,11 @@ absl::StatusOr<JobPartition> MakePartition(
 }
 
 absl::StatusOr<PlannedPartition> PlanPartition(const TrainOptions& options,
-                                               const LayerSpecs& layers,
+                                               const JobModel& model,
                                                const JobData& data,
                                                int workers) {
   TANDEM_ASSIGN_OR_RETURN(const PartitionTask task,
-                          MakeTask(options, layers, data, workers));
+                          MakeTask(options, model, data, workers));
   PlannedPartition planned;
   planned.microbatch = task.microbatch;
   if (!IsInOnePiece(options)) {
@@ -355,7 +359,7 @@ absl::StatusOr<PlannedPartition> PlanPartition(const TrainOptions& options,
     TANDEM_ASSIGN_OR_RETURN(BalanceRule rule, ParseBalance(flag));
     planned.is_measured_later = rule.kind == BalanceKind::kProfile;
     if (planned.is_measured_later) rule.kind = BalanceKind::kParameters;
-    auto cut = Cut(rule, Outline(task.specs), task.schedule);
+    auto cut = Cut(rule, Outline(task.model.layers), task.schedule);
     if (!cut.ok()) return AsAsked(options, cut.status());
     planned.partition = *std::move(cut);
   }

@@ -19,6 +19,7 @@
 #include "parallel/schedule/activation_checkpointing.h"
 #include "parallel/schedule/schedule.h"
 #include "tools/trainer/job/data.h"
+#include "tools/trainer/job/model.h"
 #include "tools/trainer/settings/options.h"
 
 namespace tandem {
@@ -33,16 +34,14 @@ struct JobPartition {
 
 // What is to be cut, and how it will run.
 struct PartitionTask {
-  LayerSpecs specs;
+  JobModel model;
   Schedule schedule;
-  LossFunction loss;
   // Samples of a replica's largest microbatch.
   int64_t microbatch = 1;
   // Samples that a replica evaluates at a time, in as many microbatches as the
   // schedule has; 0: none.
   int64_t evaluation_batch = 0;
   ActivationCheckpointing checkpointing = ActivationCheckpointing::kNever;
-  UpdateOptions optimizers;  // MakeOptimizerGroups'
 };
 
 // The cuts between the schedule's stages, as --balance says, for the one of
@@ -59,11 +58,11 @@ absl::StatusOr<JobPartition> PartitionJob(
 // What the settings ask for: a pipeline's stages, or the parts of a replica,
 // which work one after the other and so are a pipeline of one microbatch. An
 // evaluation of the test set counts in what devices hold, as does what
-// `optimizers` (PartitionTask's) keep. Collective.
+// optimizers keep. Collective.
 absl::StatusOr<JobPartition> MakePartition(
-    const TrainOptions& options, const LayerSpecs& layers,
-    const UpdateOptions& optimizers, const std::vector<c10::Device>& devices,
-    const JobData& data, Communicator& world);
+    const TrainOptions& options, const JobModel& model,
+    const std::vector<c10::Device>& devices, const JobData& data,
+    Communicator& world);
 
 // What MakePartition will come to, as far as that is known before a job has
 // devices and ranks. `workers`: all ranks but parameter servers.
@@ -74,7 +73,7 @@ struct PlannedPartition {
   bool is_measured_later = false;
 };
 absl::StatusOr<PlannedPartition> PlanPartition(const TrainOptions& options,
-                                               const LayerSpecs& layers,
+                                               const JobModel& model,
                                                const JobData& data,
                                                int workers);
 

@@ -30,11 +30,10 @@ void SetUpdate(const TrainOptions& options, const UpdateOptions& optimizers,
 
 // `replica` says how one is cut and scheduled; servers update it.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeServed(
-    const TrainOptions& options, const LayerSpecs& layers,
-    const UpdateOptions& optimizers, const MeshStrategyOptions& replica,
-    Communicator& world) {
+    const TrainOptions& options, const JobModel& model,
+    const MeshStrategyOptions& replica, Communicator& world) {
   ParameterServerOptions served;
-  SetUpdate(options, optimizers, &served);
+  SetUpdate(options, model.optimizers, &served);
   served.servers = ParameterServerCount(options);
   served.max_staleness = options.ddp.max_staleness;
   const auto make =
@@ -43,7 +42,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeServed(
     // What layers draw is each worker's own; initial values are the first's.
     own.seed += static_cast<uint64_t>(worker);
     own.ddp.mixed_precision = RequestedPrecision(options);
-    return MeshStrategy::Create(layers, JobLoss(options), own, nullptr);
+    return MeshStrategy::Create(model.layers, model.loss, own, nullptr);
   };
   return MakeParameterServer(make, served, world);
 }
@@ -51,13 +50,13 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeServed(
 // The same model, on one device to whom it is given, with a replica on each of
 // the others.
 absl::StatusOr<LayerSpecs> ReplicatedModel(
-    const TrainOptions& options, const LayerSpecs& specs,
+    const TrainOptions& options, const JobModel& model,
     const std::vector<c10::Device>& devices) {
   TANDEM_ASSIGN_OR_RETURN(const LayerList layers,
-                          MakeModelLayers(specs, options.seed));
+                          MakeModelLayers(model.layers, options.seed));
   const auto replicated = ReplicateOverDevices(
-      layers, [&] { return MakeLayers(specs, options.seed); }, devices,
-      JobLoss(options).names().outputs);
+      layers, [&] { return MakeLayers(model.layers, options.seed); }, devices,
+      model.loss.names().outputs);
   TANDEM_RETURN_IF_ERROR(Annotate(
       replicated.status(),
       "--strategy=data_parallel makes the model again for each device"));
@@ -66,27 +65,26 @@ absl::StatusOr<LayerSpecs> ReplicatedModel(
 
 // Replicas that reduce their gradients.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeReplicas(
-    const TrainOptions& options, const LayerSpecs& layers,
-    const UpdateOptions& optimizers, MeshStrategyOptions mesh,
-    Communicator& world) {
-  SetUpdate(options, optimizers, &mesh);
+    const TrainOptions& options, const JobModel& model,
+    MeshStrategyOptions mesh, Communicator& world) {
+  SetUpdate(options, model.optimizers, &mesh);
   AddReplicas(options, &mesh);
-  LayerSpecs model = layers;
+  LayerSpecs layers = model.layers;
   if (IsDataParallel(MakePipelineContext(options))) {
-    TANDEM_ASSIGN_OR_RETURN(model,
-                            ReplicatedModel(options, layers, mesh.devices));
+    TANDEM_ASSIGN_OR_RETURN(layers,
+                            ReplicatedModel(options, model, mesh.devices));
     mesh.devices = {mesh.devices.front()};
   }
-  return MeshStrategy::Create(model, JobLoss(options), mesh,
+  return MeshStrategy::Create(layers, model.loss, mesh,
                               world.size() == 1 ? nullptr : &world);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
-    const TrainOptions& options, const LayerSpecs& layers,
-    const UpdateOptions& optimizers, const JobPartition& partition,
-    const std::vector<c10::Device>& devices, Communicator& world) {
+    const TrainOptions& options, const JobModel& model,
+    const JobPartition& partition, const std::vector<c10::Device>& devices,
+    Communicator& world) {
   const LongTask preparing("making the model",
                            LongTask::SpeaksIf(world.rank() == 0));
   MeshStrategyOptions mesh =
@@ -94,8 +92,8 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
   mesh.cuts = partition.cuts;
   mesh.devices = devices;
   return ParameterServerCount(options) > 0
-             ? MakeServed(options, layers, optimizers, mesh, world)
-             : MakeReplicas(options, layers, optimizers, mesh, world);
+             ? MakeServed(options, model, mesh, world)
+             : MakeReplicas(options, model, mesh, world);
 }
 
 }  // namespace tandem

@@ -18,12 +18,11 @@
 
 namespace tandem {
 
-// `devices` are this rank's; of `optimizers`, MakeOptimizerGroups', which has
-// what. `world` must outlive the strategy. Collective.
+// `devices` are this rank's. `world` must outlive the strategy. Collective.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(
-    const TrainOptions& options, const LayerSpecs& layers,
-    const UpdateOptions& optimizers, const JobPartition& partition,
-    const std::vector<c10::Device>& devices, Communicator& world);
+    const TrainOptions& options, const JobModel& model,
+    const JobPartition& partition, const std::vector<c10::Device>& devices,
+    Communicator& world);
 
 }  // namespace tandem
 

@@ -90,6 +90,8 @@ MeshStrategyOptions ReplicaStrategyOptions(const TrainOptions& options,
   mesh.weight_gradient_batch =
       std::max(1, static_cast<int>(options.pipeline.weight_gradient_batch));
   mesh.reproducible = options.pipeline.reproducible;
+  mesh.tensor = static_cast<int>(options.pipeline.tensor);
+  mesh.sequence_parallel = options.pipeline.sequence_parallel;
   // The others do a step again that a death breaks off.
   mesh.updates_last = options.replace_replicas > 0;
   mesh.gradient_groups = static_cast<int>(options.pipeline.gradient_groups);

@@ -39,11 +39,19 @@ namespace {
 
 using Devices = std::vector<const RehearsedDevice*>;
 
-// The first replica's devices, as the schedule counts them. In a mesh its ranks
-// come first.
-Devices FirstReplica(const RehearsedJob& job, size_t devices) {
+// The first replica's devices, as the schedule counts them: of ranks that share
+// layers the first one's. In a mesh a replica's ranks come first.
+Devices FirstReplica(const RehearsedJob& job, const Mesh& mesh) {
+  const auto devices_per_rank =
+      job.devices.size() / static_cast<size_t>(mesh.world_size());
   Devices first;
-  for (size_t i = 0; i < devices; ++i) first.push_back(&job.devices[i]);
+  for (int rank = 0; rank < mesh.ranks_of_replica(); ++rank) {
+    if (mesh.IndexAlong(kTensorAxis, rank) > 0) continue;
+    const size_t begin = static_cast<size_t>(rank) * devices_per_rank;
+    for (size_t i = 0; i < devices_per_rank; ++i) {
+      first.push_back(&job.devices[begin + i]);
+    }
+  }
   return first;
 }
 
@@ -124,12 +132,9 @@ absl::StatusOr<std::vector<RehearsedDevice>> GatherDevices(
 
 absl::Status PredictStep(const Schedule& schedule, const Mesh& mesh,
                          RehearsedJob* job) {
-  const size_t replica =
-      job->devices.size() / static_cast<size_t>(mesh.replicas());
   TANDEM_ASSIGN_OR_RETURN(
       const SchedulePrediction predicted,
-      PredictSchedule(schedule,
-                      StepCosts(schedule, FirstReplica(*job, replica))));
+      PredictSchedule(schedule, StepCosts(schedule, FirstReplica(*job, mesh))));
   double update = 0;
   job->waited = 0;
   for (const RehearsedDevice& each : job->devices) {
@@ -212,12 +217,13 @@ absl::StatusOr<SetUpJob> SetUp(const RehearsalSettings& settings,
   layers = WithoutValues(std::move(layers));
   TANDEM_ASSIGN_OR_RETURN(const OptimizerGroups groups,
                           MakeOptimizerGroups(options, layers, parts));
+  const JobModel model = {layers, JobLoss(options, transformer), groups.update};
   TANDEM_ASSIGN_OR_RETURN(
-      job.partition, MakePartition(options, layers, groups.update, job.devices,
-                                   job.data, *job.world));
+      job.partition,
+      MakePartition(options, model, job.devices, job.data, *job.world));
   TANDEM_ASSIGN_OR_RETURN(
-      job.strategy, MakeStrategy(options, layers, groups.update, job.partition,
-                                 job.devices, *job.world));
+      job.strategy,
+      MakeStrategy(options, model, job.partition, job.devices, *job.world));
   return job;
 }
 

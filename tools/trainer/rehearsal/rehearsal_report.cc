@@ -171,6 +171,9 @@ std::string WaysToFit(const TrainOptions& options) {
   if (is_text && options.loss_chunk == 0) {
     ways.emplace_back("make the loss of fewer tokens at once (--loss_chunk)");
   }
+  if (is_text && options.pipeline.tensor == 1) {
+    ways.emplace_back("share layers among ranks (--tensor)");
+  }
   ways.emplace_back("take smaller microbatches");
   ways.emplace_back("cut the model over more devices");
   const std::string last = ways.back();

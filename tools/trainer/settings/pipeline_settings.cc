@@ -57,8 +57,9 @@ int64_t GivenMicrobatches(const PipelineSettings& settings) {
 // The first flag that is not as usual, of those that pipelines alone have;
 // empty: none.
 std::string FirstPipelineFlag(const PipelineSettings& settings) {
-  return FirstBut(Differing(Describe(settings), Describe(PipelineSettings())),
-                  {"pipe", "balance", "microbatch_size"});
+  return FirstBut(
+      Differing(Describe(settings), Describe(PipelineSettings())),
+      {"pipe", "tensor", "sequence_parallel", "balance", "microbatch_size"});
 }
 
 absl::Status CheckTogether(const PipelineSettings& settings,
@@ -102,6 +103,9 @@ absl::Status CheckTogether(const PipelineSettings& settings,
       {settings.reproducible && settings.microbatch_size == 0,
        "--reproducible needs --microbatch_size=SAMPLES: the same microbatches "
        "in every layout"},
+      {!settings.sequence_parallel && settings.tensor == 1,
+       "--sequence_parallel=false is about ranks that share each layer: give "
+       "--tensor=RANKS as well"},
       {settings.pipe > 1 && !is_pipeline,
        absl::StrCat("--pipe=", settings.pipe,
                     " needs --strategy=pipeline or hybrid, but --strategy=",
@@ -207,6 +211,10 @@ absl::Status CheckGroups(const PipelineSettings& settings, int64_t replicas,
 
 }  // namespace
 
+int64_t RanksOfReplica(const PipelineSettings& settings) {
+  return settings.pipe * settings.tensor;
+}
+
 bool IsDataParallel(const PipelineContext& around) {
   return around.strategy == "data_parallel";
 }
@@ -248,14 +256,14 @@ SettingValues Describe(const PipelineSettings& settings) {
 absl::Status CheckLayout(const PipelineSettings& settings,
                          const PipelineContext& around, int world_size) {
   if (!IsPipeline(settings, around)) return absl::OkStatus();
-  if (world_size % settings.pipe != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--pipe=", settings.pipe,
-                     " does not divide the number of "
-                     "ranks, ",
-                     world_size));
+  const int64_t ranks = RanksOfReplica(settings);
+  if (world_size % ranks != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--pipe=", settings.pipe,
+        settings.tensor > 1 ? absl::StrCat(" --tensor=", settings.tensor) : "",
+        " does not divide the number of ranks, ", world_size));
   }
-  const int64_t replicas = world_size / settings.pipe;
+  const int64_t replicas = world_size / ranks;
   TANDEM_RETURN_IF_ERROR(CheckGroups(settings, replicas, around.batch_size));
   return ScheduleFor(settings, settings.pipe * around.devices_per_rank,
                      around.batch_size / replicas)

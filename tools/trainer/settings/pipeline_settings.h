@@ -30,6 +30,9 @@ struct PipelineContext {
   int64_t batch_size = 1;  // of all ranks together
 };
 
+// Ranks that hold a model together: along its pipeline, and in each layer.
+int64_t RanksOfReplica(const PipelineSettings& settings);
+
 // Is it a pipeline that is asked for, or several side by side? Whatever is to
 // be reproducible is one, perhaps of one stage.
 bool IsPipeline(const PipelineSettings& settings,

@@ -336,6 +336,8 @@ absl::Status CheckReplacedReplicas(const TrainOptions& options) {
            absl::StrCat("--strategy=", options.strategy)),
       rule(pipeline.pipe > 1, "is for replicas of one rank each",
            absl::StrCat("--pipe=", pipeline.pipe)),
+      rule(pipeline.tensor > 1, "is for replicas of one rank each",
+           absl::StrCat("--tensor=", pipeline.tensor)),
       rule(options.devices.device == "cuda",
            "makes groups anew, which it does for --device=cpu and sim",
            "--device=cuda"),

@@ -89,6 +89,22 @@ TEST(StrategyForTest, ARequestThatFitsIsTakenAndNoOther) {
   }
 }
 
+// Ranks that share layers are as one.
+TEST(StrategyForTest, LayersAreDividedInEachButTwo) {
+  const Mesh one = Mesh::Create(4, {.pipe = 1, .tensor = 4}).value();
+  const Mesh replicas = Mesh::Create(4, {.pipe = 1, .tensor = 2}).value();
+  const Mesh pipeline = Mesh::Create(4, {.pipe = 2, .tensor = 2}).value();
+  EXPECT_EQ(*StrategyFor(one, 1, ""), "single");
+  EXPECT_EQ(*StrategyFor(one, 2, ""), "model_parallel");
+  EXPECT_EQ(*StrategyFor(replicas, 1, ""), "ddp");
+  EXPECT_EQ(*StrategyFor(pipeline, 1, ""), "pipeline");
+  EXPECT_EQ(*StrategyFor(one, 1, "hybrid"), "hybrid");
+  EXPECT_THAT(StrategyFor(one, 2, "data_parallel").status(),
+              InvalidArgument("strategy data_parallel", "tensor 4"));
+  EXPECT_THAT(StrategyFor(replicas, 1, "parameter_server").status(),
+              InvalidArgument("strategy parameter_server", "tensor 2"));
+}
+
 TEST(StrategyForTest, AContradictionNamesBothSides) {
   EXPECT_THAT(Refusal(2, 1, 1, "single"),
               InvalidArgument("the strategy single runs one replica",

@@ -59,10 +59,11 @@ std::vector<JobPartition> FoundPartitions(const TrainOptions& options,
                                           const Samples& data, int ranks,
                                           int devices) {
   std::vector<JobPartition> partitions(static_cast<size_t>(ranks));
-  const auto groups = MakeOptimizerGroups(options, tasks.front().specs, {});
+  const auto groups =
+      MakeOptimizerGroups(options, tasks.front().model.layers, {});
   ExpectOk(groups.status());
   for (PartitionTask& each : tasks) {
-    if (groups.ok()) each.optimizers = groups->update;
+    if (groups.ok()) each.model.optimizers = groups->update;
   }
   ExpectOk(RunThreadRanks(ranks, [&](Communicator& world) {
     const auto found =
@@ -85,12 +86,13 @@ TEST(PartitionJobTest, MeasuresAMicrobatchByTheJobsLoss) {
   Samples data;
   int losses = 0;
   PartitionTask task;
-  task.specs = {LinearLayer("fc1", 4, 8), ReluLayer("relu1"),
-                LinearLayer("fc2", 8, 3)};
+  task.model.layers = {LinearLayer("fc1", 4, 8), ReluLayer("relu1"),
+                       LinearLayer("fc2", 8, 3)};
   task.schedule = *OneFOneB({2, 1, 4});
   task.microbatch = 5;
   task.checkpointing = ActivationCheckpointing::kAlways;
-  task.loss = [&losses](const at::Tensor& outputs, const at::Tensor& targets) {
+  task.model.loss = [&losses](const at::Tensor& outputs,
+                              const at::Tensor& targets) {
     ++losses;
     return CrossEntropy(outputs, targets);
   };
@@ -116,11 +118,11 @@ std::vector<PartitionTask> TwoTasks() {
   std::vector<PartitionTask> tasks;
   for (const int microbatches : {2, 50}) {
     PartitionTask& task = tasks.emplace_back();
-    task.specs = {LinearLayer("fc1", 4, 8), ReluLayer("relu1"),
-                  LinearLayer("fc2", 8, 3)};
+    task.model.layers = {LinearLayer("fc1", 4, 8), ReluLayer("relu1"),
+                         LinearLayer("fc2", 8, 3)};
     task.schedule = *OneFOneB({2, 1, microbatches});
     task.microbatch = 200 / microbatches;
-    task.loss = CrossEntropy;
+    task.model.loss = CrossEntropy;
   }
   return tasks;
 }
@@ -181,12 +183,12 @@ TEST(PartitionJobTest, ANumberThatDoesNotFitIsNotTaken) {
 TEST(PartitionJobTest, CountsAnEvaluation) {
   const Samples data;
   PartitionTask task;
-  task.specs = {LinearLayer("fc1", 4, 8), ReluLayer("relu1"),
-                LinearLayer("fc2", 8, 3)};
+  task.model.layers = {LinearLayer("fc1", 4, 8), ReluLayer("relu1"),
+                       LinearLayer("fc2", 8, 3)};
   task.schedule = *OneFOneB({2, 1, 4});
   task.microbatch = 5;
   task.evaluation_batch = 40;
-  task.loss = CrossEntropy;
+  task.model.loss = CrossEntropy;
   TrainOptions options;
   options.pipeline.balance = "profile";
   EXPECT_THAT(FoundPartition(options, task, data).table,
@@ -198,9 +200,9 @@ TEST(PartitionJobTest, CountsAnEvaluation) {
 TEST(PartitionJobTest, CountsTheStateOfTheJobsOptimizer) {
   const Samples data;
   PartitionTask task;
-  task.specs = {LinearLayer("fc1", 4, 8), LinearLayer("fc2", 8, 3)};
+  task.model.layers = {LinearLayer("fc1", 4, 8), LinearLayer("fc2", 8, 3)};
   task.schedule = *OneFOneB({2, 1, 4});
-  task.loss = CrossEntropy;
+  task.model.loss = CrossEntropy;
   constexpr int64_t kBytes = (4 * 8 + 8) * 4;  // of fc1
   const auto expect_state = [&](const TrainOptions& options, int64_t numbers,
                                 int ranks = 1) {
@@ -257,10 +259,10 @@ TEST(PartitionJobTest, CountsATiedWeightAsOftenAsAStageHasIt) {
   const Samples data;
   PartitionTask task;
   const LayerSpec first = LinearLayer("first", 4, 4, /*bias=*/false);
-  task.specs = {first, TiedLinearLayer("tied", first, "first.weight"),
-                LinearLayer("head", 4, 3)};
+  task.model.layers = {first, TiedLinearLayer("tied", first, "first.weight"),
+                       LinearLayer("head", 4, 3)};
   task.schedule = *OneFOneB({1, 1, 4});
-  task.loss = CrossEntropy;
+  task.model.loss = CrossEntropy;
   TrainOptions options;
   options.pipeline.balance = "profile";
   options.optimizer = "sgd";
@@ -309,9 +311,9 @@ TEST(PartitionJobTest, MakesNoWholeModelWhereSizesSuffice) {
                      LinearLayer("fc3", 8, 3)});
   const Samples data;
   PartitionTask task;
-  task.specs = layers.specs();
+  task.model.layers = layers.specs();
   task.schedule = *OneFOneB({2, 1, 4});
-  task.loss = CrossEntropy;
+  task.model.loss = CrossEntropy;
   for (const char* balance :
        {"", "uniform", "parameters", "type:Linear", "fc2"}) {
     SCOPED_TRACE(balance);
@@ -322,7 +324,7 @@ TEST(PartitionJobTest, MakesNoWholeModelWhereSizesSuffice) {
       return PartitionJob(options, {task}, {c10::kCPU}, data, world).status();
     }));
     // By rank 0 alone.
-    EXPECT_EQ(layers.made() - before, task.specs.size());
+    EXPECT_EQ(layers.made() - before, task.model.layers.size());
   }
 }
 

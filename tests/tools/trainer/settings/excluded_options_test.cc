@@ -30,6 +30,7 @@ const std::map<std::string, Change>& FlagsOfParts() {
       {"reproducible", [](auto& o) { o.pipeline.reproducible = true; }},
       {"sharded_optimizer", [](auto& o) { o.ddp.shard = "optimizer"; }},
       {"sync_batch_norm", [](auto& o) { o.ddp.sync_batch_norm = true; }},
+      {"tensor_parallel", [](auto& o) { o.pipeline.tensor = 2; }},
       {"updates_last", [](auto& o) { o.replace_replicas = 1; }},
   };
   return *flags;
@@ -49,9 +50,12 @@ const std::map<std::string, Change>& FlagsOfOptions() {
       {"ddp.skip_all_reduce_unused_params",
        [](auto& o) { o.ddp.skip_all_reduce_unused_params = true; }},
       {"ddp.static_graph", [](auto& o) { o.ddp.static_graph = true; }},
+      {"lora_rank", [](auto& o) { o.lora_rank = 2; }},
       {"make_hook", [](auto& o) { o.ddp.comm_hook = "fp16"; }},
+      {"optimizer", [](auto& o) { o.optimizer = "muon"; }},
       {"pipeline.defers_statistics",
        [](auto& o) { o.pipeline.deferred_batch_norm = true; }},
+      {"reproducible", [](auto& o) { o.pipeline.reproducible = true; }},
       {"shard", [](auto& o) { o.ddp.shard = "optimizer"; }},
       {"strategy",
        [](auto& o) {
@@ -65,6 +69,7 @@ const std::map<std::string, Change>& FlagsOfOptions() {
          o.ddp.uneven_inputs = "join";
          o.ddp.join_divide_by = "initial";
        }},
+      {"vocab_parallel", [](auto& o) { o.vocab_parallel = 2; }},
       {"weight_gradient_batch",
        [](auto& o) { o.pipeline.weight_gradient_batch = 2; }},
   };
@@ -149,6 +154,21 @@ const std::map<std::pair<std::string, std::string>, std::string>& Sentences() {
           {{"sync_batch_norm", "averaging"},
            "--sync_batch_norm has replicas normalise together, "
            "--average_parameters_every=2 train apart: give one"},
+          {{"tensor_parallel", "reproducible"},
+           "--tensor=2 has sums depend on how many ranks share a layer, which "
+           "--reproducible cannot have: leave one out"},
+          {{"tensor_parallel", "optimizer"},
+           "--tensor=2 divides the matrices that --optimizer=muon steps whole: "
+           "leave one out, or take --optimizer=adamw"},
+          {{"tensor_parallel", "lora_rank"},
+           "--tensor=2 divides layers without their adapters (--lora_rank=2): "
+           "leave one out"},
+          {{"tensor_parallel", "vocab_parallel"},
+           "--tensor=2 and --vocab_parallel=2 both divide the vocabulary, one "
+           "among ranks, the other among stages: leave one out"},
+          {{"tensor_parallel", "strategy"},
+           "--tensor=2 is for replicas of ranks that share layers, but "
+           "--strategy=parameter_server was given: leave one out"},
           {{"updates_last", "averaging"},
            "--replace_replicas=1 goes on from any replica's parameters, which "
            "must be alike, but --average_parameters_every=2 was given: leave "

@@ -178,6 +178,9 @@ std::vector<Asked> BadTogether() {
 std::vector<Asked> BadLayouts() {
   return {
       {"--pipe=2", "--pipe=2 does not divide the number of ranks, 3", 3},
+      {"--pipe=2 --tensor=3",
+       "--pipe=2 --tensor=3 does not divide the number of ranks, 4", 4},
+      {"--sequence_parallel=false", "give --tensor=RANKS as well", 1},
       {"--reproducible --microbatch_size=6",
        "--microbatch_size=6 does not divide the 16 samples that each of 2 "
        "replicas has of --batch_size=32",
@@ -219,7 +222,7 @@ TEST(PipelineSettings, BadOnesAreRefusedByName) {
   ExpectRefused(BadLayouts());
   EXPECT_EQ(BadAlone().size(), 10u);
   EXPECT_EQ(BadTogether().size(), 21u);
-  EXPECT_EQ(BadLayouts().size(), 11u);
+  EXPECT_EQ(BadLayouts().size(), 13u);
 }
 
 int64_t Microbatches(const PipelineSettings& settings, int64_t devices,
