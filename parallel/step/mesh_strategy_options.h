@@ -103,7 +103,7 @@ struct MeshStrategyOptions : UpdateOptions {
   int64_t shard_min_num_params = int64_t{1} << 20;
   // Weight of the past in exponential moving averages of the parameters, which
   // evaluation and inference use (torch.optim.swa_utils.AveragedModel with
-  // get_ema_multi_avg_fn): docs/ema.md. Less than 1; 0: there are none.
+  // get_ema_multi_avg_fn): docs/training.md. Less than 1; 0: there are none.
   // Excludes `averaging`. Averages follow Update and TrainStep: a strategy
   // whose parameters a server updates has none.
   double ema_decay = 0;
