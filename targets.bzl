@@ -42,7 +42,7 @@ _translation_unit = rule(
 )
 
 def _joined(name, attributes):
-    """Siblings are compiled as one file: what they share is parsed and instantiated once (docs/building.md)."""
+    """Siblings are compiled as one file: what they share is parsed and instantiated once (docs/contributing.md)."""
     siblings = [src for src in attributes["srcs"] if src.endswith(".cc")]
     if len(siblings) < 2:
         return attributes
@@ -70,8 +70,8 @@ def _with_cuda(attributes):
 def _compiled(name, deps, attributes):
     """The attributes of a target whose source is NAME.cc if it names none, and which has a precompiled header.
 
-    That is, by `precompiled`, one of //third_party/precompiled (docs/building.md); unless it is said, the operators'
-    for what depends on LibTorch, else the standard library's and Abseil's. Tests have theirs, with GoogleTest.
+    That is, by `precompiled`, one of //third_party/precompiled (docs/contributing.md); unless it is said, the
+    operators' for what depends on LibTorch, else the standard library's and Abseil's. Tests have theirs, with GoogleTest.
     """
     attributes["deps"] = _labels(deps)
     if "srcs" not in attributes:
@@ -106,7 +106,7 @@ def tandem_test(name, deps = [], nightly = False, smoke = None, main = "gtest_ma
     Args:
       name: its name, and the stem of its file.
       deps: labels; dependencies by their short names.
-      nightly: whether it is in //tests:full alone, not in what `bazel test //...` runs (docs/building.md).
+      nightly: whether it is in //tests:full alone, not in what `bazel test //...` runs (docs/contributing.md).
       smoke: GoogleTest's filter of the tests that `bazel test //...` runs all the same, as NAME_smoke; the whole program
         is nightly then.
       main: the library that has its main.
@@ -123,7 +123,7 @@ def tandem_tests(name, units, deps = [], precompiled = None, **attributes):
     """One test program of several files, each with the tests of one header.
 
     A program costs a link and a start, and a file what it includes: so the tests of a room are one program, and several
-    files are compiled as one (docs/building.md). The names of a file stand in a namespace that is named after it. What
+    files are compiled as one (tests/README.md). The names of a file stand in a namespace that is named after it. What
     changes the process (its environment, its signal handlers, how it may fork) is a tandem_test of its own.
 
     Args:

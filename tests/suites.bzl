@@ -1,6 +1,6 @@
 """The two suites, and further runs of test programs.
 
-`bazel test //...` runs the presubmit, //tests:full everything (docs/building.md).
+`bazel test //...` runs the presubmit, //tests:full everything (tests/README.md).
 """
 
 # What only //tests:full has. A tag that options filter by would leave out a test that is asked for by name as well.

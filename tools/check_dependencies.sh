@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks how dependencies reach a machine (docs/dependencies.md): the mirror
+# Checks how dependencies reach a machine (third_party/README.md): the mirror
 # folder comes first, then Bazel's repository cache, then the network; and a
 # wrong sha256 is an error that names the package.
 #   tools/check_dependencies.sh

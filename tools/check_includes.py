@@ -10,7 +10,7 @@
 What a C++ file costs to compile is mostly the lines of LibTorch that it includes,
 through whatever headers. They are counted here, each header once, as if every
 #if were true: by lines, not by time. Lines that its precompiled header has
-(third_party/precompiled, docs/building.md) are not parsed but loaded, all of
+(third_party/precompiled, docs/contributing.md) are not parsed but loaded, all of
 them, at a fifth of the cost. A target is to have the precompiled header with
 which it costs least. Those whose names end with _test are for files of tests.
 """
@@ -23,7 +23,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
-# The cost of a line that is loaded, as a share of that of a line that is parsed. Measured: docs/building.md.
+# The cost of a line that is loaded, as a share of that of a line that is parsed. It was measured.
 LOADED = 0.2
 # The end of the names of precompiled headers for tests.
 TEST = "_test"

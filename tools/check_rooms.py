@@ -6,8 +6,8 @@
   tools/check_rooms.py DIR        the same of the floors in another folder
 
 Floors include one way: core <- datasets, models, parallel <- tools. Rooms, the
-folders within a floor, include each other without a circle; docs/rooms.md says
-what each of them holds. Tests are left out: they include what they test.
+folders within a floor, include each other without a circle; docs/architecture.md
+says what they hold. Tests are left out: they include what they test.
 """
 
 import collections

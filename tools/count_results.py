@@ -65,7 +65,7 @@ def list_slowest(found, limit):
     slow = {label for seconds, label, _, _ in found if seconds > limit}
     for label in sorted(slow):
         print("TOO SLOW: %s takes more than %g s: shorten it, give it a shard_count, or make it nightly "
-              "(docs/building.md)" % (label, limit), file=sys.stderr)
+              "(tests/README.md)" % (label, limit), file=sys.stderr)
     return slow
 
 

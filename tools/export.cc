@@ -1,6 +1,6 @@
 // Writes a checkpoint as a folder that Hugging Face's transformers loads, or as
 // one file of weights.
-// docs/large-models.md, or --help.
+// docs/large_models.md, or --help.
 
 #include <cstdio>
 #include <string>

@@ -5,7 +5,7 @@
 #   tools/fuzz.sh --seconds=60 idx launch  some of them, a minute each
 # Needs tools/setup.sh --sanitizers. Inputs that reach new code are kept in
 # --folder (fuzz-corpora), and the next run begins with them; what fails lies in
-# its folder findings. docs/fuzzing.md says what to do with it.
+# its folder findings. tests/fuzz/README.md says what to do with it.
 set -uo pipefail
 
 fail() { echo "fuzz: $*" >&2; exit 2; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fills a folder with every file that tandem's build downloads, for a site
-# without internet (docs/dependencies.md).
+# without internet (third_party/README.md).
 #   tools/mirror.sh [--cuda] FOLDER      --cuda: what --config=cuda and //tests:full download, too
 # Run it where there is internet; what Bazel's repository cache has already is
 # not downloaded again. Every file is checked against its sha256. There:

@@ -218,7 +218,7 @@ absl::Status ProvePairs(c10d::Backend& group, c10d::Store& store) {
     return absl::UnavailableError(absl::StrCat(
         "the connection with rank ", r,
         " of the group is somebody else's, who "
-        "came to a Gloo port before that rank did (docs/security.md)"));
+        "came to a Gloo port before that rank did (docs/launching.md)"));
   }
   return absl::OkStatus();
 }

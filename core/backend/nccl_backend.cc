@@ -27,7 +27,8 @@ bool NcclIsBuilt() {
 absl::Status CheckNcclIsBuilt() {
   if (NcclIsBuilt()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "NCCL is not in this build; build it with --config=cuda (docs/cuda.md)");
+      "NCCL is not in this build; build it with --config=cuda "
+      "(docs/rehearsal.md)");
 }
 
 #ifdef TANDEM_CUDA

@@ -119,7 +119,7 @@ absl::StatusOr<int> CountDevices(c10::DeviceType type) {
   if (cuda.hasCUDART()) return cuda.getNumGPUs();
   return absl::FailedPreconditionError(
       "this program is built without CUDA; build it with --config=cuda "
-      "(docs/cuda.md), run it on cpu, or rehearse it on sim, simulated "
+      "(docs/rehearsal.md), run it on cpu, or rehearse it on sim, simulated "
       "devices in the host's memory");
 }
 

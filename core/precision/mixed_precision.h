@@ -17,7 +17,7 @@ namespace tandem {
 
 // Names of torch.distributed.fsdp.MixedPrecision. Parameters themselves,
 // gradients and the optimizer's state are fp32 whatever is said here: master
-// weights, which checkpoints hold. docs/mixed_precision.md tells more.
+// weights, which checkpoints hold. docs/training.md tells more.
 struct MixedPrecision {
   // Products and activations, by autocast (core/precision/autocast.h), with
   // copies of the parameters: bf16 or fp16. Unset: fp32.

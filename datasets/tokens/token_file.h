@@ -24,7 +24,7 @@ absl::StatusOr<int> TokenBytesByIndex(const std::string& path);
 // number has, and the first is not. Of fewer than 64 pairs nobody can tell: no.
 bool AreHalves(absl::Span<const uint16_t> numbers);
 
-// In tandem's own format (docs/token_files.md, token_writer.h) or one of those
+// In tandem's own format (docs/large_models.md, token_writer.h) or one of those
 // that others write, all little-endian:
 //
 // - nanoGPT's: numbers and nothing else, of 2 bytes (GPT-2's, unless told

@@ -1,4 +1,4 @@
-// Token writer: a token file in tandem's own format (docs/token_files.md),
+// Token writer: a token file in tandem's own format (docs/large_models.md),
 // document by document.
 
 #ifndef TANDEM_DATASETS_TOKENS_TOKEN_WRITER_H_

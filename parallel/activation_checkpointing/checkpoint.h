@@ -10,7 +10,7 @@
 //
 // Costs the time of the function's forward once more; of what it keeps its
 // inputs remain. (Chen et al., "Training Deep Nets with Sublinear Memory Cost",
-// 1604.06174.) docs/activation_checkpointing.md tells more.
+// 1604.06174.) docs/library.md tells more.
 
 #ifndef TANDEM_PARALLEL_ACTIVATION_CHECKPOINTING_CHECKPOINT_H_
 #define TANDEM_PARALLEL_ACTIVATION_CHECKPOINTING_CHECKPOINT_H_

@@ -2,7 +2,7 @@
 // replica of the module on each. Forward cuts a batch into a part for each
 // device, runs all replicas at once, and joins what they give; backward brings
 // their gradients together in the module's own parameters.
-// docs/data_parallel.md shows how it is used.
+// docs/library.md shows how it is used.
 
 #ifndef TANDEM_PARALLEL_DATA_PARALLEL_DATA_PARALLEL_H_
 #define TANDEM_PARALLEL_DATA_PARALLEL_DATA_PARALLEL_H_

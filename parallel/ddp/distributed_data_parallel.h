@@ -12,7 +12,7 @@
 //     optimizer->Step(learning_rate);
 //   }
 //
-// docs/ddp.md tells more.
+// docs/library.md tells more.
 
 #ifndef TANDEM_PARALLEL_DDP_DISTRIBUTED_DATA_PARALLEL_H_
 #define TANDEM_PARALLEL_DDP_DISTRIBUTED_DATA_PARALLEL_H_

@@ -58,7 +58,7 @@ struct DistributedDataParallelOptions {
   // Forward runs under autocast, and what travels may have another dtype than
   // gradients (by a communication hook, which excludes one of the user's).
   // PyTorch's _MixedPrecision, but that parameters stay fp32, as do gradients
-  // and the optimizer: docs/mixed_precision.md.
+  // and the optimizer: docs/training.md.
   MixedPrecision mixed_precision;
   // PyTorch's parameter groups: parameters for which this gives different
   // numbers share no flat buffer, so that each group can have an optimizer of

@@ -346,7 +346,7 @@ absl::Status ExplainEarlyEnd(const absl::Status& status, int64_t backwards) {
   return absl::UnavailableError(absl::StrCat(
       status.message(), ": it took part in ", backwards,
       " averaged backwards, and this is number ", backwards + 1,
-      " here; give every rank as many batches, or use Join (docs/join.md)"));
+      " here; give every rank as many batches, or use Join (docs/library.md)"));
 }
 
 }  // namespace tandem

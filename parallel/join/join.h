@@ -9,7 +9,7 @@
 //   }
 //   TANDEM_RETURN_IF_ERROR(join.Finish());
 //
-// docs/join.md tells more.
+// docs/library.md tells more.
 
 #ifndef TANDEM_PARALLEL_JOIN_JOIN_H_
 #define TANDEM_PARALLEL_JOIN_JOIN_H_

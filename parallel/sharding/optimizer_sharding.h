@@ -39,7 +39,7 @@ struct ShardingChoice {
 
 // From so many parameters on, with so many numbers of state for each, a step
 // becomes faster: below, telling the others takes as long as updating all, or
-// longer, depending on the processor (docs/sharded_optimizer.md).
+// longer, depending on the processor (docs/layouts.md).
 inline constexpr int64_t kLeastShardedParameters = 1000000;
 inline constexpr int kLeastStateNumbers = 2;
 

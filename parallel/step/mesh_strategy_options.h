@@ -70,7 +70,7 @@ struct MeshStrategyOptions : UpdateOptions {
   // there itself. Null: does not.
   std::function<absl::StatusOr<CommunicationHook>()> make_hook;
   // Microbatch m of a replica is normalised together with microbatch m of the
-  // others (SyncBatchNorm): docs/sync_batch_norm.md. A replica that has fewer
+  // others (SyncBatchNorm): docs/layouts.md. A replica that has fewer
   // takes part with none. Excludes `averaging` and `reproducible`.
   bool sync_batch_norm = false;
   // If set, replicas train apart, each on its own gradients, and parameters are
@@ -81,15 +81,15 @@ struct MeshStrategyOptions : UpdateOptions {
   std::optional<ParameterAveragingOptions> averaging;
   // What replicas share among them. The optimizers' work and state: each keeps
   // state of its own share of a stage's parameters alone, updates those, and
-  // tells the others the values (ZeRO stage 1): docs/sharded_optimizer.md.
+  // tells the others the values (ZeRO stage 1): docs/layouts.md.
   // Gradients, too: each has the averages of its share alone. And parameters:
-  // docs/fully_sharded.md. The same bits as without, but for what
+  // docs/layouts.md. The same bits as without, but for what
   // FullyShardedOptions::reduces_each says; but after TrainStep only gradients
   // of the own share may be averaged. Nothing to share with one replica. But
   // for kAuto it excludes `averaging`, ddp.static_graph,
   // ddp.skip_all_reduce_unused_params and compares_replicas.
   Sharding shard = Sharding::kOff;
-  // Ranks that share each layer (tensor parallelism): docs/tensor_parallel.md.
+  // Ranks that share each layer (tensor parallelism): docs/layouts.md.
   // The model's loss must be TensorParallelCrossEntropy, or another that knows
   // of it. Excludes `reproducible`, for sums depend on how many they are.
   int tensor = 1;
@@ -103,7 +103,7 @@ struct MeshStrategyOptions : UpdateOptions {
   int64_t shard_min_num_params = int64_t{1} << 20;
   // Weight of the past in exponential moving averages of the parameters, which
   // evaluation and inference use (torch.optim.swa_utils.AveragedModel with
-  // get_ema_multi_avg_fn): docs/ema.md. Less than 1; 0: there are none.
+  // get_ema_multi_avg_fn): docs/training.md. Less than 1; 0: there are none.
   // Excludes `averaging`. Averages follow Update and TrainStep: a strategy
   // whose parameters a server updates has none.
   double ema_decay = 0;
@@ -112,7 +112,7 @@ struct MeshStrategyOptions : UpdateOptions {
   // would be found.
   bool compares_replicas = false;
   // The same bits in every layout of the mesh, for the same batch and
-  // microbatch size: see docs/hybrid.md.
+  // microbatch size: see docs/layouts.md.
   bool reproducible = false;
   // No parameter changes before the last collective of the step's gradients and
   // buffers has ended on this rank: a step that one of them breaks off has

@@ -8,7 +8,7 @@
 //   TANDEM_RETURN_IF_ERROR(ConvertSyncBatchNorm(*net, world).status());
 //   TANDEM_ASSIGN_OR_RETURN(auto ddp, MakeDistributedDataParallel(net, world));
 //
-// docs/sync_batch_norm.md tells more.
+// docs/layouts.md tells more.
 
 #ifndef TANDEM_PARALLEL_SYNC_BATCH_NORM_SYNC_BATCH_NORM_H_
 #define TANDEM_PARALLEL_SYNC_BATCH_NORM_SYNC_BATCH_NORM_H_

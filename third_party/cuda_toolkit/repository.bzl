@@ -7,7 +7,7 @@ _TOOLKIT = "TANDEM_CUDA_TOOLKIT"
 
 def _refuse(folder, what):
     fail(("\n\ncuda_toolkit: %s is %s, %s. Name the folder of a CUDA Toolkit 13 (that has bin/nvcc), or leave it out: " +
-          "the build then fetches NVIDIA's wheels (docs/cuda.md).\n") % (_TOOLKIT, folder, what))
+          "the build then fetches NVIDIA's wheels (docs/rehearsal.md).\n") % (_TOOLKIT, folder, what))
 
 def _machines_toolkit(ctx):
     """The path of the machine's toolkit, linked to as toolkit/; None where none is named."""

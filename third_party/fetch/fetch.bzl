@@ -4,7 +4,7 @@ Every dependency is one file with a sha256. `fetch` looks for it in this order
 and stops at the first place that has it:
 
 1. the mirror folder named by TANDEM_MIRROR (a site without internet fills it
-   once: docs/dependencies.md),
+   once: third_party/README.md),
 2. Bazel's repository cache, where step 3 leaves every file that it brought, so
    that a second build needs no network,
 3. its origins: Debian's package registry, PyPI, or the project's own URL.
@@ -28,7 +28,7 @@ def _check(ctx, package, path, expected, place):
         fail(("\n\n%s: wrong sha256 of %s from %s\n" +
               "  expected %s\n  found    %s\n" +
               "The file is damaged, or its publisher replaced it. Nothing of it was used. " +
-              "docs/dependencies.md tells how to provide the right file in a mirror folder and how a pin is updated.\n") %
+              "third_party/README.md tells how to provide the right file in a mirror folder and how to update a pin.\n") %
              (package, path.basename, place, expected, found))
 
 def _from_mirror(ctx, package, filename, sha256):
@@ -81,5 +81,5 @@ def fetch(ctx, package, filename, sha256, origins):
         ctx.delete(origin.folder)
         return ctx.path(filename)
     fail(("\n\n%s: cannot fetch %s\n  %s\nWithout internet, put the file into a folder and name it: " +
-          "--repo_env=TANDEM_MIRROR=/that/folder (docs/dependencies.md).\n") %
+          "--repo_env=TANDEM_MIRROR=/that/folder (third_party/README.md).\n") %
          (package, filename, "\n  ".join(errors)))

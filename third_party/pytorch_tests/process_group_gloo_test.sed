@@ -1,4 +1,4 @@
-# The suite as it is, on another backend: docs/outside_tests.md says why each of
+# The suite as it is, on another backend: tests/outside/README.md says why each of
 # these is needed.
 
 # The backend.

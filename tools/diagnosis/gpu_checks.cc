@@ -105,7 +105,7 @@ Findings CheckBuild(const CudaFacts& facts, const PlannedJob& job) {
              absl::StrCat("this program is built without CUDA, and the machine "
                           "has ",
                           there, " GPUs"),
-             "build it with --config=cuda (docs/cuda.md)"}};
+             "build it with --config=cuda (docs/rehearsal.md)"}};
   }
   const std::string what = absl::StrCat(
       "programs see ", facts.usable_gpus, " of the machine's ", there, " GPUs",

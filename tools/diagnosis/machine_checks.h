@@ -11,7 +11,7 @@ namespace tandem {
 
 // Descriptors that a rank of such a job has open: of each communicator 3 for
 // each rank of its machine, and between machines one for each rank of the job
-// and each machine (docs/launching.md, "What making a group costs"), for up to
+// and each machine (docs/launching.md, "Large jobs"), for up to
 // four communicators (job, data, pipe, tied weights); and files and libraries.
 uint64_t RankDescriptors(const PlannedJob& job);
 

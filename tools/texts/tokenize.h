@@ -39,7 +39,7 @@ struct TokenizeProgress {
 };
 
 // Writes train.bin and val.bin, and the tokenizer beside them, as
-// docs/token_files.md says; a document is held out whole, but for a text that
+// docs/large_models.md says; a document is held out whole, but for a text that
 // is the only one. After an error nothing in the folder has changed.
 // InvalidArgument for options that make no sense, for a tokenizer without an
 // end of text where that is wanted, and where a side would have no tokens;

@@ -63,7 +63,7 @@ TEST(DevicesOfTest, GpusThatAreNotThereAreAnError) {
   // With --config=cuda, the second.
   EXPECT_THAT(status.message(),
               AnyOf(HasSubstr("built without CUDA; build it with "
-                              "--config=cuda (docs/cuda.md)"),
+                              "--config=cuda (docs/rehearsal.md)"),
                     HasSubstr("1000 ranks need 2000 devices, 2 each, and ")));
 }
 

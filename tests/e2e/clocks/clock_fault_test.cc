@@ -27,7 +27,7 @@ constexpr int kJumpTimeout = 6;
 struct Cell {
   std::string backend;
   // Back by two hours, once, while the others wait, of which waits of
-  // LibTorch's and Abseil's end later (docs/reliability.md); or forwards by one
+  // LibTorch's and Abseil's end later (docs/launching.md); or forwards by one
   // hour every 100 ms.
   bool back;
 };

@@ -1,4 +1,4 @@
-// The commands of docs/large-models.md as they stand there: from a Hugging Face
+// The commands of docs/large_models.md as they stand there: from a Hugging Face
 // folder to a hybrid job, and on with other ranks.
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ std::string NewPlace() {
 }
 
 std::vector<DocumentedCommand> CommandsOf(const std::string& heading) {
-  return CommandsBelow(heading, FileContents(Runfile("docs/large-models.md")));
+  return CommandsBelow(heading, FileContents(Runfile("docs/large_models.md")));
 }
 
 // A step has 1e-3 instead of a thousandth of that, to be seen.

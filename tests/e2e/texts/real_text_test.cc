@@ -1,4 +1,4 @@
-// The commands of docs/real_text.md as they stand there: from a text to a
+// The commands of docs/large_models.md as they stand there: from a text to a
 // model's own, on one rank, as a pipeline and as a hybrid.
 
 #include <gmock/gmock.h>
@@ -63,7 +63,7 @@ ProgramResult RunShortened(const std::string& place,
 
 std::vector<DocumentedCommand> Commands() {
   return CommandsBelow("From a text to a text",
-                       FileContents(Runfile("docs/real_text.md")));
+                       FileContents(Runfile("docs/large_models.md")));
 }
 
 // The job's own, without its layout and where it writes.

@@ -32,7 +32,7 @@ TEST(NoGpuTest, IsOneLine) {
   EXPECT_THAT(result.err, HasSubstr("//tools:doctor says more"));
 #else
   EXPECT_THAT(result.err, HasSubstr("built without CUDA; build it with "
-                                    "--config=cuda (docs/cuda.md)"));
+                                    "--config=cuda (docs/rehearsal.md)"));
 #endif
 }
 

@@ -26,7 +26,7 @@ ParityTolerance ToleranceOf(const ParityCase& job, int ranks);
 // Whether a job has the bits that TrainByHand gives, on every processor: a sum
 // of two numbers has no order, and halving is exact. Not so with PowerSGD, with
 // clipping by norm (a sum over all gradients), and with tandem's optimizers
-// (docs/ddp.md).
+// (tests/parallel/ddp/README.md).
 bool HasBitsByHand(const ParityCase& job, int ranks);
 
 // The results of rank 0 and rank 1 of a job without DistributedDataParallel:

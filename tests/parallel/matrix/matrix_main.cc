@@ -1,4 +1,5 @@
-// The whole matrix, or a part of it, as a table for docs/matrix.md.
+// The whole matrix, or a part of it, as a table. README.md, beside this file,
+// says what is compared.
 //
 //   bazel run //tests/parallel/matrix:matrix_main -- --models=mlp_dropout
 

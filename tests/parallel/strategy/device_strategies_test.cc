@@ -1,6 +1,6 @@
 // Whole strategies on each type of device, of which one is enough: one process,
 // replicas and stages that share it. On a machine with a GPU, and built for it,
-// the same on CUDA (docs/cuda.md).
+// the same on CUDA (docs/rehearsal.md).
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""nanoGPT's recipe in PyTorch beside a job of //tools:train on a text, step by step: docs/real_text.md.
+"""nanoGPT's recipe in PyTorch beside a job of //tools:train on a text, step by step: docs/large_models.md.
 
   python3 tools/bench/peers/text_losses.py METRICS_FILE INITIAL_WEIGHTS [--learning_rates=nanogpt] [--dtype=float64]
 
@@ -37,7 +37,7 @@ def read_events(path):
 
 
 def read_tokens(path):
-    """docs/token_files.md has the format."""
+    """docs/large_models.md has the format."""
     with open(path, "rb") as file:
         data = bytearray(file.read())
     if data[:8] != b"TANDEMTK":

@@ -12,7 +12,7 @@
 namespace tandem {
 
 // The events called `name` ("step", "eval", "summary") in the file, in order;
-// docs/training.md says what they have. Internal where there is none.
+// docs/see_and_steer.md says what they have. Internal where there is none.
 absl::StatusOr<std::vector<nlohmann::json>> MetricsEvents(
     const std::string& path, const std::string& name);
 

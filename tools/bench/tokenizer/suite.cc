@@ -172,7 +172,7 @@ constexpr char kAdvice[] =
 absl::StatusOr<std::string> InputFromFlag(const std::string& given) {
   if (!given.empty()) return UserPath(given);
   TANDEM_ASSIGN_OR_RETURN(const std::string page,
-                          Runfile("docs/token_files.md"));
+                          Runfile("docs/large_models.md"));
   return std::filesystem::path(page).parent_path().string();
 }
 

@@ -1,5 +1,5 @@
 // Operators on a simulated device give the CPU's bits: results, gradients and
-// gradients of gradients, group by group. docs/rehearsal_operators.md.
+// gradients of gradients, group by group. tests/core/sim/operators/README.md.
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/SequenceNumber.h>

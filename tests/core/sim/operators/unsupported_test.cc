@@ -1,5 +1,5 @@
 // What simulated devices do not have is refused with a text that names it, and
-// the process goes on. docs/rehearsal_operators.md.
+// the process goes on. tests/core/sim/operators/README.md.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -26,7 +26,7 @@ TEST(BenchGpuTest, SaysInOneLineThatThereIsNoGpu) {
   EXPECT_THAT(result.err, HasSubstr("needs 1 device, and none were found: "));
 #else
   EXPECT_THAT(result.err, HasSubstr("built without CUDA; build it with "
-                                    "--config=cuda (docs/cuda.md)"));
+                                    "--config=cuda (docs/rehearsal.md)"));
 #endif
 }
 

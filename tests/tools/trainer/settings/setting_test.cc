@@ -208,10 +208,11 @@ TEST(SettingsAgreementTest, TheListNamesFlagsThatThereAreWithAReason) {
 TEST(SettingsAgreementTest, ThePageOnLaunchingHasTheList) {
   std::ifstream page("docs/launching.md");
   const std::string text((std::istreambuf_iterator<char>(page)), {});
-  const size_t begin = text.find("Compared are all flags but these:");
+  const size_t begin = text.find("All flags are compared except these:");
   ASSERT_NE(begin, std::string::npos);
-  const std::string table =
-      text.substr(begin, text.find("Of a `--schedule`", begin) - begin);
+  const size_t end_of_table = text.find("The contents of a `--schedule`", begin);
+  ASSERT_NE(end_of_table, std::string::npos);
+  const std::string table = text.substr(begin, end_of_table - begin);
   std::set<std::string> named;
   const std::regex flag("`--([a-z_]+)`");
   for (std::sregex_iterator it(table.begin(), table.end(), flag), end;
