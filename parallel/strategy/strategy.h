@@ -176,8 +176,8 @@ class Strategy : public TrainedState {
   // scaled, but for what another rank steps (shard).
   NamedTensors Gradients() const;
 
-  // Of those what this rank tells of: each element of a gradient that several
-  // ranks have, or have parts of, is one rank's.
+  // The part of them that this rank tells of: each element of a gradient that
+  // several ranks have, or have parts of, is one rank's.
   virtual absl::StatusOr<StatePart> GradientPart() const;
 
   // What layers and the loss function added to the loss (loss_terms.h) in the

@@ -210,7 +210,8 @@ TEST(SettingsAgreementTest, ThePageOnLaunchingHasTheList) {
   const std::string text((std::istreambuf_iterator<char>(page)), {});
   const size_t begin = text.find("All flags are compared except these:");
   ASSERT_NE(begin, std::string::npos);
-  const size_t end_of_table = text.find("The contents of a `--schedule`", begin);
+  const size_t end_of_table =
+      text.find("The contents of a `--schedule`", begin);
   ASSERT_NE(end_of_table, std::string::npos);
   const std::string table = text.substr(begin, end_of_table - begin);
   std::set<std::string> named;
