@@ -68,7 +68,7 @@ TEST_P(AxisFaultTest, EveryOtherRankNamesTheCulpritInTime) {
   const int timeout = dies ? kLongTimeout : kShortTimeout;
   const Flags job = Joined(
       Small(absl::StrCat("--model=gpt_tiny --dataset=synthetic_tokens "
-                         "--context=8 --epochs=1000 --batch_size=8 --timeout=",
+                         "--synthetic_shape=8 --epochs=1000 --batch_size=8 --timeout=",
                          timeout, " ", cell.mesh)),
       BackendFlags(cell.backend));
   FaultRanks ranks(job, cell.culprit,

@@ -33,26 +33,27 @@ struct Mesh {
   std::string name;
   int ranks;
   std::string flags;
+  bool has_replicas = false;
 };
 
 // Meshes of 2, 4, 6 and 8 ranks.
 const std::vector<Mesh>& Meshes() {
   static const auto* const meshes = new std::vector<Mesh>{
       {"Tensor2", 2, "--tensor=2"},
-      {"Shard2", 2, "--shard=parameters"},
+      {"Shard2", 2, "--shard=parameters", true},
       {"Tensor4", 4, "--tensor=4"},
-      {"Data2Tensor2", 4, "--tensor=2 --shard=optimizer"},
+      {"Data2Tensor2", 4, "--tensor=2 --shard=optimizer", true},
       {"Pipe2Tensor2", 4, "--tensor=2 --pipe=2 --schedule=zb_h1"},
-      {"Shard2Tensor2", 4, "--tensor=2 --shard=parameters"},
-      {"Pipe2Shard2", 4, "--pipe=2 --shard=parameters"},
+      {"Shard2Tensor2", 4, "--tensor=2 --shard=parameters", true},
+      {"Pipe2Shard2", 4, "--pipe=2 --shard=parameters", true},
       {"Tensor2OfTwoDevices", 2,
        "--tensor=2 --devices_per_rank=2 --strategy=pipeline"},
-      {"Data3Tensor2", 6, "--tensor=2"},
+      {"Data3Tensor2", 6, "--tensor=2", true},
       {"Pipe3Tensor2", 6, "--tensor=2 --pipe=3"},
-      {"Shard3Tensor2", 6, "--tensor=2 --shard=gradients"},
-      {"Data2Pipe2Tensor2", 8, "--tensor=2 --pipe=2"},
-      {"Shard2Pipe2Tensor2", 8, "--tensor=2 --pipe=2 --shard=parameters"},
-      {"Data2Shard2Tensor2", 8, "--tensor=2 --shard=parameters --data_shard=2"},
+      {"Shard3Tensor2", 6, "--tensor=2 --shard=gradients", true},
+      {"Data2Pipe2Tensor2", 8, "--tensor=2 --pipe=2", true},
+      {"Shard2Pipe2Tensor2", 8, "--tensor=2 --pipe=2 --shard=parameters", true},
+      {"Data2Shard2Tensor2", 8, "--tensor=2 --shard=parameters --data_shard=2", true},
       {"Pipe2Tensor4", 8, "--tensor=4 --pipe=2"},
   };
   return *meshes;
@@ -107,6 +108,8 @@ std::vector<Cell> Cells() {
   std::vector<Cell> cells;
   for (const Mesh& mesh : Meshes()) {
     for (const Variant& variant : Variants()) {
+      // Replicas have the samples in another order, and so draw otherwise.
+      if (variant.name == "GptThatDrops" && mesh.has_replicas) continue;
       cells.push_back({mesh, variant, ""});
       if (mesh.ranks <= 4) cells.push_back({mesh, variant, "--backend=gloo"});
     }
@@ -114,7 +117,7 @@ std::vector<Cell> Cells() {
   return cells;
 }
 
-constexpr int kCells = 115;
+constexpr int kCells = 102;
 
 std::string NameOf(const Cell& cell) {
   return cell.mesh.name + cell.variant.name +
