@@ -176,8 +176,8 @@ absl::StatusOr<int64_t> BatchSizePerReplica(int64_t global_batch_size,
   const int64_t above = below + data_degree;
   return absl::InvalidArgumentError(
       absl::StrCat("a global batch of ", global_batch_size,
-                   " samples does not divide by the data degree ", data_degree,
-                   ": every replica needs the same number of samples; take ",
+                   " samples cannot be shared equally by ", data_degree,
+                   " replicas: take ",
                    below > 0 ? absl::StrCat(below, " or ") : "", above));
 }
 

@@ -38,7 +38,7 @@ DatasetOrError MakeFashionMnist(const DatasetOptions& options) {
 DatasetOrError MakeMnist(const DatasetOptions& options) {
   if (options.data_dir.empty()) {
     return absl::InvalidArgumentError(
-        "mnist needs a data_dir, the folder of its four IDX files; "
+        "mnist needs --data_dir, the folder of its four IDX files; "
         "only fashion_mnist comes with the program");
   }
   return OpenMnist(options.data_dir, options.split, kMnistPixels);
@@ -53,7 +53,7 @@ DatasetOrError MakeImages(const DatasetOptions& options) {
 absl::Status CheckFolder(const DatasetOptions& options, const char* what) {
   if (!options.data_dir.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(options.name, " needs a data_dir, the folder of ", what));
+      absl::StrCat(options.name, " needs --data_dir, the folder of ", what));
 }
 
 DatasetOrError MakeFromSource(const DatasetOptions& options,

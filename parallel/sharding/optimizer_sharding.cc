@@ -122,7 +122,7 @@ ShardingChoice ChooseSharding(Sharding asked, const OptimizerWork& work,
     return {false, "replicas do not share memory, values would be sent"};
   }
   if (work.parameters < kLeastShardedParameters) {
-    return {false, absl::StrCat(work.parameters, " parameters, it pays from ",
+    return {false, absl::StrCat(work.parameters, " parameters; sharing pays from ",
                                 kLeastShardedParameters, " on")};
   }
   if (work.state_numbers < kLeastStateNumbers) {

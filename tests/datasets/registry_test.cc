@@ -39,7 +39,7 @@ TEST(RegistryTest, FashionMnistNeedsNoFolder) {
 }
 
 TEST(RegistryTest, MnistNeedsAFolder) {
-  EXPECT_THAT(Make("mnist").status(), Says("needs a data_dir"));
+  EXPECT_THAT(Make("mnist").status(), Says("needs --data_dir"));
   DatasetOptions options;
   options.name = "mnist";
   options.data_dir = ::testing::TempDir();

@@ -233,7 +233,8 @@ std::vector<RefusalRow> Refusals() {
        "--model=resnet18 was given",
        kAnyFailure},
       {"Ranks", "--nproc_per_node=3 --tensor=2",
-       "--tensor=2: |does not divide the world size 3"},
+       "--pipe=1 --tensor=2: the model takes 2 ranks or a multiple, but this job "
+       "has 3: give --nproc_per_node=4"},
       {"Alone", "--sequence_parallel=false", "give --tensor=RANKS as well"},
       {"Replaced", "--nproc_per_node=2 --tensor=2 --replace_replicas=1",
        "--replace_replicas=1 is for replicas of one rank each, but --tensor=2"},

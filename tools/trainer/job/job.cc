@@ -109,15 +109,21 @@ absl::StatusOr<Mesh> JobMesh(const TrainOptions& options, int world_size) {
   if (degrees.tensor > 1) {
     absl::StrAppend(&given, " --tensor=", degrees.tensor);
   }
+  const int multiple = ranks * (options.ddp.data_shard > 0 ? degrees.shard : 1);
   if (options.ddp.data_shard > 0) {
     absl::StrAppend(&given, " --data_shard=", options.ddp.data_shard);
   }
-  return Annotate(mesh.status(), given);
+  if (workers % multiple == 0) return Annotate(mesh.status(), given);
+  return absl::InvalidArgumentError(absl::StrCat(
+      given, ": the model takes ", multiple, " ranks or a multiple, but this "
+      "job has ", workers, ": give --nproc_per_node=",
+      (workers / multiple + 1) * multiple));
 }
 
 absl::Status CheckLayout(const TrainOptions& options, int world_size) {
   const auto mesh = JobMesh(options, world_size);
   if (!mesh.ok()) return mesh.status();
+  TANDEM_RETURN_IF_ERROR(CheckCanBeShared(options));
   const absl::Status strategy =
       StrategyFor(*mesh, static_cast<int>(options.devices.devices_per_rank),
                   options.strategy)

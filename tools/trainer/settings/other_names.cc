@@ -79,6 +79,7 @@ std::vector<OtherFlagName> OtherNames() {
       {"mixed_precision", "write --dtype=bf16 or --dtype=fp16"},
       {"model_name_or_path", "write --init_from=FOLDER"},
       {"muon_lr", "write --muon_learning_rate=RATE"},
+      {"num_classes", "leave it out: the data say how many classes there are"},
       {"num_epochs", "write --epochs=NUMBER"},
       {"num_train_epochs", "write --epochs=NUMBER"},
       {"num_workers", "write --workers=NUMBER"},
