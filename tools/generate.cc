@@ -108,7 +108,10 @@ absl::Status CheckTokens(const std::vector<int64_t>& tokens,
     if (token < vocabulary) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("the prompt has token ", token, ", but the model knows ",
-                     vocabulary, ": --tokenizer is not the model's"));
+                     vocabulary,
+                     ": the tokenizer is not the model's; name that with "
+                     "--tokenizer (without it: the one beside the checkpoint, "
+                     "or else bytes)"));
   }
   return absl::OkStatus();
 }

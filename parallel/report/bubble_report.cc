@@ -155,7 +155,7 @@ absl::Status OfferSchedules(const Schedule& schedule,
         const SchedulePrediction predicted,
         PredictSchedule(*other, CostsIn(*other, schedule, costs)));
     Offer(before, predicted.step, AdviceKind::kOtherSchedule,
-          absl::StrCat("another schedule (", name, ", which ",
+          absl::StrCat("another schedule (--schedule=", name, ", which ",
                        Activations(*other, schedule), "): "),
           best);
   }

@@ -186,6 +186,19 @@ INSTANTIATE_TEST_SUITE_P(All, ResumedAxesTest,
                          testing::ValuesIn(ResumedMeshes()),
                          [](const auto& info) { return info.param.name; });
 
+// The first ranks have a row of the vocabulary more.
+TEST(AxesTest, TheVocabularyMayBeOfAnySize) {
+  const std::string sizes = "--layers=1 --width=64 --heads=2 ";
+  const JobRun& alone = RunOnce(Job("gpt2", sizes));
+  for (const std::string mesh :
+       {"--nproc_per_node=2 --tensor=2", "--nproc_per_node=4 --tensor=2",
+        "--nproc_per_node=4 --tensor=2 --pipe=2",
+        "--nproc_per_node=4 --tensor=2 --shard=parameters"}) {
+    SCOPED_TRACE(mesh);
+    SameLosses(2e-4)(RunOnce(Job("gpt2", sizes + mesh)), alone);
+  }
+}
+
 // Cuts and microbatches are chosen by what one rank has of the layers.
 TEST(AxesTest, LayersAreMeasuredAsTheirRanksShareThem) {
   ProgramResult said;

@@ -266,11 +266,11 @@ TEST(PipelineAdvice, AnotherSchedule) {
   const std::vector<StageCost> stages(4, InMs(1, 1, 1));
   const Advice several = AdviceOn("1f1b", {4, 1, 8}, stages, limits);
   EXPECT_EQ(several.kind, AdviceKind::kOtherSchedule);
-  EXPECT_THAT(several.text, HasSubstr("another schedule (zb_v"));
+  EXPECT_THAT(several.text, HasSubstr("another schedule (--schedule=zb_v"));
   limits.layers = 7;  // too few for two stages on each of four devices
   const Advice one = AdviceOn("1f1b", {4, 1, 8}, stages, limits);
   EXPECT_EQ(one.kind, AdviceKind::kOtherSchedule);
-  EXPECT_THAT(one.text, HasSubstr("another schedule (zb_h1, which keeps the "
+  EXPECT_THAT(one.text, HasSubstr("another schedule (--schedule=zb_h1, which keeps the "
                                   "activations of 4 microbatches on one "
                                   "device, 1f1b of 4"));
 }

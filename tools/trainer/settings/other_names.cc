@@ -24,6 +24,13 @@ std::vector<OtherFlagName> OtherNames() {
        "write --comm_hook=powersgd:error_feedback=false"},
       {"power_sgd_warm_start", "write --comm_hook=powersgd:warm_start=false"},
       {"trace_step", "write --trace_steps=STEP, or =FIRST-LAST"},
+      // Megatron-LM's, and of those who say it like that.
+      {"fsdp", "write --shard=parameters"},
+      {"pipeline_model_parallel_size", "write --pipe=RANKS"},
+      {"pp", "write --pipe=RANKS"},
+      {"tensor_model_parallel_size", "write --tensor=RANKS"},
+      {"tensor_parallel", "write --tensor=RANKS"},
+      {"tp", "write --tensor=RANKS"},
       // nanoGPT's.
       {"always_save_checkpoint", "write --save_every=STEPS"},
       {"beta1", "write --adam_beta1=SHARE"},
