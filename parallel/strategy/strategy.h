@@ -176,7 +176,7 @@ class Strategy : public TrainedState {
   // scaled, but for what another rank steps (shard).
   NamedTensors Gradients() const;
 
-  // Of those what this rank tells of: each element of a gradient that several
+  // This rank's part of the gradients: each element of a gradient that several
   // ranks have, or have parts of, is one rank's.
   virtual absl::StatusOr<StatePart> GradientPart() const;
 

@@ -35,7 +35,7 @@ struct Mesh {
   std::string flags;
 };
 
-// Of 2, 4, 6 and 8 ranks.
+// Meshes of 2, 4, 6 and 8 ranks.
 const std::vector<Mesh>& Meshes() {
   static const auto* const meshes = new std::vector<Mesh>{
       {"Tensor2", 2, "--tensor=2"},

@@ -153,7 +153,7 @@ TEST(TensorBoardTest, EveryLayoutHasTheHistogramsOfTheWholeModel) {
   }
 }
 
-// Of a layer that ranks share each has a part, whose histograms are merged.
+// Ranks have parts of a shared layer, and the parts' histograms are merged.
 TEST(TensorBoardTest, PartsOfRanksHaveOneHistogram) {
   const Flags job = Tiny("gpt_tiny_tied",
                          "--histograms_every=1 --max_steps=1 "
