@@ -1,6 +1,6 @@
 // Models of many kinds: the cases that PyTorch's own tests of
-// DistributedDataParallel go through (README.md, beside this file, says which is
-// which).
+// DistributedDataParallel go through (README.md, beside this file, says which
+// is which).
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>

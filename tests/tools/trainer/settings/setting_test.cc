@@ -120,7 +120,7 @@ TEST(SettingRanges, NameTheFlagAndWhatItTakes) {
   EXPECT_EQ(setting::EachBetween(1, 3).Check("flag", {1, 0}).message(),
             "--flag=0: must be from 1 to 3");
   EXPECT_EQ(setting::OneOf({"a", "b"}).Check("flag", "c").message(),
-            "--flag=c: unknown; known: a, b");
+            "--flag=c: unknown; choose one of a, b");
   EXPECT_TRUE(setting::Any().Check("flag", "anything").ok());
 }
 
@@ -210,7 +210,8 @@ TEST(SettingsAgreementTest, ThePageOnLaunchingHasTheList) {
   const std::string text((std::istreambuf_iterator<char>(page)), {});
   const size_t begin = text.find("All flags are compared except these:");
   ASSERT_NE(begin, std::string::npos);
-  const size_t end_of_table = text.find("The contents of a `--schedule`", begin);
+  const size_t end_of_table =
+      text.find("The contents of a `--schedule`", begin);
   ASSERT_NE(end_of_table, std::string::npos);
   const std::string table = text.substr(begin, end_of_table - begin);
   std::set<std::string> named;
