@@ -1,6 +1,6 @@
 // Graphs that differ between ranks and steps: the cases that PyTorch's own
-// tests of DistributedDataParallel go through (README.md, beside this file, says
-// which is which).
+// tests of DistributedDataParallel go through (README.md, beside this file,
+// says which is which).
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
