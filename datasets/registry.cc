@@ -4,7 +4,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "core/base/edit_distance.h"
 #include "core/base/registry.h"
 #include "core/base/status_macros.h"
@@ -149,8 +148,8 @@ DatasetOrError MakeDataset(const DatasetOptions& options) {
     const std::vector<std::string> known = DatasetNames();
     const std::string nearest = NearestName(options.name, known);
     return absl::InvalidArgumentError(absl::StrCat(
-        "unknown data set '", options.name, "'; known are ",
-        absl::StrJoin(known, ", "),
+        "unknown data set '", options.name, "': choose one of ",
+        NamesNear(options.name, known, "train --help=dataset lists all"),
         nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
   }
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, (*open)(options));

@@ -237,7 +237,7 @@ absl::StatusOr<LayerSpecs> MakeModel(const ModelOptions& options) {
     const std::string nearest = NearestName(options.name, known);
     return absl::InvalidArgumentError(absl::StrCat(
         "unknown model '", options.name, "': choose one of ",
-        absl::StrJoin(known, ", "),
+        NamesNear(options.name, known, "train --help=model lists all"),
         nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
   }
   TANDEM_RETURN_IF_ERROR(CheckPositive(options));

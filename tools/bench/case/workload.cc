@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/edit_distance.h"
 
 namespace tandem {
 namespace {
@@ -132,12 +133,11 @@ absl::StatusOr<Workload> WorkloadNamed(const std::string& model) {
   for (const Workload& each : Workloads()) {
     if (each.model == model) return each;
   }
-  return absl::NotFoundError(absl::StrCat(
-      "no model of the benchmarks is called '", model, "'; known: ",
-      absl::StrJoin(Workloads(), ", ",
-                    [](std::string* text, const Workload& each) {
-                      text->append(each.model);
-                    })));
+  std::vector<std::string> known;
+  for (const Workload& each : Workloads()) known.push_back(each.model);
+  return absl::NotFoundError(
+      absl::StrCat("no model of the benchmarks is called '", model,
+                   "': choose one of ", NamesNear(model, known)));
 }
 
 // In attention each token meets half of the others on the average, twice

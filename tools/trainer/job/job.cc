@@ -5,7 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "core/base/edit_distance.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/program/process.h"
@@ -233,9 +233,9 @@ absl::StatusOr<std::string> StrategyFor(const Mesh& mesh, int devices_per_rank,
         " rank(s) with ", devices_per_rank, " device(s): use ", fitting,
         ", or leave the choice to auto and change the mesh"));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the strategy ", requested,
-      " is not known; known are: ", absl::StrJoin(StrategyNames(), ", ")));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown strategy '", requested, "': choose one of ",
+                   NamesNear(requested, StrategyNames())));
 }
 
 }  // namespace tandem

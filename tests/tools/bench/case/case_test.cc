@@ -129,7 +129,7 @@ TEST(Workload, IsFoundByTheNameOfItsModel) {
   }
   const absl::Status unknown = WorkloadNamed("vgg").status();
   EXPECT_THAT(unknown, StatusIs(absl::StatusCode::kNotFound,
-                                "'vgg'; known: mlp_small, "));
+                                "'vgg': choose one of mlp_small, "));
 }
 
 // 6 x (multiplications of a token's step), by hand.
