@@ -25,7 +25,7 @@ bool ParseFurther(const std::string& word, Setting& setting) {
   if (word == kReproducible) {
     setting.reproducible = true;
   } else if (word == "static_graph" || word == "find_unused" || word == "ddp" ||
-             word == kFsdpRecipe) {
+             word == kFsdpRecipe || SharesLayers(word)) {
     setting.recipe = word;
   } else {
     return absl::SimpleAtoi(word, &setting.together) && setting.together > 0;
@@ -34,6 +34,10 @@ bool ParseFurther(const std::string& word, Setting& setting) {
 }
 
 }  // namespace
+
+bool SharesLayers(const std::string& recipe) {
+  return recipe == kTensorRecipe || recipe == kTensorSequenceRecipe;
+}
 
 bool Setting::operator==(const Setting& other) const {
   return Tied(*this) == Tied(other);
