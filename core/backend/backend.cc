@@ -1,15 +1,19 @@
 #include "core/backend/backend.h"
 
+#include <ATen/ops/zeros.h>
 #include <glog/logging.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 #include <vector>
 
@@ -25,6 +29,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/shm/backend.h"
+#include "core/shm/completion_notice.h"
 #include "core/sim/links/backend.h"
 #include "core/sim/nccl/backend.h"
 #include "core/store/store.h"
@@ -120,6 +125,89 @@ MadeBackend MakeSimLinks(const GroupPlace& place,
   return c10::make_intrusive<sim::LinksBackend>(place.rank, place.size());
 }
 
+// A work that has ended.
+class EndedWork : public c10d::Work, public NotifiesCompletion {
+ public:
+  explicit EndedWork(c10d::OpType type) : Work(/*rank=*/-1, type) {}
+
+  bool isCompleted() override { return true; }
+  bool isSuccess() const override { return true; }
+  bool wait(std::chrono::milliseconds /*timeout*/) override { return true; }
+  void OnCompletion(std::function<void()> callback) override { callback(); }
+};
+
+// The host's backend of a rank that rehearses a group alone: collectives give
+// what they would if all ranks had this one's tensors. An all-reduce's sum is
+// the tensor times their number. There are no messages.
+class AloneBackend : public c10d::Backend {
+ public:
+  // `shares_memory`: whether it stands for ranks of one host.
+  AloneBackend(int rank, int size, bool shares_memory)
+      : Backend(rank, size), shares_memory_(shares_memory) {}
+
+  const std::string getBackendName() const override {
+    return shares_memory_ ? "shm" : "gloo";
+  }
+  bool supportsTensorAlloc(c10::DeviceIndex /*device*/) override {
+    return shares_memory_;
+  }
+  at::Tensor allocateTensor(int64_t size, at::TensorOptions options) override {
+    return at::zeros({size}, options);
+  }
+
+  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+
+  WorkPtr allreduce(Tensors& tensors,
+                    const c10d::AllreduceOptions& options) override {
+    Reduce(tensors.at(0), options.reduceOp);
+    return Ended(c10d::OpType::ALLREDUCE);
+  }
+  WorkPtr broadcast(Tensors& /*tensors*/,
+                    const c10d::BroadcastOptions& /*options*/) override {
+    return Ended(c10d::OpType::BROADCAST);
+  }
+  WorkPtr reduce(Tensors& tensors,
+                 const c10d::ReduceOptions& options) override {
+    Reduce(tensors.at(0), options.reduceOp);
+    return Ended(c10d::OpType::REDUCE);
+  }
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                    const c10d::AllgatherOptions& /*options*/) override {
+    for (at::Tensor& each : outputs.at(0)) each.copy_(inputs.at(0));
+    return Ended(c10d::OpType::ALLGATHER);
+  }
+  WorkPtr barrier(const c10d::BarrierOptions& /*options*/) override {
+    return Ended(c10d::OpType::BARRIER);
+  }
+
+  void abort() override {}
+  void shutdown() override {}
+
+ private:
+  static WorkPtr Ended(c10d::OpType type) {
+    return c10::make_intrusive<EndedWork>(type);
+  }
+
+  // In place. What is no sum is of the same the same.
+  void Reduce(const at::Tensor& tensor, const c10d::ReduceOp& op) const {
+    if (op.op_ == c10d::ReduceOp::SUM) tensor.mul_(getSize());
+    if (op.op_ != c10d::ReduceOp::PREMUL_SUM) return;
+    const auto& premultiplied =
+        dynamic_cast<const c10d::PreMulSumSupplement&>(*op.supplement_);
+    tensor.mul_(premultiplied.double_factor * getSize());
+  }
+
+  const bool shares_memory_;
+};
+
+MadeBackend MakeAlone(const GroupPlace& place,
+                      const CommunicatorOptions& options) {
+  TANDEM_RETURN_IF_ERROR(sim::CheckImagined());
+  return c10::make_intrusive<AloneBackend>(place.rank, place.size(),
+                                           options.all_local);
+}
+
 // A group of host tensors alone has none.
 MadeBackend MakeNccl(const GroupPlace& place,
                      const CommunicatorOptions& options) {
@@ -145,6 +233,7 @@ struct BackendMaker {
 constexpr BackendMaker kBackendMakers[] = {
     {"shm", BackendType::CUSTOM, &MakeShm},
     {"gloo", BackendType::GLOO, &MakeGloo},
+    {"alone", BackendType::CUSTOM, &MakeAlone},
     // A group has one backend of each type.
     {"sim_nccl", BackendType::NCCL, &MakeSimNccl},
     {"sim_links", BackendType::NCCL, &MakeSimLinks},

@@ -28,6 +28,8 @@ constexpr KnownBackend kBackends[] = {
     // (core/sim/links).
     {"sim_links", "sim", c10::DeviceType::PrivateUse1,
      TakesFactor::kInTensorsDtype},
+    // What stands beside it where one rank rehearses a group alone.
+    {"alone", "cpu", c10::DeviceType::CPU, TakesFactor::kInDouble},
 };
 
 const KnownBackend* Find(absl::string_view name) {

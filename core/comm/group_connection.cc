@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "core/backend/backend.h"
+#include "core/backend/backend_names.h"
 #include "core/base/call_within.h"
 #include "core/base/short_list.h"
 #include "core/base/status_macros.h"
@@ -168,6 +169,13 @@ absl::Status CompareSettings(const GroupMember& member,
 
 MadeGroup MeetAndConnect(const GroupMember& member,
                          const CommunicatorOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const BackendNames names,
+                          ParseBackend(options.backend));
+  if (names.host == "alone") {  // it meets nobody
+    const std::vector<std::string> hosts(static_cast<size_t>(member.size));
+    return MakeProcessGroup(
+        {member.store, member.rank, hosts, member.Id(), member.job}, options);
+  }
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<std::string> hosts,
       MeetAtStore(member, options.host.empty() ? HostIdentity() : options.host,

@@ -20,6 +20,17 @@
 #include "parallel/optim/optimizer.h"
 
 namespace tandem {
+namespace {
+
+// Where parameters are sharded all are left where they were made at first.
+void BringToDevice(const ReplicaParameterOptions& options,
+                   at::Tensor parameter) {
+  if (options.shard == nullptr) return;
+  const MemoryCategoryScope scope(MemoryCategory::kTemporaries);
+  parameter.set_data(parameter.data().to(options.device));
+}
+
+}  // namespace
 
 ReplicaParameters::ReplicaParameters(ReplicaParameterOptions options,
                                      Communicator* replicas)
@@ -70,6 +81,7 @@ absl::Status ReplicaParameters::Flatten(const NamedTensors& parameters) {
       if (firsts.count(each.first) == 0 || ParameterKind(each.first) != kind)
         continue;
       flat.traits.back() = TraitsFor(each.first);
+      if (each.second.requires_grad()) BringToDevice(options_, each.second);
     }
     for (auto& buffer : MakeFlatBuffers(parameters, flat)) {
       flat_.push_back(std::move(buffer));
@@ -95,9 +107,7 @@ absl::Status ReplicaParameters::FlattenSharded(const NamedTensors& parameters) {
     for (const size_t i : unit.second) {
       const auto& [name, tensor] = parameters[i];
       flat.traits[i] = TraitsFor(name);
-      const MemoryCategoryScope scope(MemoryCategory::kTemporaries);
-      at::Tensor parameter = tensor;
-      parameter.set_data(parameter.data().to(options_.device));
+      BringToDevice(options_, tensor);
     }
     for (auto& buffer : MakeFlatBuffers(parameters, flat)) {
       if (buffer->traits().reduces_over(kDataAxis)) {

@@ -171,10 +171,13 @@ void FullySharded::OnGradient(Unit& unit, const FlatSlot& slot) {
   ThrowUnlessOk(unit.shards->Reshard());
 }
 
-// Units whose gradients are all there, up to the first that is not.
+// Units whose gradients are all there, up to the first that is not. The last
+// gradient is that of the first layer that computes with them, by which units
+// are numbered: of weights that the first and the last layer have in common it
+// comes last, though their backward begins first.
 absl::Status FullySharded::StartReady() {
-  while (started_ < backward_order_.size()) {
-    Unit& next = *units_[backward_order_[started_]];
+  while (started_ < units_.size()) {
+    Unit& next = *units_[units_.size() - 1 - started_];
     if (next.ready.size() < next.slots) return absl::OkStatus();
     TANDEM_RETURN_IF_ERROR(Start(next));
   }
@@ -238,8 +241,8 @@ absl::Status FullySharded::After(const Action& action, bool last) {
 
 // Units with parameters that backward has not come to are reduced, too.
 absl::Status FullySharded::EndPass() {
-  while (started_ < backward_order_.size()) {
-    TANDEM_RETURN_IF_ERROR(Start(*units_[backward_order_[started_]]));
+  while (started_ < units_.size()) {
+    TANDEM_RETURN_IF_ERROR(Start(*units_[units_.size() - 1 - started_]));
   }
   return FinishStarted();
 }

@@ -205,6 +205,24 @@ TEST(RehearsedTrafficTest, IsThatOfTheFormulas) {
   EXPECT_THAT(told.out, HasSubstr(" ms of it waits for collectives"));
 }
 
+// A head that shares the embedding's weight has the first gradient of a
+// backward, and the embedding the last one: nothing else waits for that. Of
+// twelve blocks there are three at most in full, of values and of gradients.
+TEST(ShardedRehearsalTest, ATiedWeightHoldsNoOtherUp) {
+  const Flags job = Words(
+      "--model=gpt_baby --layers=12 --dataset=synthetic_tokens --context=64 "
+      "--batch_size=8 --device=sim --save_dir= --fake_weights "
+      "--nproc_per_node=4 --checkpoint_every=1 --shard=parameters");
+  const ProgramResult told = RunProgram(kTrain, job);
+  ASSERT_EQ(told.exit_code, 0) << told.err;
+  const Cells cells = TableIn(told.out)["sim:0"];
+  constexpr int64_t kBlock = 1774464 * 4;
+  constexpr int64_t kShare = 21516288;  // a quarter of all
+  for (const char* column : {"parameters", "gradients"}) {
+    EXPECT_LT(BytesOf(cells.at(column)), kShare + 3 * kBlock) << told.out;
+  }
+}
+
 TEST(LargeRehearsalTest, WhatDoesNotFitIsTold) {
   const Flags job = Words(
       "--model=llama-3-70b --dataset=synthetic_tokens --context=2048 "

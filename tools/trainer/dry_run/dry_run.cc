@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +18,7 @@
 #include "core/base/text_table.h"
 #include "core/base/torch_status.h"
 #include "core/device/host_resources.h"
+#include "core/device/memory_category.h"
 #include "core/files/file_target.h"
 #include "core/program/exit_code.h"
 #include "models/hugging_face/model_config.h"
@@ -149,35 +151,44 @@ std::string DiskLine(const DiskEstimate& disk, const TrainOptions& options) {
 
 void AddMemory(const MemoryEstimate& memory, const JobPlan& plan,
                std::vector<std::string>* lines) {
-  std::vector<std::vector<std::string>> rows = {
-      {"device", "layers", "parameters", "values", "gradients", "optimizer",
-       "activations", "together"}};
+  std::vector<std::vector<std::string>> rows = {{"device", "layers",
+                                                 "parameters"}};
+  const bool is_rehearsed = memory.why_by_arithmetic.empty();
+  const std::vector<MemoryCategory> shown = {
+      MemoryCategory::kParameters,  MemoryCategory::kGradients,
+      MemoryCategory::kOptimizer,   MemoryCategory::kActivations,
+      MemoryCategory::kTemporaries, MemoryCategory::kOther};
+  for (const MemoryCategory each : shown) {
+    rows[0].emplace_back(each == MemoryCategory::kParameters
+                             ? "values"
+                             : MemoryCategoryName(each));
+  }
+  rows[0].emplace_back("together");
   for (size_t i = 0; i < memory.devices.size(); ++i) {
     const DeviceEstimate& each = memory.devices[i];
-    rows.push_back(
-        {absl::StrCat(i), each.layers, Grouped(each.parameters),
-         FormatBytes(each.state.parameters), FormatBytes(each.state.gradients),
-         FormatBytes(each.state.optimizer),
-         memory.knows_activations ? FormatBytes(each.activations) : "?",
-         FormatBytes(each.total())});
+    std::vector<std::string> row = {absl::StrCat(i), each.layers,
+                                    Grouped(each.parameters)};
+    for (const MemoryCategory category : shown) {
+      const int64_t bytes =
+          each.use.by_category[static_cast<size_t>(category)];
+      row.push_back(is_rehearsed || bytes > 0 ? FormatBytes(bytes) : "?");
+    }
+    row.push_back(FormatBytes(each.use.total));
+    rows.push_back(std::move(row));
   }
-  lines->push_back(memory.devices.size() > 1
-                       ? "memory of a replica's devices, by arithmetic"
-                       : "memory of each device, by arithmetic");
+  lines->push_back(absl::StrCat(
+      memory.devices.size() > 1 ? "memory of a replica's devices"
+                                : "memory of each device",
+      is_rehearsed ? " when they hold the most" : ", by arithmetic"));
   for (absl::string_view row :
        absl::StrSplit(TextTable(rows), '\n', absl::SkipEmpty())) {
     lines->push_back(absl::StrCat("  ", row));
   }
-  if (plan.job.options.eval_only) {
-    lines->push_back("  an evaluation's activations are not counted");
-  } else if (!memory.knows_activations) {
+  if (!is_rehearsed) {
     lines->push_back(
-        "  activations are not known by arithmetic; --device=sim "
-        "--fake_weights --save_dir= finds them");
-  } else if (memory.checkpoints_activations) {
-    lines->push_back(
-        "  activations that are computed a second time are counted: it is "
-        "less");
+        absl::StrCat("  activations, and what is there for a while, come on "
+                     "top: ",
+                     memory.why_by_arithmetic));
   }
   const auto host = static_cast<uint64_t>(HostBytes(memory, plan.job));
   const uint64_t left = AvailableMemory();

@@ -5,23 +5,22 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/byte_size.h"
-#include "models/transformer/training_memory.h"
+#include "core/device/memory_category.h"
+#include "core/memory/state_bytes.h"
 #include "parallel/balance/cut.h"
 #include "parallel/optim/update_options.h"
-#include "parallel/schedule/validator.h"
 #include "parallel/step/parts/step_parts.h"
 #include "tools/trainer/job/strategy_options.h"
+#include "tools/trainer/rehearsal/rehearsal.h"
 
 namespace tandem {
 namespace {
@@ -79,78 +78,11 @@ std::map<int, Elements> ParametersIn(const LayerRange& stage,
   return by_states;
 }
 
-// What a device does of a stage, but for which layers that has, and how many
-// microbatches are held of it.
-DeviceWork WorkOfStage(const JobPlan& plan) {
-  const TrainOptions& options = plan.job.options;
-  // Devices of a rank may share its batch.
-  const int64_t sharers = options.strategy == "data_parallel"
-                              ? options.devices.devices_per_rank
-                              : 1;
-  DeviceWork work;
-  work.samples = (plan.partition.microbatch + sharers - 1) / sharers;
-  work.tokens = plan.job.data.train->input_shape().front();
-  work.element_bytes = ElementBytes(options);
-  work.loss_chunk = options.loss_chunk;
-  work.tensor = options.pipeline.tensor;
-  work.sequence_parallel =
-      work.tensor > 1 && options.pipeline.sequence_parallel;
-  return work;
-}
-
-// Activations in bytes. Nothing for what is no GPT or Llama, or has other
-// layers than theirs.
-std::optional<int64_t> StageActivations(const JobPlan& plan,
-                                        const LayerRange& layers, int64_t held,
-                                        int64_t ahead) {
-  const TrainOptions& options = plan.job.options;
-  if (!plan.job.transformer.has_value() || options.vocab_parallel > 1) {
-    return std::nullopt;
-  }
-  return std::visit(
-      [&](auto model) -> std::optional<int64_t> {
-        // Embeddings, blocks, the last norm, the head.
-        const int64_t embeddings =
-            std::is_same_v<decltype(model), GptOptions> ? 2 : 1;
-        if (static_cast<int64_t>(plan.layers.size()) !=
-            model.layers + embeddings + 2) {
-          return std::nullopt;
-        }
-        DeviceWork work = WorkOfStage(plan);
-        work.first_layer = layers.begin;
-        work.end_layer = layers.end;
-        work.microbatches_held = held;
-        work.inputs_ahead = ahead;
-        return MemoryOf(model, work).activations;
-      },
-      plan.job.transformer->model);
-}
-
 std::string LayerNames(const LayerRange& range,
                        const std::vector<std::string>& layers) {
   const std::string& first = layers[static_cast<size_t>(range.begin)];
   const std::string& last = layers[static_cast<size_t>(range.end - 1)];
   return first == last ? first : absl::StrCat(first, " to ", last);
-}
-
-// A device's activations, of all its stages, which are alike in what they hold.
-std::optional<int64_t> DeviceActivations(const JobPlan& plan, size_t device,
-                                         const std::vector<LayerRange>& stages,
-                                         int64_t held) {
-  const Schedule& schedule = plan.partition.partition.schedule;
-  const std::vector<int>& own = schedule.stages_of[device];
-  const int64_t of_each =
-      std::max<int64_t>(1, held / static_cast<int64_t>(own.size()));
-  int64_t bytes = 0;
-  for (const int stage : own) {
-    // Another one's input may have come before it is needed.
-    const bool waits = stage > 0 && schedule.microbatches > held;
-    const auto activations = StageActivations(
-        plan, stages[static_cast<size_t>(stage)], of_each, waits ? 1 : 0);
-    if (!activations.has_value()) return std::nullopt;
-    bytes += *activations;
-  }
-  return bytes;
 }
 
 // Parameters and state of these stages.
@@ -172,9 +104,9 @@ DeviceEstimate DeviceState(const JobPlan& plan, const std::vector<int>& own,
           elements.all * kFloat,
           element == kFloat ? 0 : elements.matrices * element,
           /*is_trained=*/!plan.job.options.eval_only, of_each);
-      estimate.state.parameters += state.parameters;
-      estimate.state.gradients += state.gradients;
-      estimate.state.optimizer += state.optimizer;
+      estimate.use.Add(MemoryCategory::kParameters, state.parameters);
+      estimate.use.Add(MemoryCategory::kGradients, state.gradients);
+      estimate.use.Add(MemoryCategory::kOptimizer, state.optimizer);
     }
   }
   estimate.layers = absl::StrJoin(names, " + ");
@@ -187,7 +119,7 @@ const DeviceEstimate& MemoryEstimate::fullest() const {
   CHECK(!devices.empty());
   return *std::max_element(
       devices.begin(), devices.end(),
-      [](const auto& a, const auto& b) { return a.total() < b.total(); });
+      [](const auto& a, const auto& b) { return a.use.total < b.use.total; });
 }
 
 MemoryEstimate EstimateMemory(const JobPlan& plan) {
@@ -196,23 +128,18 @@ MemoryEstimate EstimateMemory(const JobPlan& plan) {
   const std::vector<LayerRange> stages = LayerRanges(
       plan.partition.partition.cuts, static_cast<int64_t>(plan.layers.size()));
   const StatePerParameter kept = Kept(plan);
-  const auto facts = ValidateSchedule(schedule, {schedule.microbatches, 0});
   MemoryEstimate estimate;
-  estimate.knows_activations = !options.eval_only && facts.ok();
-  estimate.checkpoints_activations =
-      options.pipeline.checkpoint_activations != "never" ||
-      RequestedSelectiveCheckpointing(options).is_on();
-  for (size_t device = 0; device < schedule.stages_of.size(); ++device) {
-    DeviceEstimate here =
-        DeviceState(plan, schedule.stages_of[device], stages, kept);
-    if (estimate.knows_activations) {
-      const auto activations = DeviceActivations(
-          plan, device, stages, facts->peak_activations[device]);
-      // It is the model's kind that tells, which all stages have.
-      estimate.knows_activations = activations.has_value();
-      here.activations = activations.value_or(0);
-    }
-    estimate.devices.push_back(std::move(here));
+  for (const std::vector<int>& own : schedule.stages_of) {
+    estimate.devices.push_back(DeviceState(plan, own, stages, kept));
+  }
+  const auto rehearsed = RehearseReplica(options, plan.job.launch);
+  if (!rehearsed.ok()) {
+    estimate.why_by_arithmetic = std::string(rehearsed.status().message());
+    return estimate;
+  }
+  CHECK_EQ(rehearsed->devices.size(), estimate.devices.size());
+  for (size_t i = 0; i < estimate.devices.size(); ++i) {
+    estimate.devices[i].use = rehearsed->devices[i].peak;
   }
   return estimate;
 }
@@ -223,14 +150,11 @@ absl::Status CheckDeviceMemory(const MemoryEstimate& estimate,
   const auto most = ParseByteSize(options.devices.device_memory);
   if (!most.ok()) return most.status();
   const DeviceEstimate& fullest = estimate.fullest();
-  const int64_t certain = estimate.checkpoints_activations
-                              ? fullest.state.total()
-                              : fullest.total();
-  if (certain <= *most) return absl::OkStatus();
+  if (fullest.use.total <= *most) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "--device_memory=", options.devices.device_memory, ": the device of ",
-      fullest.layers, " would hold ", FormatBytes(certain), " (state ",
-      FormatBytes(fullest.state.total()),
+      fullest.layers, " would hold ", FormatBytes(fullest.use.total), " (",
+      DescribeUse(fullest.use),
       "): give it less, with more devices, smaller microbatches or "
       "--checkpoint_every"));
 }
@@ -239,7 +163,7 @@ int64_t HostBytes(const MemoryEstimate& estimate, const Job& job) {
   const DeviceSettings& devices = job.options.devices;
   if (devices.device == "cuda") return 0;
   int64_t bytes = 0;
-  for (const DeviceEstimate& each : estimate.devices) bytes += each.total();
+  for (const DeviceEstimate& each : estimate.devices) bytes += each.use.total;
   // One that stands for all of a rank's.
   if (job.options.strategy == "data_parallel") {
     bytes *= devices.devices_per_rank;

@@ -1,6 +1,6 @@
-// Memory estimate of a job's devices, by arithmetic: parameters, gradients and
-// optimizer state of any model, and the activations of GPTs and Llamas
-// (models/transformer/training_memory.h).
+// Memory estimate of a job's devices: what they hold when they hold the most,
+// by a rehearsal of one replica in this process (RehearseReplica). What cannot
+// be rehearsed has parameters, gradients and optimizer state by arithmetic.
 
 #ifndef TANDEM_TOOLS_TRAINER_DRY_RUN_MEMORY_ESTIMATE_H_
 #define TANDEM_TOOLS_TRAINER_DRY_RUN_MEMORY_ESTIMATE_H_
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "core/memory/state_bytes.h"
+#include "core/memory/device_memory.h"
 #include "tools/trainer/dry_run/job_plan.h"
 
 namespace tandem {
@@ -18,12 +18,7 @@ namespace tandem {
 struct DeviceEstimate {
   std::string layers;      // "conv1 to fc1"; several stages with "+" between
   int64_t parameters = 0;  // elements
-  StateBytes state;
-  // What microbatches that wait for backward keep, when they are the most; 0:
-  // not known.
-  int64_t activations = 0;
-
-  int64_t total() const { return state.total() + activations; }
+  MemoryUse use;
 };
 
 struct MemoryEstimate {
@@ -31,20 +26,18 @@ struct MemoryEstimate {
   // layers (--tensor) the first, which has most. With
   // --strategy=data_parallel, and in one piece, one that stands for all.
   std::vector<DeviceEstimate> devices;
-  bool knows_activations = false;
-  // Less is held, by as much as is computed a second time.
-  bool checkpoints_activations = false;
+  // Why it was not rehearsed; empty: it was, and all that is held is known.
+  std::string why_by_arithmetic;
 
   // Requires a device.
   const DeviceEstimate& fullest() const;
 };
 
-// What backward makes while it runs, and what libraries keep, comes on top.
+// By arithmetic, activations and what is there for a while come on top.
 MemoryEstimate EstimateMemory(const JobPlan& plan);
 
 // FailedPrecondition where the fullest device would hold more than
-// --device_memory, by what is certain: where activations are computed a second
-// time, its state alone.
+// --device_memory.
 absl::Status CheckDeviceMemory(const MemoryEstimate& estimate,
                                const TrainOptions& options);
 

@@ -37,6 +37,13 @@ absl::Status MakeSimulated(const DeviceSettings& settings,
 
 }  // namespace
 
+absl::Status MakeImaginedDevices() {
+  SimOptions imagined;
+  imagined.devices = sim::kMostDevices;
+  imagined.imagined = true;
+  return EnableSim(imagined);
+}
+
 absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
     const TrainOptions& options, const Launch& launch) {
   const DeviceSettings& settings = options.devices;
@@ -46,7 +53,8 @@ absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
                         settings.allow_tf32}));
   }
   if (settings.device == "sim") {
-    TANDEM_RETURN_IF_ERROR(MakeSimulated(settings, launch));
+    TANDEM_RETURN_IF_ERROR(options.dry_run ? MakeImaginedDevices()
+                                           : MakeSimulated(settings, launch));
   }
   TANDEM_ASSIGN_OR_RETURN(const c10::DeviceType type,
                           ParseDeviceType(settings.device));

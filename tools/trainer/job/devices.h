@@ -17,9 +17,13 @@
 
 namespace tandem {
 
+// Makes all simulated devices that there can be, imagined (core/sim/imagined),
+// unless it has been called before. --device_memory is no limit of theirs.
+absl::Status MakeImaginedDevices();
+
 // Gives this rank its devices, of which the first is the calling thread's
-// current one from then on: makes those that are simulated, and sets how GPUs
-// compute. Before any tensor is made.
+// current one from then on: makes those that are simulated, with --dry_run as
+// imagined ones, and sets how GPUs compute. Before any tensor is made.
 absl::StatusOr<std::vector<c10::Device>> PrepareDevices(
     const TrainOptions& options, const Launch& launch);
 

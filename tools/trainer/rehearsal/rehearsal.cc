@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/row_parts.h"
+#include "core/backend/communicator_options.h"
 #include "core/comm/communicator.h"
 #include "core/device/device.h"
 #include "core/mesh/mesh.h"
@@ -23,9 +24,11 @@
 #include "core/sim/memory/memory.h"
 #include "core/sim/sim.h"
 #include "core/sim/streams/streams.h"
+#include "core/store/store.h"
 #include "parallel/schedule/simulation.h"
 #include "parallel/step/step_score.h"
 #include "tools/trainer/job/data.h"
+#include "tools/trainer/job/devices.h"
 #include "tools/trainer/job/job.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/job/optimizer_groups.h"
@@ -33,6 +36,7 @@
 #include "tools/trainer/job/process.h"
 #include "tools/trainer/job/strategy.h"
 #include "tools/trainer/job/transformer.h"
+#include "tools/trainer/settings/pipeline_settings.h"
 
 namespace tandem {
 namespace {
@@ -152,10 +156,7 @@ namespace {
 // --device_memory is no limit here: the report shows what would exceed it.
 absl::StatusOr<std::vector<c10::Device>> MakeDevices(
     const RehearsalSettings& settings, const TrainOptions& options) {
-  SimOptions imagined;
-  imagined.devices = sim::kMostDevices;
-  imagined.imagined = true;
-  TANDEM_RETURN_IF_ERROR(EnableSim(imagined));
+  TANDEM_RETURN_IF_ERROR(MakeImaginedDevices());
   sim::SetDeviceSpeed({options.peak_tflops * 1e12, settings.memory_bandwidth});
   sim::SetLinkSpeed({settings.link_bandwidth, settings.network_bandwidth});
   std::vector<c10::Device> devices;
@@ -186,6 +187,19 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectImagined(
   return Connect(imagined, launch);
 }
 
+// This rank without the others. They may share memory as those of the job do.
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectAlone(
+    const TrainOptions& options, const Launch& launch) {
+  CommunicatorOptions alone;
+  alone.backend = "cpu:alone,sim:sim_links";
+  alone.all_local = launch.nnodes == 1 && options.backend != "gloo";
+  return Communicator::Create(NewHashStore(alone.timeout), launch.rank,
+                              launch.world_size, "world", alone);
+}
+
+using Connecting = absl::StatusOr<std::unique_ptr<Communicator>> (*)(
+    const TrainOptions& options, const Launch& launch);
+
 // A job that has been set up: what outlives its strategy stands before it.
 struct SetUpJob {
   Mesh mesh;
@@ -199,14 +213,14 @@ struct SetUpJob {
 
 absl::StatusOr<SetUpJob> SetUp(const RehearsalSettings& settings,
                                const TrainOptions& options,
-                               const Launch& launch) {
+                               const Launch& launch, Connecting connect) {
   SetUpJob job;
   TANDEM_ASSIGN_OR_RETURN(job.mesh, JobMesh(options, launch.world_size));
   TANDEM_ASSIGN_OR_RETURN(job.batch_size,
                           ReplicaBatchSize(options, job.mesh.replicas()));
   TANDEM_RETURN_IF_ERROR(TakeThreads(options, launch).status());
   TANDEM_ASSIGN_OR_RETURN(job.devices, MakeDevices(settings, options));
-  TANDEM_ASSIGN_OR_RETURN(job.world, ConnectImagined(options, launch));
+  TANDEM_ASSIGN_OR_RETURN(job.world, connect(options, launch));
   TANDEM_ASSIGN_OR_RETURN(const std::optional<Transformer> transformer,
                           JobTransformer(options));
   TANDEM_ASSIGN_OR_RETURN(job.data, OpenData(options, transformer, *job.world));
@@ -275,9 +289,10 @@ absl::StatusOr<std::vector<RehearsedDevice>> Run(const SetUpJob& job,
                                                  const TrainOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const Batch batch,
                           FirstSamples(*job.data.train, job.batch_size));
-  TANDEM_RETURN_IF_ERROR(TrainStep(*job.strategy, batch, options));
-  ForgetWork(job.devices);
-  TANDEM_RETURN_IF_ERROR(TrainStep(*job.strategy, batch, options));
+  for (int step = 0; step < 2 && !options.eval_only; ++step) {
+    ForgetWork(job.devices);
+    TANDEM_RETURN_IF_ERROR(TrainStep(*job.strategy, batch, options));
+  }
   std::vector<RehearsedDevice> devices =
       OwnDevices(job.devices, job.world->rank());
   if (job.data.has_test()) {
@@ -294,7 +309,8 @@ absl::StatusOr<std::vector<RehearsedDevice>> Run(const SetUpJob& job,
 absl::StatusOr<RehearsedJob> RehearseJob(const RehearsalSettings& settings,
                                          const TrainOptions& options,
                                          const Launch& launch) {
-  TANDEM_ASSIGN_OR_RETURN(const SetUpJob job, SetUp(settings, options, launch));
+  TANDEM_ASSIGN_OR_RETURN(const SetUpJob job,
+                          SetUp(settings, options, launch, ConnectImagined));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<RehearsedDevice> own,
                           Run(job, options));
   RehearsedJob rehearsed;
@@ -302,6 +318,58 @@ absl::StatusOr<RehearsedJob> RehearseJob(const RehearsalSettings& settings,
   rehearsed.partition = job.partition.table;
   TANDEM_RETURN_IF_ERROR(
       PredictStep(job.partition.schedule, job.mesh, &rehearsed));
+  return rehearsed;
+}
+
+namespace {
+
+// The job of one replica in one process, without what needs values, time or a
+// training to its end, which hold no memory of a device.
+absl::StatusOr<TrainOptions> OfOneProcess(const TrainOptions& options) {
+  if (ParameterServerCount(options) > 0) {
+    return absl::UnimplementedError("parameter servers are not rehearsed");
+  }
+  if (options.strategy == "data_parallel") {
+    return absl::UnimplementedError(
+        "replicas in one process are not rehearsed");
+  }
+  TrainOptions alone = options;
+  PipelineSettings& pipeline = alone.pipeline;
+  DeviceSettings& devices = alone.devices;
+  devices.devices_per_rank *= pipeline.pipe;
+  if (devices.devices_per_rank > kMostRehearsedDevices) {
+    return absl::UnimplementedError(
+        absl::StrCat("a replica of ", devices.devices_per_rank,
+                     " devices is more than one process rehearses, ",
+                     kMostRehearsedDevices));
+  }
+  if (pipeline.pipe > 1) alone.strategy = "hybrid";
+  pipeline.pipe = 1;
+  if (pipeline.balance == "profile") pipeline.balance = "parameters";
+  if (MeasuresMicrobatches(pipeline)) pipeline.microbatches = std::nullopt;
+  devices.device = "sim";
+  devices.share_devices = false;
+  devices.sim_async = false;
+  alone.kernels = "fixed";
+  alone.check_finite = false;
+  alone.straggler_warning = 0;
+  return alone;
+}
+
+}  // namespace
+
+absl::StatusOr<RehearsedJob> RehearseReplica(const TrainOptions& options,
+                                             const Launch& first) {
+  TANDEM_ASSIGN_OR_RETURN(const TrainOptions alone, OfOneProcess(options));
+  Launch launch = first;
+  launch.rank = 0;
+  launch.world_size /= static_cast<int>(options.pipeline.pipe);
+  TANDEM_ASSIGN_OR_RETURN(const SetUpJob job,
+                          SetUp(RehearsalSettings(), alone, launch,
+                                ConnectAlone));
+  RehearsedJob rehearsed;
+  TANDEM_ASSIGN_OR_RETURN(rehearsed.devices, Run(job, alone));
+  rehearsed.partition = job.partition.table;
   return rehearsed;
 }
 

@@ -1,0 +1,142 @@
+// What --dry_run says that a device holds is what it holds when all ranks
+// rehearse the job, which is what simulated devices that compute hold
+// (rehearsal_test.cc): within 3 %, over layouts of GPTs and Llamas.
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/base/byte_size.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/train/job_table.h"
+#include "tests/e2e/train/runs.h"
+
+namespace tandem {
+namespace {
+
+struct Layout {
+  std::string name;
+  std::string flags;
+  int pipe = 1;
+  int tensor = 1;
+};
+
+// A table's rows begin with this; of each the column.
+std::vector<int64_t> ColumnOf(const std::string& text, const std::string& row,
+                              const std::string& column) {
+  const std::regex gap(" {2,}");
+  std::vector<int64_t> cells;
+  size_t index = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    line.erase(0, line.find_first_not_of(' '));
+    const std::vector<std::string> cut = {
+        std::sregex_token_iterator(line.begin(), line.end(), gap, -1),
+        std::sregex_token_iterator()};
+    if (cut.front() == "device") {
+      for (size_t i = 0; i < cut.size(); ++i) {
+        if (cut[i] == column) index = i;
+      }
+    } else if (index > 0 && std::regex_match(cut.front(), std::regex(row))) {
+      const absl::StatusOr<int64_t> bytes = ParseByteSize(cut.at(index));
+      EXPECT_TRUE(bytes.ok()) << line;
+      cells.push_back(bytes.value_or(0));
+    }
+  }
+  return cells;
+}
+
+std::string Run(const Flags& flags) {
+  const ProgramResult run = RunProgram(kTrain, flags);
+  EXPECT_EQ(run.exit_code, 0) << Typed(flags) << "\n" << run.err;
+  return run.out;
+}
+
+class DryRunMemoryTest : public testing::TestWithParam<Layout> {};
+
+TEST_P(DryRunMemoryTest, IsThatOfTheRehearsalOfAllRanks) {
+  const Layout& layout = GetParam();
+  const Flags job = Words(
+      "--dataset=synthetic_tokens --synthetic_samples=64 --device=sim "
+      "--save_dir= --optimizer=adamw " +
+      layout.flags);
+  const std::string told = Run(Joined(job, {"--dry_run"}));
+  const std::string rehearsed = Run(Joined(job, {"--fake_weights"}));
+  const std::vector<int64_t> said = ColumnOf(told, "[0-9]+", "together");
+  const std::vector<int64_t> held = ColumnOf(rehearsed, "sim:[0-9]+", "peak");
+  ASSERT_FALSE(said.empty()) << told;
+  ASSERT_EQ(said.size() % static_cast<size_t>(layout.pipe), 0u);
+  const size_t devices = said.size() / static_cast<size_t>(layout.pipe);
+  // In a mesh the ranks that share a layer are neighbours.
+  for (size_t i = 0; i < said.size(); ++i) {
+    const size_t rank = i / devices * static_cast<size_t>(layout.tensor);
+    const size_t at = rank * devices + i % devices;
+    ASSERT_LT(at, held.size()) << rehearsed;
+    const double ratio =
+        static_cast<double>(said[i]) / static_cast<double>(held[at]);
+    std::printf("%s, device %zu: %s said, %s held, %+.2f %%\n",
+                layout.name.c_str(), i, FormatBytes(said[i]).c_str(),
+                FormatBytes(held[at]).c_str(), 100 * (ratio - 1));
+    EXPECT_NEAR(ratio, 1, 0.03) << told << rehearsed;
+  }
+  std::printf("%zu cells compared\n", said.size());
+}
+
+std::vector<Layout> Layouts() {
+  const std::string gpt = "--model=gpt_baby --context=64 --batch_size=16 ";
+  const std::string llama =
+      "--model=llama-3.2-1b --layers=4 --width=512 --ffn_width=1536 --heads=8 "
+      "--kv_heads=4 --context=64 --batch_size=16 ";
+  std::vector<Layout> all;
+  for (const auto& [model, flags] :
+       {std::pair("Gpt", gpt), std::pair("Llama", llama)}) {
+    const auto add = [&, model = std::string(model),
+                      flags = flags](const std::string& name,
+                                     const std::string& more, int pipe = 1,
+                                     int tensor = 1) {
+      all.push_back({model + name, flags + more, pipe, tensor});
+    };
+    add("Alone", "");
+    add("ComputedAgain", "--checkpoint_every=1 --dtype=bf16");
+    add("LossInChunks", "--loss_chunk=64");
+    add("Accumulated", "--gradient_accumulation_steps=4");
+    add("Replicas", "--nproc_per_node=2 --shard=off");
+    add("OptimizerShared", "--nproc_per_node=4 --shard=optimizer --dtype=bf16");
+    add("GradientsShared", "--nproc_per_node=2 --shard=gradients");
+    add("ParametersShared",
+        "--nproc_per_node=4 --shard=parameters --checkpoint_every=1");
+    add("OneForwardOneBackward", "--nproc_per_node=2 --pipe=2", 2);
+    add("GPipe", "--nproc_per_node=4 --pipe=4 --schedule=gpipe --dtype=bf16",
+        4);
+    add("ZeroBubble", "--nproc_per_node=2 --pipe=2 --schedule=zb_h1", 2);
+    add("Interleaved",
+        "--nproc_per_node=2 --pipe=2 --schedule=interleaved_1f1b", 2);
+    add("Tensor", "--nproc_per_node=2 --tensor=2", 1, 2);
+    add("TensorOfWholeTokens",
+        "--nproc_per_node=4 --tensor=2 --nosequence_parallel "
+        "--shard=optimizer --dtype=bf16",
+        1, 2);
+    add("ParametersSharedAndTensor",
+        "--nproc_per_node=4 --tensor=2 --shard=parameters", 1, 2);
+    add("PipelineAndTensor",
+        "--nproc_per_node=4 --pipe=2 --tensor=2 --checkpoint_every=1", 2, 2);
+    add("PipelineOfParametersShared",
+        "--nproc_per_node=4 --pipe=2 --shard=parameters", 2);
+    add("DevicesOfRanks",
+        "--nproc_per_node=2 --devices_per_rank=2 --strategy=hybrid "
+        "--shard=optimizer --clip_grad_norm=1");
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DryRunMemoryTest, testing::ValuesIn(Layouts()),
+                         RowName<Layout>);
+
+}  // namespace
+}  // namespace tandem
