@@ -255,9 +255,9 @@ std::string ReportText(const Schedule& schedule, const PipelineTimes& times,
       schedule.name, schedule.stages, schedule.devices(), schedule.microbatches,
       times.steps(), DeviceTable(schedule, times), StageTable(schedule, times),
       Milliseconds(report.step), Milliseconds(report.predicted),
-      Milliseconds(report.equal),
-      100 * report.measured_bubble, 100 * report.predicted_bubble,
-      100 * report.ideal_bubble, report.advice.text);
+      Milliseconds(report.equal), 100 * report.measured_bubble,
+      100 * report.predicted_bubble, 100 * report.ideal_bubble,
+      report.advice.text);
 }
 
 }  // namespace

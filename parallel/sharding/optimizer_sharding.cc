@@ -122,8 +122,9 @@ ShardingChoice ChooseSharding(Sharding asked, const OptimizerWork& work,
     return {false, "replicas do not share memory, values would be sent"};
   }
   if (work.parameters < kLeastShardedParameters) {
-    return {false, absl::StrCat(work.parameters, " parameters; sharing pays from ",
-                                kLeastShardedParameters, " on")};
+    return {false,
+            absl::StrCat(work.parameters, " parameters; sharing pays from ",
+                         kLeastShardedParameters, " on")};
   }
   if (work.state_numbers < kLeastStateNumbers) {
     return {false, "an optimizer with so little state does not pay everywhere"};

@@ -258,15 +258,14 @@ absl::StatusOr<std::string> DescribeStage(const MeshModel& model,
     for (const auto& each : some) {
       if (absl::c_linear_search(ignored, each.first)) continue;
       const auto shard = shards.find(each.first);
-      alike.push_back(shard == shards.end()
-                          ? each
-                          : NamedTensors::value_type(
-                                each.first,
-                                at::empty(shard->second.sizes,
-                                          each.second.options().device(
-                                              c10::kMeta))
-                                    .set_requires_grad(
-                                        each.second.requires_grad())));
+      alike.push_back(
+          shard == shards.end()
+              ? each
+              : NamedTensors::value_type(
+                    each.first,
+                    at::empty(shard->second.sizes,
+                              each.second.options().device(c10::kMeta))
+                        .set_requires_grad(each.second.requires_grad())));
     }
   }
   return DescribeModel(alike);

@@ -56,7 +56,8 @@ Flags Trains(const std::string& steps) {
 
 TEST(LargeModels, AFolderIsTrainedInAHybridAndGoneOnWithInAPipeline) {
   const std::string place = NewPlace();
-  const std::vector<DocumentedCommand> five = CommandsOf("Start from Hugging Face weights");
+  const std::vector<DocumentedCommand> five =
+      CommandsOf("Start from Hugging Face weights");
   ASSERT_EQ(five.size(), 5u);
   EXPECT_THAT(RunIn(place, five[0]).out, HasSubstr("transformer.wte.weight"));
   RunIn(place, five[1]);

@@ -53,7 +53,8 @@ const std::vector<Mesh>& Meshes() {
       {"Shard3Tensor2", 6, "--tensor=2 --shard=gradients", true},
       {"Data2Pipe2Tensor2", 8, "--tensor=2 --pipe=2", true},
       {"Shard2Pipe2Tensor2", 8, "--tensor=2 --pipe=2 --shard=parameters", true},
-      {"Data2Shard2Tensor2", 8, "--tensor=2 --shard=parameters --data_shard=2", true},
+      {"Data2Shard2Tensor2", 8, "--tensor=2 --shard=parameters --data_shard=2",
+       true},
       {"Pipe2Tensor4", 8, "--tensor=4 --pipe=2"},
   };
   return *meshes;
@@ -246,7 +247,8 @@ std::vector<RefusalRow> Refusals() {
        "--model=resnet18 was given",
        kAnyFailure},
       {"Ranks", "--nproc_per_node=3 --tensor=2",
-       "--pipe=1 --tensor=2: the model takes 2 ranks or a multiple, but this job "
+       "--pipe=1 --tensor=2: the model takes 2 ranks or a multiple, but this "
+       "job "
        "has 3: give --nproc_per_node=4"},
       {"Alone", "--sequence_parallel=false", "give --tensor=RANKS as well"},
       {"Replaced", "--nproc_per_node=2 --tensor=2 --replace_replicas=1",

@@ -96,10 +96,9 @@ std::vector<Layout> Layouts() {
   std::vector<Layout> all;
   for (const auto& [model, flags] :
        {std::pair("Gpt", gpt), std::pair("Llama", llama)}) {
-    const auto add = [&, model = std::string(model),
-                      flags = flags](const std::string& name,
-                                     const std::string& more, int pipe = 1,
-                                     int tensor = 1) {
+    const auto add = [&, model = std::string(model), flags = flags](
+                         const std::string& name, const std::string& more,
+                         int pipe = 1, int tensor = 1) {
       all.push_back({model + name, flags + more, pipe, tensor});
     };
     add("Alone", "");

@@ -270,9 +270,10 @@ TEST(PipelineAdvice, AnotherSchedule) {
   limits.layers = 7;  // too few for two stages on each of four devices
   const Advice one = AdviceOn("1f1b", {4, 1, 8}, stages, limits);
   EXPECT_EQ(one.kind, AdviceKind::kOtherSchedule);
-  EXPECT_THAT(one.text, HasSubstr("another schedule (--schedule=zb_h1, which keeps the "
-                                  "activations of 4 microbatches on one "
-                                  "device, 1f1b of 4"));
+  EXPECT_THAT(one.text,
+              HasSubstr("another schedule (--schedule=zb_h1, which keeps the "
+                        "activations of 4 microbatches on one "
+                        "device, 1f1b of 4"));
 }
 
 TEST(PipelineAdvice, Nothing) {

@@ -115,9 +115,11 @@ absl::StatusOr<Mesh> JobMesh(const TrainOptions& options, int world_size) {
   }
   if (workers % multiple == 0) return Annotate(mesh.status(), given);
   return absl::InvalidArgumentError(absl::StrCat(
-      given, ": the model takes ", multiple, " ranks or a multiple, but this "
-      "job has ", workers, ": give --nproc_per_node=",
-      (workers / multiple + 1) * multiple));
+      given, ": the model takes ", multiple,
+      " ranks or a multiple, but this "
+      "job has ",
+      workers,
+      ": give --nproc_per_node=", (workers / multiple + 1) * multiple));
 }
 
 absl::Status CheckLayout(const TrainOptions& options, int world_size) {
