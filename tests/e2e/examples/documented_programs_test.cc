@@ -95,6 +95,29 @@ TEST(DocumentedPrograms, TheHybridLearnsInEveryCorner) {
   }
 }
 
+TEST(DocumentedPrograms, StagesGoOnFromTheirCheckpointInAnotherLayout) {
+  const std::string program = "docs/examples/saved_stages";
+  const std::vector<std::string> stages = {"--nproc_per_node=2", "--pipe=2"};
+  const auto run = [&](std::vector<std::string> flags, const std::string& epochs,
+                       const std::string& folder) {
+    flags.push_back("--epochs=" + epochs);
+    flags.push_back("--save_dir=" + folder);
+    return LossesOf(program, flags);
+  };
+  const std::vector<double> at_once =
+      run(stages, "2", NewFolder("stages_at_once"));
+  ExpectItLearns(at_once);
+  const std::string folder = NewFolder("stages_in_two");
+  std::vector<double> in_two = run(stages, "1", folder);
+  for (const double loss : run({"--pipe=1"}, "2", folder)) {
+    in_two.push_back(loss);
+  }
+  ASSERT_EQ(in_two.size(), at_once.size());
+  for (size_t i = 0; i < at_once.size(); ++i) {
+    EXPECT_NEAR(in_two[i], at_once[i], 1e-4) << i;
+  }
+}
+
 TEST(DocumentedPrograms, AModuleOfDictsAndTuplesLearnsInStages) {
   for (const char* schedule : {"--schedule=1f1b", "--schedule=zb_h1"}) {
     ExpectItLearns(LossesOf("docs/examples/modules",
