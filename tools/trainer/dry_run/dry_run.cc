@@ -147,8 +147,8 @@ std::string DiskLine(const DiskEstimate& disk, const TrainOptions& options) {
 
 void AddMemory(const MemoryEstimate& memory, const JobPlan& plan,
                std::vector<std::string>* lines) {
-  std::vector<std::vector<std::string>> rows = {{"device", "layers",
-                                                 "parameters"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"device", "layers", "parameters"}};
   const bool is_rehearsed = memory.why_by_arithmetic.empty();
   const std::vector<MemoryCategory> shown = {
       MemoryCategory::kParameters,  MemoryCategory::kGradients,
@@ -165,8 +165,7 @@ void AddMemory(const MemoryEstimate& memory, const JobPlan& plan,
     std::vector<std::string> row = {absl::StrCat(i), each.layers,
                                     Grouped(each.parameters)};
     for (const MemoryCategory category : shown) {
-      const int64_t bytes =
-          each.use.by_category[static_cast<size_t>(category)];
+      const int64_t bytes = each.use.by_category[static_cast<size_t>(category)];
       row.push_back(is_rehearsed || bytes > 0 ? FormatBytes(bytes) : "?");
     }
     row.push_back(FormatBytes(each.use.total));

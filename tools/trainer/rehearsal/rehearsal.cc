@@ -12,9 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/backend/communicator_options.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/row_parts.h"
-#include "core/backend/communicator_options.h"
 #include "core/comm/communicator.h"
 #include "core/device/device.h"
 #include "core/mesh/mesh.h"
@@ -364,9 +364,8 @@ absl::StatusOr<RehearsedJob> RehearseReplica(const TrainOptions& options,
   Launch launch = first;
   launch.rank = 0;
   launch.world_size /= static_cast<int>(options.pipeline.pipe);
-  TANDEM_ASSIGN_OR_RETURN(const SetUpJob job,
-                          SetUp(RehearsalSettings(), alone, launch,
-                                ConnectAlone));
+  TANDEM_ASSIGN_OR_RETURN(const SetUpJob job, SetUp(RehearsalSettings(), alone,
+                                                    launch, ConnectAlone));
   RehearsedJob rehearsed;
   TANDEM_ASSIGN_OR_RETURN(rehearsed.devices, Run(job, alone));
   rehearsed.partition = job.partition.table;

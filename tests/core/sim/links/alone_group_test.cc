@@ -68,8 +68,7 @@ TEST_F(AloneGroupTest, MeetsNobodyInSubgroups) {
   const at::Tensor on_host = at::full({1}, int64_t{5});
   ASSERT_TRUE((*some)->AllReduceSum(on_host).ok());
   EXPECT_EQ(on_host.item<int64_t>(), 10);
-  EXPECT_TRUE(
-      (*some)->AllReduceSum(at::full({1}, 5.0, SimDevice(0))).ok());
+  EXPECT_TRUE((*some)->AllReduceSum(at::full({1}, 5.0, SimDevice(0))).ok());
 }
 
 TEST_F(AloneGroupTest, SharesMemoryAsRanksOfOneHostDo) {
