@@ -174,11 +174,10 @@ absl::StatusOr<int64_t> BatchSizePerReplica(int64_t global_batch_size,
   if (rest == 0) return global_batch_size / data_degree;
   const int64_t below = global_batch_size - rest;
   const int64_t above = below + data_degree;
-  return absl::InvalidArgumentError(
-      absl::StrCat("a global batch of ", global_batch_size,
-                   " samples does not divide by the data degree ", data_degree,
-                   ": every replica needs the same number of samples; take ",
-                   below > 0 ? absl::StrCat(below, " or ") : "", above));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "a global batch of ", global_batch_size,
+      " samples cannot be shared equally by ", data_degree, " replicas: take ",
+      below > 0 ? absl::StrCat(below, " or ") : "", above));
 }
 
 absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(

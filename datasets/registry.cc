@@ -4,7 +4,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "core/base/edit_distance.h"
 #include "core/base/registry.h"
 #include "core/base/status_macros.h"
@@ -38,7 +37,7 @@ DatasetOrError MakeFashionMnist(const DatasetOptions& options) {
 DatasetOrError MakeMnist(const DatasetOptions& options) {
   if (options.data_dir.empty()) {
     return absl::InvalidArgumentError(
-        "mnist needs a data_dir, the folder of its four IDX files; "
+        "mnist needs --data_dir, the folder of its four IDX files; "
         "only fashion_mnist comes with the program");
   }
   return OpenMnist(options.data_dir, options.split, kMnistPixels);
@@ -53,7 +52,7 @@ DatasetOrError MakeImages(const DatasetOptions& options) {
 absl::Status CheckFolder(const DatasetOptions& options, const char* what) {
   if (!options.data_dir.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(options.name, " needs a data_dir, the folder of ", what));
+      absl::StrCat(options.name, " needs --data_dir, the folder of ", what));
 }
 
 DatasetOrError MakeFromSource(const DatasetOptions& options,
@@ -149,8 +148,8 @@ DatasetOrError MakeDataset(const DatasetOptions& options) {
     const std::vector<std::string> known = DatasetNames();
     const std::string nearest = NearestName(options.name, known);
     return absl::InvalidArgumentError(absl::StrCat(
-        "unknown data set '", options.name, "'; known are ",
-        absl::StrJoin(known, ", "),
+        "unknown data set '", options.name, "': choose one of ",
+        NamesNear(options.name, known, "train --help=dataset lists all"),
         nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
   }
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, (*open)(options));

@@ -77,10 +77,17 @@ absl::Status CheckTokens(const ModelOptions& options, int64_t context,
       options.classes <= vocabulary) {
     return absl::OkStatus();
   }
-  return CannotTake(
+  const absl::Status refused = CannotTake(
       options,
       absl::StrCat("token numbers [tokens], up to ", context,
                    " of them, from a vocabulary of up to ", vocabulary));
+  if (!options.tokens) return refused;
+  return absl::InvalidArgumentError(absl::StrCat(
+      refused.message(),
+      options.classes > vocabulary
+          ? "; these tokens need a model with a larger vocabulary, or files "
+            "that say a smaller one (--vocabulary)"
+          : "; give fewer tokens a sample (--context)"));
 }
 
 absl::StatusOr<LayerSpecs> MakeGpt(const ModelOptions& options) {
@@ -230,7 +237,7 @@ absl::StatusOr<LayerSpecs> MakeModel(const ModelOptions& options) {
     const std::string nearest = NearestName(options.name, known);
     return absl::InvalidArgumentError(absl::StrCat(
         "unknown model '", options.name, "': choose one of ",
-        absl::StrJoin(known, ", "),
+        NamesNear(options.name, known, "train --help=model lists all"),
         nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
   }
   TANDEM_RETURN_IF_ERROR(CheckPositive(options));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that comments and names are plain English.
+"""Checks that comments, names and pages are plain English.
 
   tools/check_words.py        prints what is not, and what to write instead; fails if anything is
   tools/check_words.py DIR    the same of another Git folder
@@ -7,6 +7,9 @@
 A comment is a sentence or a noun phrase: it does not begin with Of, That, Those, Who, Whose or As.
 Names are the field's: neither the names that only this project had, nor a variable `its`. Functions
 of product headers that return a value are named by the value (StateBytes), without Of (StateBytesOf).
+
+No sentence of a page begins with Of, That, Those, Who or Whose, and pages have the field's words in place of
+those that only this project had. What a page has as code or in double quotes is not read.
 """
 
 import os
@@ -16,6 +19,7 @@ import sys
 
 FOLDERS = ["core", "datasets", "models", "parallel", "tests", "tools", "docs"]
 FILES = ["*.h", "*.cc", "*.bzl", "BUILD", "*.py", "*.sh"]
+PAGES = ["*.md", "docs/*.md", "docs/decisions/*.md", "tests/**/README.md", "third_party/**/README.md"]
 PRODUCT = re.compile(r"(core|datasets|models|parallel|tools)/.*\.h$")
 # This file, which names them, and its test.
 EXCEPT = re.compile(r"(^|/)check_words(_test)?\.(py|sh)$")
@@ -41,6 +45,24 @@ ALLOWED = {"AllOf", "AnyOf", "IndexOf", "Of"}
 # Names that programs use, or that several rooms have.
 ALLOWED |= set("DevicesOf EndOf LayersOf LossOf MemoryOf NameOf NamesOf PlaceOf SpanOf TensorsOf TimeOf".split())
 TEXT = re.compile(r'R"(\w*)\(.*?\)\1"|""".*?"""|' + r'"(?:\\.|[^"\\\n])*"', re.S)
+
+# What a page has that is not its own prose: code in blocks and lines, comments, targets of links, quotations, headings.
+NOT_PROSE = re.compile(
+    r"^```.*?^```|(?<=\n\n) {4,}\S[^\n]*(?:\n(?: {4}[^\n]*)?)*|<!--.*?-->|`[^`]+`|\]\([^)\s]*\)|^#+ [^\n]*"
+    r'|"(?:[^"\n|]|\n(?!\s*\n))*"', re.M | re.S)
+SENTENCE = re.compile(r"(?<![\w-])(Of|That|Those|Who|Whose)(?=\s+[\w`*])")
+# Words of pages that only this project had, and what a reader knows.
+WORDS = [
+    (r"houses?", "project, or own"),
+    (r"whoever", "any process that, or callers that"),
+    (r"in one piece", "whole, or at once"),
+    (r"rooms?(?! for\b)", "package, or folder"),
+    (r"(?:its|their) shares?(?! of\b)", "its part, or slice"),
+    (r"one's own", "your own"),
+    (r"what is there", "a noun"),
+    (r"(?:has|have) not(?=\s*(?:[.,;:|)]|\n\s*\n))", "lacks, or does not have"),
+]
+WORDS = [(re.compile(r"(?<![\w-])(?:%s)(?![\w-])" % words.replace(" ", r"\s+"), re.I), instead) for words, instead in WORDS]
 
 
 def without_texts(source):
@@ -73,17 +95,34 @@ def findings(path, source):
             yield number, f"the function {declared[1]}", f"{declared[1][:-2]}, or another name of the value"
 
 
+def page_findings(text):
+    """(line, what, and what to write instead), for each, of a page in Markdown."""
+    prose = NOT_PROSE.sub(lambda found: "`" + re.sub(r"[^\n]", " ", found[0][2:]) + "`", text)
+    for found in SENTENCE.finditer(prose):
+        yield prose.count("\n", 0, found.start()) + 1, f'a sentence begins with "{found[1]}"', "a subject and a verb"
+    for words, instead in WORDS:
+        for found in words.finditer(prose):
+            yield prose.count("\n", 0, found.start()) + 1, f'"{" ".join(found[0].split())}"', instead
+
+
+def tracked(patterns):
+    """The files of Git that match, without this one and its test."""
+    files = subprocess.check_output(["git", "ls-files", "-z", *(f":(glob){each}" for each in patterns)], text=True)
+    return [path for path in files.split("\0") if path and os.path.isfile(path) and not EXCEPT.search(path)]
+
+
 def main():
     os.chdir(sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-    patterns = [f":(glob){folder}/**/{file}" for folder in FOLDERS for file in FILES]
-    wrong = 0
-    for path in subprocess.check_output(["git", "ls-files", "-z", *patterns], text=True).split("\0"):
-        if path and os.path.isfile(path) and not EXCEPT.search(path):
-            with open(path, encoding="utf-8") as file:
-                for line, what, instead in findings(path, file.read()):
-                    print(f"{path}:{line}: {what}: write {instead}")
-                    wrong += 1
-    return 1 if wrong else 0
+    found = []
+    for path in tracked(f"{folder}/**/{file}" for folder in FOLDERS for file in FILES):
+        with open(path, encoding="utf-8") as file:
+            found += [(path, *each) for each in findings(path, file.read())]
+    for path in tracked(PAGES):
+        with open(path, encoding="utf-8") as file:
+            found += [(path, *each) for each in sorted(page_findings(file.read()))]
+    for path, line, what, instead in found:
+        print(f"{path}:{line}: {what}: write {instead}")
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

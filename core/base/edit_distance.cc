@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/base/short_list.h"
 
 namespace tandem {
 namespace {
@@ -33,6 +36,17 @@ std::string OnlyWithPart(absl::string_view given,
     only = name;
   }
   return only;
+}
+
+// The smaller, the nearer is `name` to `given`. A common beginning counts
+// twice, so that "llama" is nearer to llama_tiny than to toy.
+int Farness(absl::string_view given, absl::string_view name) {
+  size_t common = 0;
+  while (common < std::min(given.size(), name.size()) &&
+         given[common] == name[common]) {
+    ++common;
+  }
+  return EditDistance(given, name) - 2 * static_cast<int>(common);
 }
 
 }  // namespace
@@ -65,6 +79,22 @@ std::string NearestName(absl::string_view given,
     nearest = name;
   }
   return nearest;
+}
+
+std::string NamesNear(absl::string_view given,
+                      const std::vector<std::string>& known,
+                      absl::string_view all) {
+  constexpr size_t kMost = 8;
+  if (known.size() <= kMost) return ShortList(known, kMost);
+  std::vector<std::pair<int, std::string>> names;
+  for (const std::string& name : known) {
+    names.emplace_back(Farness(given, name), name);
+  }
+  std::sort(names.begin(), names.end());
+  std::vector<std::string> sorted;
+  for (const auto& [farness, name] : names) sorted.push_back(name);
+  return absl::StrCat(ShortList(sorted, kMost),
+                      all.empty() ? "" : absl::StrCat(" (", all, ")"));
 }
 
 }  // namespace tandem

@@ -1,4 +1,5 @@
-// Edit distance of two words, to suggest what a user may have meant.
+// Edit distance of two words, to suggest what a user may have meant, and lists
+// of names to choose from.
 
 #ifndef TANDEM_CORE_BASE_EDIT_DISTANCE_H_
 #define TANDEM_CORE_BASE_EDIT_DISTANCE_H_
@@ -19,6 +20,14 @@ int EditDistance(absl::string_view a, absl::string_view b);
 // else the nearest; empty: none is near.
 std::string NearestName(absl::string_view given,
                         const std::vector<std::string>& known);
+
+// The names to choose from, for an error about `given`: all, in their order, if
+// they are at most eight, else the eight nearest to it and how many more there
+// are: "gpt2, gpt_tiny, ..., toy and 19 more". `all`: where the rest is listed,
+// which is said in parentheses if any is left out ("--help=model lists all").
+std::string NamesNear(absl::string_view given,
+                      const std::vector<std::string>& known,
+                      absl::string_view all = "");
 
 }  // namespace tandem
 

@@ -12,7 +12,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 namespace tandem {
 
@@ -30,8 +29,7 @@ class Registry {
     if (Find(name) != nullptr) {
       return absl::AlreadyExistsError(absl::StrCat(
           "cannot register ", kind_, " '", name,
-          "': there is one of that name already; choose another than ",
-          absl::StrJoin(Names(), ", ")));
+          "': there is one of that name already; choose another name"));
     }
     added_.emplace(name, std::move(entry));
     return absl::OkStatus();

@@ -127,9 +127,10 @@ void Attempt::Stop(int signal) {
   if (is_new) {
     messages_->Say(absl::StrCat(
         SignalName(signal), " passed on to the ranks",
-        KillsRanks(signal) ? absl::StrCat("; again after ", kSignalEcho.count(),
-                                          " s, it kills them")
-                           : ""));
+        KillsRanks(signal)
+            ? absl::StrCat("; sent again after ", kSignalEcho.count(),
+                           " s or more, it kills them")
+            : ""));
     SignalRunning(ranks_, signal);
     NoteStop(signal);
   } else if (KillsRanks(signal) &&

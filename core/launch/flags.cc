@@ -44,7 +44,7 @@ ABSL_FLAG(std::optional<std::string>, dist_url, std::nullopt,
 
 ABSL_FLAG(std::string, job_secret_file, "",
           "File with the job's secret, the same on all nodes, that this user "
-          "alone can read (chmod 600): 16 to 4096 bytes. Who does not know it "
+          "alone can read (chmod 600): 16 to 4096 bytes. A process without it "
           "cannot use the store where ranks meet. Not given: the variable "
           "TANDEM_JOB_SECRET_FILE, else a new secret on one node with "
           "--nproc_per_node, and none otherwise.");

@@ -96,12 +96,11 @@ std::string Key(absl::string_view name) {
                              {{" ", "_"}, {"-", "_"}});
 }
 
-std::string KnownGroups(const std::vector<FlagGroup>& groups) {
-  std::string known =
-      absl::StrJoin(groups, ", ", [](std::string* out, const FlagGroup& group) {
-        absl::StrAppend(out, Key(group.name));
-      });
-  return absl::StrCat(known, known.empty() ? "" : ", ", kAll);
+std::vector<std::string> GroupKeys(const std::vector<FlagGroup>& groups) {
+  std::vector<std::string> keys;
+  for (const FlagGroup& group : groups) keys.push_back(Key(group.name));
+  keys.push_back(kAll);
+  return keys;
 }
 
 void AppendGroup(const FlagGroup& group, std::string& out) {
@@ -164,14 +163,14 @@ absl::Status UnknownTopic(const FlagGuide& guide, absl::string_view topic,
     return absl::InvalidArgumentError(
         absl::StrCat("--help=", topic, ": no flag: ", each.advice));
   }
-  std::vector<std::string> names;
-  for (const FlagGroup& group : groups) names.push_back(Key(group.name));
+  std::vector<std::string> names = GroupKeys(groups);
   for (const auto& [name, flag] : ListedFlags()) names.push_back(name);
   const std::string nearest = NearestName(topic, names);
   return absl::InvalidArgumentError(absl::StrCat(
       "--help=", topic, ": no group of flags, and no flag",
       nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"),
-      " Known groups: ", KnownGroups(groups)));
+      nearest.empty() ? ". " : " ", "Known groups: ",
+      NamesNear(topic, GroupKeys(groups), "--help lists all")));
 }
 
 }  // namespace
@@ -231,7 +230,7 @@ std::string HelpText(const FlagGuide& guide) {
                              " flags, with their defaults. --help=all: every "
                              "one. --help=FLAG: one in full. --help=GROUP: all "
                              "of a group: ",
-                             KnownGroups(groups), "."),
+                             absl::StrJoin(GroupKeys(groups), ", "), "."),
                 0, out);
   for (const FlagGroup& group : groups) {
     std::string usual;

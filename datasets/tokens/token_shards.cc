@@ -74,9 +74,14 @@ absl::StatusOr<std::vector<TokenFile>> OpenTokenShards(
                           FindShards(folder, set));
   std::vector<TokenFile> files;
   if (shards.empty()) {
-    TANDEM_ASSIGN_OR_RETURN(TokenFile file,
-                            TokenFile::Open(whole, token_bytes));
-    files.push_back(std::move(file));
+    absl::StatusOr<TokenFile> file = TokenFile::Open(whole, token_bytes);
+    if (absl::IsNotFound(file.status())) {
+      return absl::NotFoundError(
+          absl::StrCat(file.status().message(),
+                       "; bazel run //tools:tokenize makes it of a text"));
+    }
+    TANDEM_RETURN_IF_ERROR(file.status());
+    files.push_back(*std::move(file));
     return files;
   }
   std::error_code ignored;

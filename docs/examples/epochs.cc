@@ -1,6 +1,6 @@
 // Distributed data parallel over a data set: each rank's samples by a sampler,
 // and a checkpoint after each epoch, from which a second run goes on:
-//   bazel run //docs/examples:epochs -- --nproc_per_node=2 --checkpoint=/tmp/a
+//   bazel run //docs/examples:epochs -- --checkpoint=a.safetensors
 #include <ATen/Context.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <torch/nn/modules/activation.h>
@@ -16,6 +16,7 @@
 #include "core/base/status_macros.h"
 #include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/safetensors.h"
+#include "core/files/user_path.h"
 #include "core/run/run_program.h"
 #include "datasets/loader.h"
 #include "datasets/synthetic.h"
@@ -75,7 +76,7 @@ absl::Status Train(tandem::Rank& rank) {
       tandem::MakeOptimizer(tandem::SgdOptions{0.9}, ddp->flat_buffers()));
 
   int64_t epoch = 0;
-  const std::string path = absl::GetFlag(FLAGS_checkpoint);
+  const std::string path = tandem::UserPath(absl::GetFlag(FLAGS_checkpoint));
   if (access(path.c_str(), F_OK) == 0) {
     TANDEM_ASSIGN_OR_RETURN(epoch, Load(path, model, *optimizer));
   }

@@ -39,6 +39,18 @@ LlamaOptions TinyTied() {
   return options;
 }
 
+LlamaOptions LlamaBaby() {
+  LlamaOptions options;
+  options.layers = 6;
+  options.width = 384;
+  options.ffn_width = 1024;
+  options.heads = 8;
+  options.kv_heads = 4;
+  options.vocabulary = 320;
+  options.context = 256;
+  return options;
+}
+
 LlamaOptions Llama2_7b() {
   LlamaOptions options;
   options.layers = 32;
@@ -118,6 +130,7 @@ const std::map<std::string, LlamaOptions, std::less<>>& Llamas() {
           {"llama-3-8b", Llama3_8b()},
           {"llama-3.2-1b", Llama3_2(16, 2048, 32)},
           {"llama-3.2-3b", Llama3_2(28, 3072, 24)},
+          {"llama_baby", LlamaBaby()},
           {"llama_tiny", LlamaOptions()},
           {"llama_tiny_tied", TinyTied()},
           {"tinyllama", TinyLlama()},

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,7 @@
 #include "core/comm/partitioned_collectives.h"
 #include "core/device/memory_category.h"
 #include "core/precision/low_precision_copy.h"
+#include "parallel/sharding/gather_shares.h"
 
 namespace tandem {
 namespace {
@@ -83,30 +85,17 @@ absl::Status ShardUnit::Unshard() {
   return absl::OkStatus();
 }
 
-// Each rank's values go to their place in the others' memory; nobody's
-// versions change, for they are what they were.
 absl::Status ShardUnit::StartGather(FlatBuffer& buffer) {
-  const at::NoGradGuard no_grad;
   Communicator& group = *groups_.gathers;
   FlatMemory& memory = buffer.value_memory();
   TANDEM_RETURN_IF_ERROR(CatchTorch([&] { memory.TakeWhole(); }, name_));
-  const auto purpose = [name = name_] {
-    return absl::StrCat("the parameters of ", name);
-  };
-  if (SharesAreEqual(buffer, group.size())) {
-    TANDEM_ASSIGN_OR_RETURN(
-        PendingCollective gathered,
-        StartAllGather(group, memory.whole(), memory.Own(), purpose));
-    gathering_.push_back(std::move(gathered));
-    return absl::OkStatus();
-  }
-  PartOf(memory.whole(), memory.own()).copy_(memory.Own());
-  for (int rank = 0; rank < group.size(); ++rank) {
-    const ElementSpan span = ShareSpan(buffer, {rank, group.size()});
-    if (span.length() == 0) continue;
-    TANDEM_RETURN_IF_ERROR(
-        group.Broadcast(PartOf(memory.whole(), span), rank, purpose));
-  }
+  TANDEM_ASSIGN_OR_RETURN(
+      PendingCollective gathered,
+      StartGatherShares(buffer, memory.whole(), memory.Own(), group,
+                        [name = name_](std::optional<int> /*rank*/) {
+                          return absl::StrCat("the parameters of ", name);
+                        }));
+  gathering_.push_back(std::move(gathered));
   return absl::OkStatus();
 }
 

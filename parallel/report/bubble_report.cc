@@ -58,8 +58,9 @@ absl::Status OfferCut(const Schedule& schedule, const ScheduleCosts& costs,
   }
   Offer(before, even.step, AdviceKind::kMoveCut,
         absl::StrFormat(
-            "move the cut (balance by profile): stage %d takes %.2f ms a "
-            "microbatch, stage %d takes %.2f; if all took as long, ",
+            "make the stages more equal (--balance=profile, or the layers by "
+            "name): stage %d takes %.2f ms a microbatch, stage %d takes %.2f; "
+            "if all took as long, ",
             slow, 1e3 * MicrobatchTime(costs.stages[slow]), fast,
             1e3 * MicrobatchTime(costs.stages[fast])),
         best);
@@ -154,7 +155,7 @@ absl::Status OfferSchedules(const Schedule& schedule,
         const SchedulePrediction predicted,
         PredictSchedule(*other, CostsIn(*other, schedule, costs)));
     Offer(before, predicted.step, AdviceKind::kOtherSchedule,
-          absl::StrCat("another schedule (", name, ", which ",
+          absl::StrCat("another schedule (--schedule=", name, ", which ",
                        Activations(*other, schedule), "): "),
           best);
   }
@@ -246,15 +247,17 @@ std::string ReportText(const Schedule& schedule, const PipelineTimes& times,
       "%s: %d stages on %d devices, %d microbatches; means of %d steps\n\n"
       "ms a step\n%s\n"
       "ms a microbatch\n%s\n"
-      "step     %s ms; predicted from the stages' times: %s ms\n"
+      "step     %s ms; predicted from the stages' times: %s ms; if all "
+      "stages took as long: %s ms\n"
       "bubble   %.1f %% of the step is beyond what the busiest device "
       "computes; predicted: %.1f %%; with equal stages: %.1f %%\n"
       "advice   %s\n",
       schedule.name, schedule.stages, schedule.devices(), schedule.microbatches,
       times.steps(), DeviceTable(schedule, times), StageTable(schedule, times),
       Milliseconds(report.step), Milliseconds(report.predicted),
-      100 * report.measured_bubble, 100 * report.predicted_bubble,
-      100 * report.ideal_bubble, report.advice.text);
+      Milliseconds(report.equal), 100 * report.measured_bubble,
+      100 * report.predicted_bubble, 100 * report.ideal_bubble,
+      report.advice.text);
 }
 
 }  // namespace
@@ -301,9 +304,12 @@ absl::StatusOr<BubbleReport> ReportBubbles(const Schedule& schedule,
   const ScheduleCosts costs = {times.StageCosts(), times.MessageSeconds()};
   TANDEM_ASSIGN_OR_RETURN(const SchedulePrediction predicted,
                           PredictSchedule(schedule, costs));
+  TANDEM_ASSIGN_OR_RETURN(const SchedulePrediction equal,
+                          PredictSchedule(schedule, WithEqualStages(costs)));
   BubbleReport report;
   report.step = times.StepSeconds();
   report.predicted = predicted.step;
+  report.equal = equal.step;
   if (report.step > 0 && predicted.step > 0) {
     report.measured_bubble = 1 - BusiestDevice(times) / report.step;
     report.predicted_bubble = predicted.bubble / predicted.step;

@@ -47,6 +47,7 @@ ScheduleCosts WithEqualStages(const ScheduleCosts& costs);
 struct BubbleReport {
   double step = 0;       // seconds, measured
   double predicted = 0;  // by PredictSchedule, from the stages' mean times
+  double equal = 0;      // the same, if all stages took as long
   // Parts of a step, 0 to 1.
   double measured_bubble = 0;
   double predicted_bubble = 0;

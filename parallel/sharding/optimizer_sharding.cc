@@ -4,6 +4,7 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -11,10 +12,10 @@
 #include "core/base/torch_status.h"
 #include "core/comm/communicator.h"
 #include "core/comm/group_buffer.h"
-#include "core/comm/partitioned_collectives.h"
 #include "core/comm/pending_collective.h"
 #include "core/device/memory_category.h"
 #include "core/mesh/mesh.h"
+#include "parallel/sharding/gather_shares.h"
 
 namespace tandem {
 namespace {
@@ -73,35 +74,6 @@ absl::Status ReceiveFrom(int rank, const at::Tensor& into, c10::Device device,
   return absl::OkStatus();
 }
 
-absl::Status GatherAtOnce(const FlatBuffer& buffer, Communicator& group,
-                          int64_t step) {
-  const ElementSpan mine = ShareSpan(buffer, {group.rank(), group.size()});
-  TANDEM_ASSIGN_OR_RETURN(
-      PendingCollective gather,
-      StartAllGather(group, buffer.values(), Part(buffer.values(), mine),
-                     [step] {
-                       return absl::StrCat(
-                           "the parameters that each rank updates at the end "
-                           "of step ",
-                           step);
-                     }));
-  return gather.Wait();
-}
-
-absl::Status GatherByOwner(const FlatBuffer& buffer, Communicator& group,
-                           int64_t step) {
-  for (int rank = 0; rank < group.size(); ++rank) {
-    const ElementSpan span = ShareSpan(buffer, {rank, group.size()});
-    if (span.length() == 0) continue;
-    TANDEM_RETURN_IF_ERROR(
-        group.Broadcast(Part(buffer.values(), span), rank, [=, &group] {
-          return absl::StrCat("the parameters that rank ", group.NameOf(rank),
-                              " updates at the end of step ", step);
-        }));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 const char* Word(Sharding sharding) {
@@ -150,8 +122,9 @@ ShardingChoice ChooseSharding(Sharding asked, const OptimizerWork& work,
     return {false, "replicas do not share memory, values would be sent"};
   }
   if (work.parameters < kLeastShardedParameters) {
-    return {false, absl::StrCat(work.parameters, " parameters, it pays from ",
-                                kLeastShardedParameters, " on")};
+    return {false,
+            absl::StrCat(work.parameters, " parameters; sharing pays from ",
+                         kLeastShardedParameters, " on")};
   }
   if (work.state_numbers < kLeastStateNumbers) {
     return {false, "an optimizer with so little state does not pay everywhere"};
@@ -166,12 +139,21 @@ OptimizerShare ShareIn(const Communicator& group, const FlatBuffer& buffer) {
 
 absl::Status GatherValues(const FlatBufferList& buffers, Communicator& group,
                           int64_t step) {
+  const auto purpose = [step, &group](std::optional<int> rank) {
+    return absl::StrCat(
+        "the parameters that ",
+        rank ? absl::StrCat("rank ", group.NameOf(*rank)) : "each rank",
+        " updates at the end of step ", step);
+  };
   for (const FlatBuffer* buffer : buffers) {
     if (ShareIn(group, *buffer).is_whole()) continue;
     if (buffer->value_memory().is_sharded()) continue;
-    TANDEM_RETURN_IF_ERROR(SharesAreEqual(*buffer, group.size())
-                               ? GatherAtOnce(*buffer, group, step)
-                               : GatherByOwner(*buffer, group, step));
+    const at::Tensor& values = buffer->values();
+    const ElementSpan mine = ShareSpan(*buffer, {group.rank(), group.size()});
+    TANDEM_ASSIGN_OR_RETURN(
+        PendingCollective gather,
+        StartGatherShares(*buffer, values, Part(values, mine), group, purpose));
+    TANDEM_RETURN_IF_ERROR(gather.Wait());
   }
   return absl::OkStatus();
 }

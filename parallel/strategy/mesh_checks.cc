@@ -22,6 +22,7 @@
 #include "parallel/ddp/option_checks.h"
 #include "parallel/pipeline/model.h"
 #include "parallel/step/parts/step_parts.h"
+#include "parallel/strategy/owned_state.h"
 
 namespace tandem {
 namespace {
@@ -242,16 +243,29 @@ absl::Status CheckOptimizerGroups(const MeshModel& model) {
 namespace {
 
 // A stage's tensors, as all ranks have them that have the stage: of what is
-// sharded they have equal parts.
-std::string DescribeStage(const MeshModel& model, const PipelineStage& stage) {
+// sharded, in parts that may be uneven, the whole.
+absl::StatusOr<std::string> DescribeStage(const MeshModel& model,
+                                          const PipelineStage& stage) {
   const NamedTensors parameters = NamedParameters(stage.layers());
+  TANDEM_ASSIGN_OR_RETURN(
+      const ShardsByName shards,
+      FindShards(parameters, model.traits, model.mesh, model.rank()));
   const std::vector<std::string> ignored =
       WithFirstNames(model.options.ddp, parameters).parameters_to_ignore;
   NamedTensors alike;
   for (const NamedTensors& some :
        {UnderFirstNames(parameters), NamedBuffers(stage.layers())}) {
     for (const auto& each : some) {
-      if (!absl::c_linear_search(ignored, each.first)) alike.push_back(each);
+      if (absl::c_linear_search(ignored, each.first)) continue;
+      const auto shard = shards.find(each.first);
+      alike.push_back(
+          shard == shards.end()
+              ? each
+              : NamedTensors::value_type(
+                    each.first,
+                    at::empty(shard->second.sizes,
+                              each.second.options().device(c10::kMeta))
+                        .set_requires_grad(each.second.requires_grad())));
     }
   }
   return DescribeModel(alike);
@@ -321,7 +335,10 @@ absl::Status CompareReplicas(const MeshModel& model) {
   }
   std::string mine;
   for (const auto& stage : model.executor->stages()) {
-    if (stage != nullptr) AppendField(DescribeStage(model, *stage), &mine);
+    if (stage == nullptr) continue;
+    TANDEM_ASSIGN_OR_RETURN(const std::string text,
+                            DescribeStage(model, *stage));
+    AppendField(text, &mine);
   }
   Sha256 hash;
   hash.Update(mine);

@@ -56,6 +56,14 @@ std::set<const void*> TensorsInShares(const MeshModel& model) {
   return tensors;
 }
 
+// What replicas share beside the optimizer's state.
+const char* AlsoShared(Sharding sharding) {
+  if (sharding == Sharding::kParameters) {
+    return ", as are gradients and parameters";
+  }
+  return sharding == Sharding::kGradients ? ", as are gradients" : "";
+}
+
 // Picks what is this rank's from a whole model's state, and what nobody has, so
 // that it is refused.
 StoredTensors OwnOrNobodys(const StoredTensors& state, const MeshModel& model) {
@@ -154,7 +162,8 @@ std::string MeshState::DescribeSharding() const {
     const ShardingChoice& choice = stage->sharding();
     std::string text =
         choice.shards
-            ? absl::StrCat("shared by ", model().groups.replicas(), " replicas")
+            ? absl::StrCat("shared by ", model().groups.replicas(), " replicas",
+                           AlsoShared(model().options.shard))
             : std::string("whole on each replica");
     absl::StrAppend(&text, " (", choice.reason, ")");
     if (!absl::c_linear_search(texts, text)) texts.push_back(std::move(text));

@@ -192,7 +192,7 @@ TEST(ImageDatasetTest, SeveralNamesNeedAFolder) {
     DatasetOptions options;
     options.name = name;
     EXPECT_THAT(MakeDataset(options).status(),
-                InvalidArgument(name, "needs a data_dir"));
+                InvalidArgument(name, "needs --data_dir"));
   }
 }
 

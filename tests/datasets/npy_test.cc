@@ -316,7 +316,7 @@ TEST_F(NpyDatasetTest, IsOpenedByName) {
   DatasetOptions options;
   options.name = "npy";
   EXPECT_THAT(MakeDataset(options).status(),
-              InvalidArgument("npy needs a data_dir", "train_x.npy"));
+              InvalidArgument("npy needs --data_dir", "train_x.npy"));
   options.data_dir = testing::TempDir();
   const auto data = MakeDataset(options);
   ASSERT_TRUE(data.ok()) << data.status();

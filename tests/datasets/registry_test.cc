@@ -24,9 +24,9 @@ TEST(RegistryTest, AnUnknownNameListsTheKnownOnes) {
   const absl::Status status = Make("cifar").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
-            "unknown data set 'cifar'; known are cifar10, cifar100, "
-            "fashion_mnist, image_folder, mnist, npy, synthetic, "
-            "synthetic_tokens, tokens; did you mean cifar10?");
+            "unknown data set 'cifar': choose one of cifar10, cifar100, npy, "
+            "mnist, tokens, synthetic, fashion_mnist, image_folder and 1 more "
+            "(train --help=dataset lists all); did you mean cifar10?");
   EXPECT_THAT(
       DatasetNames(),
       ElementsAre("cifar10", "cifar100", "fashion_mnist", "image_folder",
@@ -39,7 +39,7 @@ TEST(RegistryTest, FashionMnistNeedsNoFolder) {
 }
 
 TEST(RegistryTest, MnistNeedsAFolder) {
-  EXPECT_THAT(Make("mnist").status(), Says("needs a data_dir"));
+  EXPECT_THAT(Make("mnist").status(), Says("needs --data_dir"));
   DatasetOptions options;
   options.name = "mnist";
   options.data_dir = ::testing::TempDir();

@@ -47,4 +47,25 @@ says 0 "" core/a.cc 'int BytesOf(int a);'
 says 0 "" tests/a.h 'int BytesOf(int a);'
 says 0 "" other/a.h 'class Roster {};'
 
+# Pages: sentences.
+says 1 'docs/a.md:3: a sentence begins with "Of"' docs/a.md '# A' '' 'Of a tensor the bytes are read.'
+says 1 'docs/a.md:2: a sentence begins with "That"' docs/a.md 'The bytes are read.' 'That is slow.'
+says 1 'README.md:1: a sentence begins with "Who"' README.md 'Read it. **Who may write** is said below.'
+says 1 'docs/decisions/a.md:1: a sentence begins with "Those"' docs/decisions/a.md '| a | Those of a rank |'
+says 1 'tests/a/b/README.md:1: a sentence begins with "Whose"' tests/a/b/README.md '- Whose state it is'
+says 1 'third_party/README.md:2' third_party/README.md '' 'Of it.'
+says 0 "" docs/a.md '# Who reads this' '' 'The bytes of those ranks that wait, and whose they are.' '' '    Of a log.' '' 'End.'
+says 0 "" docs/a.md '```' 'Of a block.' '```' '`Of code`, <!-- Of it --> and "Of a' 'message", [a](Of).'
+says 0 "" docs/a/b.md 'Of no page that is read.'
+
+# Pages: words.
+says 1 'CHANGELOG.md:1: "whoever": write any process that' CHANGELOG.md 'Gloo takes whoever connects.'
+says 1 'docs/a.md:1: "in one piece": write whole' docs/a.md 'It is read in' 'one piece.'
+says 1 '"rooms": write package' docs/a.md 'Two rooms include it.'
+says 1 '"its share": write its part' docs/a.md 'A rank keeps its share.'
+says 1 '"has not": write lacks' docs/a.md '| what LibTorch has not |'
+says 1 '"has not"' docs/a.md 'A file that LibTorch has not' '' 'Another.'
+says 1 '"One'"'"'s own": write your own' docs/a.md 'One'"'"'s own loop.'
+says 0 "" docs/a.md 'A channel has room for its share of 2.' 'The model has not' 'learned, `in one piece`, a household.'
+
 exit "$failures"

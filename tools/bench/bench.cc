@@ -21,6 +21,7 @@
 #include "tools/bench/safety/suite.h"
 #include "tools/bench/suite/suite.h"
 #include "tools/bench/suite/table.h"
+#include "tools/bench/tensor/suite.h"
 #include "tools/bench/tokenizer/suite.h"
 
 namespace tandem {
@@ -32,6 +33,8 @@ constexpr char kUsage[] =
     "  ddp            DistributedDataParallel beside PyTorch's, over Gloo\n"
     "  fsdp           replicas that share parameters beside PyTorch's\n"
     "                 fully_shard, over Gloo\n"
+    "  tensor         layers that ranks share beside PyTorch's\n"
+    "                 parallelize_module, over Gloo\n"
     "  pipeline       pipelines beside torch.distributed.pipelining\n"
     "  hybrid         replicas of pipelines beside DistributedDataParallel\n"
     "                 around these, and what --reproducible costs\n"
@@ -69,6 +72,7 @@ struct Suite {
 
 constexpr Suite kSuites[] = {{"ddp", RunDdpSuite},
                              {"fsdp", RunFsdpSuite},
+                             {"tensor", RunTensorSuite},
                              {"pipeline", RunPipelineSuite},
                              {"hybrid", RunHybridSuite},
                              {"gpt", RunGptSuite},

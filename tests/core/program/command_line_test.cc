@@ -200,6 +200,19 @@ TEST(EditDistanceTest, ANameIsNearOrAbbreviated) {
   EXPECT_EQ(NearestName("warm", {"lr_warm", "warm_start"}), "");
 }
 
+TEST(NamesNearTest, EightAreNamedAndTheNearestComeFirst) {
+  const std::vector<std::string> eight = {"h", "g", "f", "e",
+                                          "d", "c", "b", "a"};
+  EXPECT_EQ(NamesNear("a", eight, "all"), "h, g, f, e, d, c, b, a");
+  std::vector<std::string> ten = eight;
+  ten.insert(ten.end(), {"rank", "ranks_of_a_job"});
+  EXPECT_EQ(NamesNear("ranks", ten),
+            "rank, ranks_of_a_job, a, b, c, d, e, f and 2 more");
+  EXPECT_EQ(NamesNear("rank", ten, "--help lists all"),
+            "rank, ranks_of_a_job, a, b, c, d, e, f and 2 more (--help lists "
+            "all)");
+}
+
 TEST(EditDistanceTest, CountsInsertionsRemovalsAndReplacements) {
   EXPECT_EQ(EditDistance("", ""), 0);
   EXPECT_EQ(EditDistance("abc", ""), 3);

@@ -66,11 +66,12 @@ TEST_P(AxisFaultTest, EveryOtherRankNamesTheCulpritInTime) {
   std::cout << ToString(cell) << "\n";
   const bool dies = cell.action == "kill";
   const int timeout = dies ? kLongTimeout : kShortTimeout;
-  const Flags job = Joined(
-      Small(absl::StrCat("--model=gpt_tiny --dataset=synthetic_tokens "
-                         "--context=8 --epochs=1000 --batch_size=8 --timeout=",
-                         timeout, " ", cell.mesh)),
-      BackendFlags(cell.backend));
+  const Flags job =
+      Joined(Small(absl::StrCat(
+                 "--model=gpt_tiny --dataset=synthetic_tokens "
+                 "--synthetic_shape=8 --epochs=1000 --batch_size=8 --timeout=",
+                 timeout, " ", cell.mesh)),
+             BackendFlags(cell.backend));
   FaultRanks ranks(job, cell.culprit,
                    FaultAt(cell.point, cell.culprit, cell.action), {},
                    cell.ranks);

@@ -56,7 +56,8 @@ Flags Trains(const std::string& steps) {
 
 TEST(LargeModels, AFolderIsTrainedInAHybridAndGoneOnWithInAPipeline) {
   const std::string place = NewPlace();
-  const std::vector<DocumentedCommand> five = CommandsOf("Five commands");
+  const std::vector<DocumentedCommand> five =
+      CommandsOf("Start from Hugging Face weights");
   ASSERT_EQ(five.size(), 5u);
   EXPECT_THAT(RunIn(place, five[0]).out, HasSubstr("transformer.wte.weight"));
   RunIn(place, five[1]);
@@ -74,7 +75,7 @@ TEST(LargeModels, AFolderIsTrainedInAHybridAndGoneOnWithInAPipeline) {
               FileContents(Runfile(kTokenizer + name)));
   }
 
-  const std::vector<DocumentedCommand> on = CommandsOf("Going on");
+  const std::vector<DocumentedCommand> on = CommandsOf("Resume and generate");
   ASSERT_EQ(on.size(), 2u);
   const std::string resumed = RunIn(place, on[0], Trains("6")).out;
   EXPECT_THAT(resumed, HasSubstr("tuned/step-000000004 at step 4"));

@@ -33,26 +33,28 @@ struct Mesh {
   std::string name;
   int ranks;
   std::string flags;
+  bool has_replicas = false;
 };
 
 // Meshes of 2, 4, 6 and 8 ranks.
 const std::vector<Mesh>& Meshes() {
   static const auto* const meshes = new std::vector<Mesh>{
       {"Tensor2", 2, "--tensor=2"},
-      {"Shard2", 2, "--shard=parameters"},
+      {"Shard2", 2, "--shard=parameters", true},
       {"Tensor4", 4, "--tensor=4"},
-      {"Data2Tensor2", 4, "--tensor=2 --shard=optimizer"},
+      {"Data2Tensor2", 4, "--tensor=2 --shard=optimizer", true},
       {"Pipe2Tensor2", 4, "--tensor=2 --pipe=2 --schedule=zb_h1"},
-      {"Shard2Tensor2", 4, "--tensor=2 --shard=parameters"},
-      {"Pipe2Shard2", 4, "--pipe=2 --shard=parameters"},
+      {"Shard2Tensor2", 4, "--tensor=2 --shard=parameters", true},
+      {"Pipe2Shard2", 4, "--pipe=2 --shard=parameters", true},
       {"Tensor2OfTwoDevices", 2,
        "--tensor=2 --devices_per_rank=2 --strategy=pipeline"},
-      {"Data3Tensor2", 6, "--tensor=2"},
+      {"Data3Tensor2", 6, "--tensor=2", true},
       {"Pipe3Tensor2", 6, "--tensor=2 --pipe=3"},
-      {"Shard3Tensor2", 6, "--tensor=2 --shard=gradients"},
-      {"Data2Pipe2Tensor2", 8, "--tensor=2 --pipe=2"},
-      {"Shard2Pipe2Tensor2", 8, "--tensor=2 --pipe=2 --shard=parameters"},
-      {"Data2Shard2Tensor2", 8, "--tensor=2 --shard=parameters --data_shard=2"},
+      {"Shard3Tensor2", 6, "--tensor=2 --shard=gradients", true},
+      {"Data2Pipe2Tensor2", 8, "--tensor=2 --pipe=2", true},
+      {"Shard2Pipe2Tensor2", 8, "--tensor=2 --pipe=2 --shard=parameters", true},
+      {"Data2Shard2Tensor2", 8, "--tensor=2 --shard=parameters --data_shard=2",
+       true},
       {"Pipe2Tensor4", 8, "--tensor=4 --pipe=2"},
   };
   return *meshes;
@@ -107,6 +109,8 @@ std::vector<Cell> Cells() {
   std::vector<Cell> cells;
   for (const Mesh& mesh : Meshes()) {
     for (const Variant& variant : Variants()) {
+      // Replicas have the samples in another order, and so draw otherwise.
+      if (variant.name == "GptThatDrops" && mesh.has_replicas) continue;
       cells.push_back({mesh, variant, ""});
       if (mesh.ranks <= 4) cells.push_back({mesh, variant, "--backend=gloo"});
     }
@@ -114,7 +118,7 @@ std::vector<Cell> Cells() {
   return cells;
 }
 
-constexpr int kCells = 115;
+constexpr int kCells = 102;
 
 std::string NameOf(const Cell& cell) {
   return cell.mesh.name + cell.variant.name +
@@ -183,6 +187,19 @@ INSTANTIATE_TEST_SUITE_P(All, ResumedAxesTest,
                          testing::ValuesIn(ResumedMeshes()),
                          [](const auto& info) { return info.param.name; });
 
+// The first ranks have a row of the vocabulary more.
+TEST(AxesTest, TheVocabularyMayBeOfAnySize) {
+  const std::string sizes = "--layers=1 --width=64 --heads=2 ";
+  const JobRun& alone = RunOnce(Job("gpt2", sizes));
+  for (const std::string mesh :
+       {"--nproc_per_node=2 --tensor=2", "--nproc_per_node=4 --tensor=2",
+        "--nproc_per_node=4 --tensor=2 --pipe=2",
+        "--nproc_per_node=4 --tensor=2 --shard=parameters"}) {
+    SCOPED_TRACE(mesh);
+    SameLosses(2e-4)(RunOnce(Job("gpt2", sizes + mesh)), alone);
+  }
+}
+
 // Cuts and microbatches are chosen by what one rank has of the layers.
 TEST(AxesTest, LayersAreMeasuredAsTheirRanksShareThem) {
   ProgramResult said;
@@ -230,7 +247,9 @@ std::vector<RefusalRow> Refusals() {
        "--model=resnet18 was given",
        kAnyFailure},
       {"Ranks", "--nproc_per_node=3 --tensor=2",
-       "--tensor=2: |does not divide the world size 3"},
+       "--pipe=1 --tensor=2: the model takes 2 ranks or a multiple, but this "
+       "job "
+       "has 3: give --nproc_per_node=4"},
       {"Alone", "--sequence_parallel=false", "give --tensor=RANKS as well"},
       {"Replaced", "--nproc_per_node=2 --tensor=2 --replace_replicas=1",
        "--replace_replicas=1 is for replicas of one rank each, but --tensor=2"},

@@ -3,7 +3,6 @@
 // that a job reports is the one that runs.
 
 #include <algorithm>
-#include <iterator>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -33,17 +32,19 @@ Texts AllSimulations() { return Joined(kOnOneDevice, kOnTwoDevices); }
 
 const Texts kRanks = {"--nproc_per_node=1", "--nproc_per_node=2"};
 
-// The program lists them for whoever asks for another.
+// The help of --model lists them: "Network to train: cnn, ..., toy_mp."
 Texts ModelsOfTheProgram() {
-  const std::string error =
-      RunProgram(kTrain, SmallJob({"--model=none_such"})).err;
-  const std::string before = "choose one of ";
-  const size_t begin = error.find(before);
+  const std::string help = RunProgram(kTrain, {"--help=model"}).out;
+  const std::string before = "Network to train: ";
+  const size_t begin = help.find(before);
   if (begin == std::string::npos) return {};
-  std::string names = error.substr(begin + before.size());
-  names.erase(std::remove(names.begin(), names.end(), ','), names.end());
-  std::istringstream words(names);
-  return {std::istream_iterator<std::string>(words), {}};
+  std::istringstream words(help.substr(begin + before.size()));
+  Texts models;
+  for (std::string word; words >> word;) {
+    models.push_back(word.substr(0, word.size() - 1));
+    if (word.back() == '.') break;
+  }
+  return models;
 }
 
 std::string DataFor(const std::string& model) {

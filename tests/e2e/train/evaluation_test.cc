@@ -339,7 +339,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"BestWithoutAFolder", "--keep_best=loss",
          "--keep_best=loss was given, but --save_dir is empty"},
         {"BestByAnotherValue", "--keep_best=bleu",
-         "known: off, loss, accuracy"},
+         "choose one of off, loss, accuracy"},
         {"SamplesOfImages", "--sample_every=1 --prompt=a",
          "--model=mlp_small is no GPT or Llama"},
         {"SamplesWithoutATokenizer",

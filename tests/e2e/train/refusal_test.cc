@@ -123,7 +123,9 @@ Rows PipelineRows() {
       {"OneDevice", "--devices_per_rank=1",
        "--strategy=pipeline needs several devices"},
       {"NotThatManyRanks", "--pipe=2",
-       "--pipe=2: the pipe degree 2 does not divide the world size 1"},
+       "--pipe=2: the model takes 2 ranks or a multiple, but this job has 1: "
+       "give "
+       "--nproc_per_node=2"},
       {"Replicas", "--pipe=2 --nproc_per_node=4",
        "--strategy=pipeline: the strategy pipeline runs one replica|data 2 x "
        "pipe 2|use hybrid"},

@@ -193,7 +193,7 @@ TEST(SizesTest, ByFlagsTakeThePlaceOfTheNamedOnes) {
 // What the settings say of the optimizer's state, by flags.
 TEST(ShardedOptimizerTest, SettingsSayWhoKeepsTheStateAndWhy) {
   const char* const cases[][2] = {
-      {"", "it pays from 1000000 on"},
+      {"", "sharing pays from 1000000 on"},
       {"--shard=optimizer", "shared by 2 replicas"},
       {"--model=mlp_wide --optimizer=adamw", "shared by 2 replicas"},
       {"--model=mlp_wide --optimizer=muon", "shared by 2 replicas"},

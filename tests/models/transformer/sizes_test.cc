@@ -29,6 +29,8 @@ TEST(SizesTest, LlamasHaveThePublishedNumbersOfParameters) {
   const auto count = [](const char* name) {
     return ParameterCount(*LlamaSize(name));
   };
+  // 6 x (3 x 384^2 + 3 x 384 x 1024 + 2 x 384) + (2 x 320 + 1) x 384.
+  EXPECT_EQ(count("llama_baby"), 9982848);
   EXPECT_EQ(count("tinyllama"), 1100048384);
   EXPECT_EQ(count("llama-2-7b"), 6738415616);
   EXPECT_EQ(count("llama-3-8b"), 8030261248);

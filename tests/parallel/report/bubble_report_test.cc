@@ -205,9 +205,9 @@ stage  device  forward  backward  together
     0       0     1.50      2.50      4.00
     1       1     3.00      6.00      9.00
 
-step     40.00 ms; predicted from the stages' times: 40.00 ms
+step     40.00 ms; predicted from the stages' times: 40.00 ms; if all stages took as long: 32.50 ms
 bubble   10.0 % of the step is beyond what the busiest device computes; predicted: 10.0 %; with equal stages: 20.0 %
-advice   move the cut (balance by profile): stage 1 takes 9.00 ms a microbatch, stage 0 takes 4.00; if all took as long, a step would take 32.50 ms instead of 40.00 (18.8 % less)
+advice   make the stages more equal (--balance=profile, or the layers by name): stage 1 takes 9.00 ms a microbatch, stage 0 takes 4.00; if all took as long, a step would take 32.50 ms instead of 40.00 (18.8 % less)
 )");
 }
 
@@ -266,13 +266,14 @@ TEST(PipelineAdvice, AnotherSchedule) {
   const std::vector<StageCost> stages(4, InMs(1, 1, 1));
   const Advice several = AdviceOn("1f1b", {4, 1, 8}, stages, limits);
   EXPECT_EQ(several.kind, AdviceKind::kOtherSchedule);
-  EXPECT_THAT(several.text, HasSubstr("another schedule (zb_v"));
+  EXPECT_THAT(several.text, HasSubstr("another schedule (--schedule=zb_v"));
   limits.layers = 7;  // too few for two stages on each of four devices
   const Advice one = AdviceOn("1f1b", {4, 1, 8}, stages, limits);
   EXPECT_EQ(one.kind, AdviceKind::kOtherSchedule);
-  EXPECT_THAT(one.text, HasSubstr("another schedule (zb_h1, which keeps the "
-                                  "activations of 4 microbatches on one "
-                                  "device, 1f1b of 4"));
+  EXPECT_THAT(one.text,
+              HasSubstr("another schedule (--schedule=zb_h1, which keeps the "
+                        "activations of 4 microbatches on one "
+                        "device, 1f1b of 4"));
 }
 
 TEST(PipelineAdvice, Nothing) {

@@ -227,7 +227,7 @@ TEST(OptimizerShardingTest, SharesWhereItIsFasterAndSaysWhyNot) {
   EXPECT_THAT(Choose(kOn, large, 1, "shm").reason, HasSubstr("one replica"));
   EXPECT_TRUE(Choose(kAuto, large, 2, "shm").shards);
   EXPECT_THAT(Choose(kAuto, {999999, 2}, 2, "shm").reason,
-              HasSubstr("999999 parameters, it pays from 1000000 on"));
+              HasSubstr("999999 parameters; sharing pays from 1000000 on"));
   EXPECT_THAT(Choose(kAuto, {kLeastShardedParameters, 1}, 2, "shm").reason,
               HasSubstr("so little state"));
   EXPECT_THAT(Choose(kAuto, large, 2, "gloo").reason,

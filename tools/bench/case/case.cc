@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "core/base/edit_distance.h"
 
 namespace tandem {
 namespace {
@@ -25,7 +25,7 @@ bool ParseFurther(const std::string& word, Setting& setting) {
   if (word == kReproducible) {
     setting.reproducible = true;
   } else if (word == "static_graph" || word == "find_unused" || word == "ddp" ||
-             word == kFsdpRecipe) {
+             word == kFsdpRecipe || SharesLayers(word)) {
     setting.recipe = word;
   } else {
     return absl::SimpleAtoi(word, &setting.together) && setting.together > 0;
@@ -34,6 +34,10 @@ bool ParseFurther(const std::string& word, Setting& setting) {
 }
 
 }  // namespace
+
+bool SharesLayers(const std::string& recipe) {
+  return recipe == kTensorRecipe || recipe == kTensorSequenceRecipe;
+}
 
 bool Setting::operator==(const Setting& other) const {
   return Tied(*this) == Tied(other);
@@ -104,14 +108,12 @@ bool NamesCase(const std::string& name, const Case& each) {
 
 absl::Status UnknownCase(const std::string& name,
                          const std::vector<Case>& all) {
-  const auto name_of = [](std::string* out, const Case& each) {
-    out->append(each.name);
-  };
+  std::vector<std::string> names;
+  for (const Case& each : all) names.push_back(each.name);
   const bool has_variants = all.front().name != all.front().workload.model;
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown case '", name, "': known are ",
-                   absl::StrJoin(all, ", ", name_of),
-                   has_variants ? ", and the models alone" : ""));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown case '", name, "': known are ", NamesNear(name, names),
+      has_variants ? ", and the models alone" : ""));
 }
 
 }  // namespace

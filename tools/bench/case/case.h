@@ -15,6 +15,15 @@ namespace tandem {
 
 // The recipe with which replicas share parameters, on both sides.
 inline constexpr char kFsdpRecipe[] = "fsdp";
+// The recipe with which the ranks of a replica share each layer, and the one
+// with which they also divide by tokens what stands between a layer's parts
+// (sequence parallelism). PyTorch's recipes begin in the same way, and may have
+// more words (tools/bench/peers/tensor.py).
+inline constexpr char kTensorRecipe[] = "tensor";
+inline constexpr char kTensorSequenceRecipe[] = "tensor_sequence";
+
+// Whether a recipe is one of these.
+bool SharesLayers(const std::string& recipe);
 
 // A choice of a contender: by default the model as it is made, in one piece,
 // and so the batch.
@@ -30,7 +39,7 @@ struct Setting {
   // How replicas average gradients: of ours "static_graph", "find_unused" or
   // "ddp" (as it is usually) for DistributedDataParallel, kFsdpRecipe where
   // they share parameters, else the hybrid does; a peer's are those of
-  // tools/bench/peers/averaging.py.
+  // tools/bench/peers/averaging.py. Or it is one of SharesLayers.
   std::string recipe = {};
 
   bool operator==(const Setting& other) const;

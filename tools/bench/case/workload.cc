@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/base/edit_distance.h"
 
 namespace tandem {
 namespace {
@@ -82,14 +83,15 @@ Workload Resnet18() {
   return result;
 }
 
-// Blocks of 12 x width x width weights, and the head's width x classes.
-Workload Gpt(const std::string& model, int64_t blocks, int64_t width,
-             int64_t classes, int64_t tokens) {
+// Blocks of so many weights, and the head's width x classes.
+Workload Transformer(const std::string& model, int64_t blocks,
+                     int64_t block_weights, int64_t width, int64_t classes,
+                     int64_t tokens) {
   Workload result;
   result.model = model;
   result.classes = classes;
   result.tokens = true;
-  result.weights_of_token = (blocks * 12 * width + classes) * width;
+  result.weights_of_token = blocks * block_weights + classes * width;
   result.attention_of_token = blocks * width;
   result.batch_size = 8;
   result.optimizer = "adamw";
@@ -99,10 +101,27 @@ Workload Gpt(const std::string& model, int64_t blocks, int64_t width,
   return WithTokens(result, tokens);
 }
 
+Workload Gpt(const std::string& model, int64_t blocks, int64_t width,
+             int64_t classes, int64_t tokens) {
+  return Transformer(model, blocks, 12 * width * width, width, classes, tokens);
+}
+
 Workload GptTiny() { return Gpt("gpt_tiny", 4, 128, 256, 128); }
 
 Workload GptBaby() {
   Workload result = Gpt("gpt_baby", 6, 384, 320, 256);
+  result.batch_size = 4;
+  result.steps = 4;
+  result.compared_steps = 4;
+  return result;
+}
+
+// Queries and outputs are as wide as the model, keys and values half of it.
+Workload LlamaBaby() {
+  constexpr int64_t kWidth = 384;
+  Workload result =
+      Transformer("llama_baby", 6, 3 * kWidth * kWidth + 3 * kWidth * 1024,
+                  kWidth, 320, 256);
   result.batch_size = 4;
   result.steps = 4;
   result.compared_steps = 4;
@@ -117,9 +136,9 @@ Workload Gpt2() {
 }
 
 const std::vector<Workload>& Workloads() {
-  static const auto* const all =
-      new std::vector<Workload>{MlpSmall(), MlpWide(), MlpDeep(), Cnn(),
-                                Resnet18(), GptTiny(), GptBaby(), Gpt2()};
+  static const auto* const all = new std::vector<Workload>{
+      MlpSmall(), MlpWide(), MlpDeep(),   Cnn(), Resnet18(),
+      GptTiny(),  GptBaby(), LlamaBaby(), Gpt2()};
   return *all;
 }
 
@@ -132,12 +151,11 @@ absl::StatusOr<Workload> WorkloadNamed(const std::string& model) {
   for (const Workload& each : Workloads()) {
     if (each.model == model) return each;
   }
-  return absl::NotFoundError(absl::StrCat(
-      "no model of the benchmarks is called '", model, "'; known: ",
-      absl::StrJoin(Workloads(), ", ",
-                    [](std::string* text, const Workload& each) {
-                      text->append(each.model);
-                    })));
+  std::vector<std::string> known;
+  for (const Workload& each : Workloads()) known.push_back(each.model);
+  return absl::NotFoundError(
+      absl::StrCat("no model of the benchmarks is called '", model,
+                   "': choose one of ", NamesNear(model, known)));
 }
 
 // In attention each token meets half of the others on the average, twice

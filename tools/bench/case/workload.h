@@ -33,8 +33,8 @@ struct Workload {
 
 // mlp_small is bound by overhead, mlp_wide by communication, resnet18 and
 // gpt_tiny by computation; mlp_deep is for pipelines, gpt_baby for tokens a
-// second, gpt2 for GPUs, cnn for the trainer's default job. NotFound for
-// others.
+// second, llama_baby for layers that ranks share, gpt2 for GPUs, cnn for the
+// trainer's default job. NotFound for others.
 absl::StatusOr<Workload> WorkloadNamed(const std::string& model);
 
 // A model of tokens, of samples of so many.

@@ -81,6 +81,16 @@ void CaseTables::Add(
   }
 }
 
+std::vector<Table> TablesWithMemory(const std::vector<CaseResult>& results) {
+  CaseTables cases({{"ours", "MiB", 0}, {"peer", "MiB", 0}});
+  for (const CaseResult& result : results) {
+    cases.Add(result, [&](const SideResult& peer) -> std::vector<json> {
+      return {result.ours.peak_mib, peer.peak_mib};
+    });
+  }
+  return cases.tables();
+}
+
 void CaseTables::AddFloor(const CaseResult& result) {
   const std::optional<MeasuredFloor>& floor = result.ours.floor;
   if (!floor) return;

@@ -51,6 +51,9 @@ class CaseTables {
   std::vector<Table> tables_;
 };
 
+// All of them, with the most memory of a rank of each side.
+std::vector<Table> TablesWithMemory(const std::vector<CaseResult>& results);
+
 }  // namespace tandem
 
 #endif  // TANDEM_TOOLS_BENCH_COMPARISON_REPORT_H_

@@ -253,4 +253,22 @@ absl::StatusOr<CaseResult> RunCase(const Case& bench,
       [](const std::vector<Contender*>&) { return absl::OkStatus(); });
 }
 
+absl::StatusOr<std::vector<CaseResult>> RunCases(const std::vector<Case>& cases,
+                                                 const std::vector<Peer>& peers,
+                                                 const BenchFlags& flags,
+                                                 int usual_rounds,
+                                                 const std::string& folder) {
+  TANDEM_ASSIGN_OR_RETURN(ComparisonOptions options,
+                          OptionsFromFlags(flags, usual_rounds, folder));
+  TANDEM_RETURN_IF_ERROR(options.python.status());
+  options.backend = flags.backend;
+  std::vector<CaseResult> results;
+  for (const Case& bench : cases) {
+    TANDEM_ASSIGN_OR_RETURN(
+        results.emplace_back(),
+        RunCase(bench, peers, KnownLosses(bench.workload.dtype), options));
+  }
+  return results;
+}
+
 }  // namespace tandem

@@ -110,6 +110,14 @@ absl::StatusOr<CaseResult> RunCase(const Case& bench,
                                    KnownLosses losses,
                                    const ComparisonOptions& options);
 
+// Runs each of these cases as the flags of OptionsFromFlags and --backend say.
+// Without a Python it is an error.
+absl::StatusOr<std::vector<CaseResult>> RunCases(const std::vector<Case>& cases,
+                                                 const std::vector<Peer>& peers,
+                                                 const BenchFlags& flags,
+                                                 int usual_rounds,
+                                                 const std::string& folder);
+
 }  // namespace tandem
 
 #endif  // TANDEM_TOOLS_BENCH_COMPARISON_RUN_H_

@@ -244,13 +244,8 @@ std::vector<Case> DdpCases(int ranks) {
 
 std::vector<Table> DdpTables(const std::vector<DdpResult>& results,
                              const StartupResult& startup) {
-  CaseTables cases({{"ours", "MiB", 0}, {"peer", "MiB", 0}});
-  for (const DdpResult& result : results) {
-    cases.Add(result, [&](const SideResult& peer) -> std::vector<json> {
-      return {result.ours.peak_mib, peer.peak_mib};
-    });
-  }
-  std::vector<Table> tables = cases.tables();
+  std::vector<Table> tables =
+      TablesWithMemory({results.begin(), results.end()});
   tables.push_back(BreakdownTable(results));
   tables.push_back(LimitsTable(results));
   tables.push_back(StartupTable(startup));

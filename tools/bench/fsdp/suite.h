@@ -9,19 +9,15 @@
 
 #include "absl/status/statusor.h"
 #include "tools/bench/case/case.h"
-#include "tools/bench/comparison/contender.h"
 #include "tools/bench/suite/suite.h"
 
 namespace tandem {
 
-// mlp_wide, gpt_tiny and gpt_baby, in replicas of one rank that share
-// parameters: a batch of the workload for each rank. On both sides each linear
-// layer or block is gathered by itself, ahead of its use, and freed after
-// forward.
+// mlp_wide, gpt_tiny, gpt_baby and llama_baby, in replicas of one rank that
+// share parameters: a batch of the workload for each rank. On both sides each
+// linear layer or block is gathered by itself, ahead of its use, and freed
+// after forward.
 std::vector<Case> FsdpCases(int ranks);
-
-// "cases" with the most memory of a rank, "failures", "kernels", "floors".
-std::vector<Table> FsdpTables(const std::vector<CaseResult>& results);
 
 absl::StatusOr<SuiteReport> RunFsdpSuite(const BenchFlags& flags,
                                          const std::string& folder);

@@ -62,6 +62,10 @@ class Averaging:
     def no_sync(self, module):
         return contextlib.nullcontext()
 
+    def loss_context(self):
+        """What a loss is computed in, forward and backward."""
+        return contextlib.nullcontext()
+
     def finish(self):
         pass
 

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 GPT_HEADS = {"gpt_tiny": 4, "gpt_baby": 6, "gpt2": 12}
+LLAMA_HEADS = {"llama_baby": 8}
 TIED = ("gpt_baby", "gpt2")
 
 
@@ -111,13 +112,13 @@ class Conv1D(nn.Module):
 class Attention(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
-        self.heads = heads
+        self.head_size = width // heads
         self.c_attn = Conv1D(width, 3 * width)
         self.c_proj = Conv1D(width, width)
 
     def forward(self, x):
         q, k, v = (
-            part.unflatten(2, (self.heads, -1)).transpose(1, 2)
+            part.unflatten(2, (-1, self.head_size)).transpose(1, 2)
             for part in self.c_attn(x).chunk(3, dim=-1)
         )
         heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -179,6 +180,95 @@ def gpt(name, state):
     return model
 
 
+class LlamaAttention(nn.Module):
+    def __init__(self, width, kv_width, turns):
+        super().__init__()
+        self.turns = turns
+        self.q_proj = nn.Linear(width, width, bias=False)
+        self.k_proj = nn.Linear(width, kv_width, bias=False)
+        self.v_proj = nn.Linear(width, kv_width, bias=False)
+        self.o_proj = nn.Linear(width, width, bias=False)
+
+    def turned(self, x):
+        """Rotary positions, which turn pairs of a head's first and second half."""
+        cos, sin = (part[: x.shape[2]] for part in self.turns)
+        left, right = x.chunk(2, dim=-1)
+        return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
+
+    def forward(self, x):
+        head_size = 2 * self.turns[0].shape[1]
+        q, k, v = (
+            project(x).unflatten(2, (-1, head_size)).transpose(1, 2)
+            for project in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        heads = F.scaled_dot_product_attention(
+            self.turned(q), self.turned(k), v, is_causal=True, enable_gqa=True
+        )
+        return self.o_proj(heads.transpose(1, 2).flatten(2))
+
+
+class LlamaMlp(nn.Module):
+    def __init__(self, width, ffn_width):
+        super().__init__()
+        self.gate_proj = nn.Linear(width, ffn_width, bias=False)
+        self.up_proj = nn.Linear(width, ffn_width, bias=False)
+        self.down_proj = nn.Linear(ffn_width, width, bias=False)
+
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, width, kv_width, ffn_width, turns):
+        super().__init__()
+        self.input_layernorm = nn.RMSNorm(width, eps=1e-5)
+        self.self_attn = LlamaAttention(width, kv_width, turns)
+        self.post_attention_layernorm = nn.RMSNorm(width, eps=1e-5)
+        self.mlp = LlamaMlp(width, ffn_width)
+
+    def forward(self, x):
+        x = x + self.self_attn(self.input_layernorm(x))
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Llama(nn.Module):
+    """Under Hugging Face's names."""
+
+    def __init__(self, blocks, vocabulary, width):
+        super().__init__()
+        self.model = nn.ModuleDict(
+            {
+                "embed_tokens": nn.Embedding(vocabulary, width),
+                "layers": nn.ModuleList(blocks),
+                "norm": nn.RMSNorm(width, eps=1e-5),
+            }
+        )
+        self.lm_head = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, tokens):
+        x = self.model["embed_tokens"](tokens)
+        for block in self.model["layers"]:
+            x = block(x)
+        return self.lm_head(self.model["norm"](x))
+
+
+LLAMA_CONTEXT = 256
+
+
+def llama(name, state):
+    vocabulary, width = state["model.embed_tokens.weight"].shape
+    first = "model.layers.0."
+    kv_width = state[first + "self_attn.k_proj.weight"].shape[0]
+    ffn_width = state[first + "mlp.up_proj.weight"].shape[0]
+    layers = sum(each.endswith("q_proj.weight") for each in state)
+    half = width // LLAMA_HEADS[name] // 2
+    frequencies = 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
+    angles = torch.arange(LLAMA_CONTEXT).unsqueeze(1) * frequencies
+    turns = (angles.cos().float(), angles.sin().float())
+    blocks = [LlamaBlock(width, kv_width, ffn_width, turns) for _ in range(layers)]
+    return Llama(blocks, vocabulary, width)
+
+
 def resnet18(state):
     channels = state["conv1.weight"].shape[1]
     classes = state["fc.weight"].shape[0]
@@ -194,6 +284,8 @@ def make_model(name, state):
         model = resnet18(state)
     elif name in GPT_HEADS:
         model = gpt(name, state)
+    elif name in LLAMA_HEADS:
+        model = llama(name, state)
     else:
         raise ValueError(f"no model is called {name}")
     model.load_state_dict(state)
@@ -215,6 +307,9 @@ def layers_of(model):
         parts = model.transformer
         embeddings = [parts["wte"], GptPositions(parts["wpe"])]
         return [*embeddings, *parts["h"], parts["ln_f"], model.lm_head]
+    if isinstance(model, Llama):
+        parts = model.model
+        return [parts["embed_tokens"], *parts["layers"], parts["norm"], model.lm_head]
     if isinstance(model, ResNet18):
         groups = (model.layer1, model.layer2, model.layer3, model.layer4)
         blocks = [block for group in groups for block in group]

@@ -5,7 +5,8 @@ That starts it. Takes the flags and the commands of tandem's own ranks
 (tools/bench/rank/server.h): reads a line from the FIFO that --commands names,
 trains, answers with a line of JSON. In between it sleeps in read(). Rank = replica *
 ranks of a replica + place in its pipeline; a replica of one rank trains the model in
-one piece; alone, and told by a recipe how, on one device of any kind.
+one piece; alone, and told by a recipe how, on one device of any kind. With a recipe
+"tensor" all ranks share each layer.
 """
 
 import argparse
@@ -49,6 +50,7 @@ from common import kernels, peak_mib, read_inputs, reset_peak, timed  # noqa: E4
 from models import make_model  # noqa: E402
 from one_device import one_device_named  # noqa: E402
 from pipeline import Pipeline, Place  # noqa: E402
+from tensor import Tensor  # noqa: E402
 from whole_model import WholeModel  # noqa: E402
 
 
@@ -78,17 +80,18 @@ class Task:
 
     @staticmethod
     def make_optimizer(parameters, **options):
+        # No operator takes DTensors and others at once.
+        whole, sharded = [], []
+        for each in parameters:
+            (sharded if hasattr(each, "to_local") else whole).append(each)
+        groups = [{"params": each} for each in (whole, sharded) if each]
         if flags.optimizer == "adamw":
             return torch.optim.AdamW(
-                parameters, lr=flags.learning_rate, fused=True, **options
+                groups, lr=flags.learning_rate, fused=True, **options
             )
-        parameters = list(parameters)
         # The fused SGD of PyTorch 2.15 refuses DTensors; this is the next best.
-        sharded = any(hasattr(each, "to_local") for each in parameters)
         kind = {"foreach": True} if sharded else {"fused": True}
-        return torch.optim.SGD(
-            parameters, lr=flags.learning_rate, momentum=0.9, **kind
-        )
+        return torch.optim.SGD(groups, lr=flags.learning_rate, momentum=0.9, **kind)
 
 
 class Rank:
@@ -132,7 +135,10 @@ class Rank:
     def use(self, schedule, chunks, microbatches, cut, recipe="none"):
         self.trainer = None  # memory
         self.recipe = recipe
-        if flags.ranks == 1 and recipe != "none":
+        if recipe.startswith("tensor"):
+            sharing = Tensor(recipe.split("_"), flags.ranks)
+            self.trainer = WholeModel(self.task, self.batches, sharing)
+        elif flags.ranks == 1 and recipe != "none":
             self.trainer = one_device_named(recipe, self.task, self.batches)
         elif pipe == 1:
             self.trainer = WholeModel(

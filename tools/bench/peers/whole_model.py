@@ -20,11 +20,12 @@ class WholeModel:
         self.next = 0
 
     def backward(self, inputs, targets):
-        with precision(self.dtype):
-            loss = cross_entropy(self.model(inputs), targets)
-        if self.scale != 1:
-            loss = loss * self.scale
-        loss.backward()
+        with self.averaging.loss_context():
+            with precision(self.dtype):
+                loss = cross_entropy(self.model(inputs), targets)
+            if self.scale != 1:
+                loss = loss * self.scale
+            loss.backward()
         return loss
 
     def step(self):

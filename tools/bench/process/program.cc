@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "core/base/edit_distance.h"
 #include "core/base/status_macros.h"
 #include "core/files/atomic_file.h"
 #include "core/files/user_path.h"
@@ -196,7 +196,7 @@ absl::Status CheckAmong(const std::string& flag,
     if (absl::c_linear_search(known, value)) continue;
     return absl::InvalidArgumentError(absl::StrCat("--", flag, ": '", value,
                                                    "': expected one of ",
-                                                   absl::StrJoin(known, ", ")));
+                                                   NamesNear(value, known)));
   }
   return absl::OkStatus();
 }

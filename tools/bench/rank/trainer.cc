@@ -9,8 +9,10 @@
 #include "absl/memory/memory.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/stored_tensors.h"
+#include "core/loss/loss.h"
 #include "core/model/layer_list.h"
 #include "models/classification_loss.h"
+#include "models/tensor_parallel_loss.h"
 #include "parallel/optim/make_optimizer.h"
 #include "parallel/partition/layer_profile.h"
 #include "parallel/pipeline/microbatches.h"
@@ -103,7 +105,7 @@ absl::StatusOr<Schedule> PlacedSchedule(const Setting& setting,
 
 namespace {
 
-// Whole on each rank.
+// Whole on each rank, but for layers that ranks share.
 absl::StatusOr<MeshStrategyOptions> InOnePiece(const Setting& setting,
                                                const RankPlace& place) {
   MeshStrategyOptions options;
@@ -111,7 +113,18 @@ absl::StatusOr<MeshStrategyOptions> InOnePiece(const Setting& setting,
   TANDEM_ASSIGN_OR_RETURN(options.schedule, SequentialSchedule(1, 1));
   options.ddp.find_unused_parameters = setting.recipe == "find_unused";
   options.ddp.static_graph = setting.recipe == "static_graph";  // as peers
+  if (SharesLayers(setting.recipe)) {
+    options.tensor = place.pipe;
+    options.sequence_parallel = setting.recipe == kTensorSequenceRecipe;
+  }
   return options;
+}
+
+LossFunction LossOf(const Workload& workload, const Setting& setting) {
+  if (!SharesLayers(setting.recipe)) return CrossEntropy;
+  TensorParallelLossOptions options;
+  options.classes = workload.classes;
+  return TensorParallelCrossEntropy(options);
 }
 
 absl::StatusOr<MeshStrategyOptions> InStages(const Inputs& inputs,
@@ -157,8 +170,8 @@ absl::Status Trainer::Make(const Setting& setting, const RankPlace& place) {
   }
   cuts_ = options.cuts;
   TANDEM_ASSIGN_OR_RETURN(
-      strategy_,
-      MeshStrategy::Create(specs, CrossEntropy, options, place.world));
+      strategy_, MeshStrategy::Create(specs, LossOf(inputs_.workload, setting),
+                                      options, place.world));
   if (!in_stages) return absl::OkStatus();
   return strategy_->OnDevices([&place](int device) {
     return BindToCore(

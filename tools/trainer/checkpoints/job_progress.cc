@@ -372,6 +372,29 @@ std::vector<std::string> DescribeChanges(const TrainingProgress& progress,
   return lines;
 }
 
+absl::Status ExplainModelState(const absl::Status& status,
+                               const std::string& path,
+                               const TrainingProgress& progress,
+                               const Job& job) {
+  if (!absl::IsInvalidArgument(status)) return status;
+  Options data = {{"dataset", job.options.dataset}};
+  data.insert(job.data.identity.begin(), job.data.identity.end());
+  std::vector<std::string> differences;
+  for (const auto& [name, now] : data) {
+    const auto then = progress.options.find(name);
+    if (then == progress.options.end() || then->second == now) continue;
+    differences.push_back(
+        absl::StrCat(name, " was ", then->second, " and is ", now, " here"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--resume=", path, ": ", status.message(),
+      differences.empty()
+          ? ""
+          : absl::StrCat("; the data differ: ", ShortList(differences),
+                         "; give the same --dataset, --data_dir, --image_size "
+                         "and so on")));
+}
+
 absl::Status ExplainOptimizerState(const absl::Status& status,
                                    const std::string& path,
                                    const TrainingProgress& progress,

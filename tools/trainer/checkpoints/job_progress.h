@@ -49,6 +49,14 @@ absl::Status CompareProgress(const Job& job, const std::string& path,
 std::vector<std::string> DescribeChanges(const TrainingProgress& progress,
                                          const Job& job);
 
+// `status`, of a model that has no place for what the checkpoint at `path` has,
+// or lacks it: with the data that it was trained on, where this job's are
+// others, for they decide the model's shape.
+absl::Status ExplainModelState(const absl::Status& status,
+                               const std::string& path,
+                               const TrainingProgress& progress,
+                               const Job& job);
+
 // `status`, of an optimizer that has no place for what the checkpoint at `path`
 // has of one, or lacks it: with the flags that say so.
 absl::Status ExplainOptimizerState(const absl::Status& status,

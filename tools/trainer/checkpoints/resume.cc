@@ -128,10 +128,12 @@ absl::Status NoneIsUsable(const Candidates& candidates,
 absl::Status Check(const StoredCheckpoint& checkpoint, const std::string& path,
                    const Job& job) {
   const Strategy& strategy = *job.strategy;
-  if (job.options.eval_only) {
-    return strategy.CheckModelState(InferenceWeights(checkpoint));
-  }
-  TANDEM_RETURN_IF_ERROR(strategy.CheckModelState(checkpoint.model));
+  const bool evaluates = job.options.eval_only;
+  TANDEM_RETURN_IF_ERROR(ExplainModelState(
+      strategy.CheckModelState(evaluates ? InferenceWeights(checkpoint)
+                                         : checkpoint.model),
+      path, checkpoint.progress, job));
+  if (evaluates) return absl::OkStatus();
   return ExplainOptimizerState(
       strategy.CheckOptimizerState(checkpoint.optimizer), path,
       checkpoint.progress, job);
@@ -164,8 +166,8 @@ absl::Status CheckTensors(const StoredCheckpoint& checkpoint,
                           const std::vector<TensorInfo>& model) {
   const StoredTensors stored =
       job.options.eval_only ? InferenceWeights(checkpoint) : checkpoint.model;
-  return Annotate(PlanLoading(stored, model, {}, {}).status(),
-                  absl::StrCat("--resume=", path));
+  return ExplainModelState(PlanLoading(stored, model, {}, {}).status(), path,
+                           checkpoint.progress, job);
 }
 
 // Where there is nothing to go on from.

@@ -36,8 +36,9 @@ std::string Grouped(int64_t number) {
   return digits;
 }
 
-std::string Counted(int64_t number, const std::string& what) {
-  return absl::StrCat(Grouped(number), " ", what, number == 1 ? "" : "s");
+std::string Counted(int64_t number, const std::string& what,
+                    const char* ending = "s") {
+  return absl::StrCat(Grouped(number), " ", what, number == 1 ? "" : ending);
 }
 
 std::string Line(std::string name, const std::string& text) {
@@ -61,7 +62,10 @@ std::string DataLine(const JobPlan& plan) {
   return absl::StrCat(
       plan.job.options.dataset, ": ", Counted(data.train->size(), "sample"),
       " of [", absl::StrJoin(data.train->input_shape(), ", "),
-      "] to train on, ", Grouped(data.test->size()), " to test on");
+      "] to train on, ", Grouped(data.test->size()), " to test on",
+      data.train->tokens()
+          ? ""
+          : absl::StrCat(", ", Counted(data.train->classes(), "class", "es")));
 }
 
 std::string LayoutLine(const JobPlan& plan) {

@@ -5,7 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "core/base/edit_distance.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/program/process.h"
@@ -109,15 +109,23 @@ absl::StatusOr<Mesh> JobMesh(const TrainOptions& options, int world_size) {
   if (degrees.tensor > 1) {
     absl::StrAppend(&given, " --tensor=", degrees.tensor);
   }
+  const int multiple = ranks * (options.ddp.data_shard > 0 ? degrees.shard : 1);
   if (options.ddp.data_shard > 0) {
     absl::StrAppend(&given, " --data_shard=", options.ddp.data_shard);
   }
-  return Annotate(mesh.status(), given);
+  if (workers % multiple == 0) return Annotate(mesh.status(), given);
+  return absl::InvalidArgumentError(absl::StrCat(
+      given, ": the model takes ", multiple,
+      " ranks or a multiple, but this "
+      "job has ",
+      workers,
+      ": give --nproc_per_node=", (workers / multiple + 1) * multiple));
 }
 
 absl::Status CheckLayout(const TrainOptions& options, int world_size) {
   const auto mesh = JobMesh(options, world_size);
   if (!mesh.ok()) return mesh.status();
+  TANDEM_RETURN_IF_ERROR(CheckCanBeShared(options));
   const absl::Status strategy =
       StrategyFor(*mesh, static_cast<int>(options.devices.devices_per_rank),
                   options.strategy)
@@ -227,9 +235,9 @@ absl::StatusOr<std::string> StrategyFor(const Mesh& mesh, int devices_per_rank,
         " rank(s) with ", devices_per_rank, " device(s): use ", fitting,
         ", or leave the choice to auto and change the mesh"));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the strategy ", requested,
-      " is not known; known are: ", absl::StrJoin(StrategyNames(), ", ")));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown strategy '", requested, "': choose one of ",
+                   NamesNear(requested, StrategyNames())));
 }
 
 }  // namespace tandem

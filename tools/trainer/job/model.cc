@@ -92,18 +92,6 @@ absl::StatusOr<LayerSpecs> ForLoss(const TrainOptions& options,
   return std::move(model.specs);
 }
 
-// The layers that ranks can share; a program's own may know how, too.
-absl::Status CheckCanBeShared(const TrainOptions& options) {
-  const bool is_known =
-      absl::StartsWith(options.model, "vit") || TakesTokens(options.model) ||
-      absl::c_linear_search(RegisteredModels(), options.model);
-  if (options.pipeline.tensor == 1 || is_known) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--tensor=", options.pipeline.tensor,
-      " divides GPTs, Llamas and ViTs among ranks, but --model=", options.model,
-      " was given: leave --tensor out, and more ranks have more replicas"));
-}
-
 // With what config.json leaves to the job.
 absl::StatusOr<TransformerOptions> ToTrain(TransformerOptions model,
                                            const TrainOptions& options) {
@@ -149,7 +137,6 @@ absl::StatusOr<LayerSpecs> PlainLayers(
                             LayersOfFolder(transformer->model, options, data));
     return ForLoss(options, /*is_transformer=*/true, std::move(specs));
   }
-  TANDEM_RETURN_IF_ERROR(CheckCanBeShared(options));
   ModelOptions model;
   model.name = options.model;
   model.input_shape = data.input_shape();
@@ -183,6 +170,19 @@ absl::StatusOr<LayerSpecs> WholeLayers(
 }
 
 }  // namespace
+
+absl::Status CheckCanBeShared(const TrainOptions& options) {
+  const bool is_known =
+      absl::StartsWith(options.model, "vit") || TakesTokens(options.model) ||
+      absl::c_linear_search(RegisteredModels(), options.model);
+  if (options.pipeline.tensor == 1 || is_known || !options.init_from.empty()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--tensor=", options.pipeline.tensor,
+      " divides GPTs, Llamas and ViTs among ranks, but --model=", options.model,
+      " was given: leave --tensor out, and more ranks have more replicas"));
+}
 
 absl::StatusOr<LayerSpecs> JobLayers(
     const TrainOptions& options, const std::optional<Transformer>& transformer,

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/checkpoint/row_parts.h"
 #include "core/loss/loss.h"
@@ -44,6 +45,10 @@ absl::StatusOr<std::optional<LoraRecord>> JobAdapters(
 // (--tensor).
 LossFunction JobLoss(const TrainOptions& options,
                      const std::optional<Transformer>& transformer);
+
+// InvalidArgument where ranks are to share layers (--tensor) of a model that is
+// known not to be divided. A folder's, and a program's own, is known later.
+absl::Status CheckCanBeShared(const TrainOptions& options);
 
 // What a job trains, and how: its layers, none of which is made yet.
 struct JobModel {

@@ -278,7 +278,7 @@ std::vector<std::string> ReportLines(const SummaryReport& summary) {
                       summary.saves == 1 ? "" : "s", summary.save_stall_ms));
   add(!summary.checkpoint.empty(), "checkpoint", summary.checkpoint);
   if (summary.advice.empty()) return lines;
-  lines.push_back("what to try next: the same flags (--help lists all), and");
+  lines.push_back("what to try next: give your flags again, and");
   for (const auto& [what, flags] : summary.advice) add(true, what, flags);
   return lines;
 }

@@ -11,8 +11,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "core/base/edit_distance.h"
 #include "core/base/status_macros.h"
 
 namespace tandem {
@@ -87,8 +87,9 @@ absl::Status ReadOption(absl::string_view text, absl::string_view given,
     return Refused(text, absl::StrCat(each.name, " takes ", each.takes,
                                       ", not '", parts.second, "'"));
   }
-  return Refused(text, absl::StrCat("PowerSGD has no option '", parts.first,
-                                    "'; known: ", absl::StrJoin(known, ", ")));
+  return Refused(
+      text, absl::StrCat("PowerSGD has no option '", parts.first,
+                         "'; choose one of ", NamesNear(parts.first, known)));
 }
 
 }  // namespace
@@ -109,9 +110,9 @@ absl::StatusOr<CommHook> ParseCommHook(absl::string_view text) {
   hook.name = parts.first;
   const std::vector<std::string> known = CommHookNames();
   if (std::find(known.begin(), known.end(), hook.name) == known.end()) {
-    return Refused(text,
-                   absl::StrCat("unknown; known: ", absl::StrJoin(known, ", "),
-                                ", powersgd:rank=2,start=1000"));
+    return Refused(text, absl::StrCat("unknown; choose one of ",
+                                      NamesNear(hook.name, known),
+                                      ", or powersgd:rank=2,start=1000"));
   }
   if (!hook.is_power_sgd() && absl::StrContains(text, ":")) {
     return Refused(text, absl::StrCat(hook.name,

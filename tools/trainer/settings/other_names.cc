@@ -24,6 +24,13 @@ std::vector<OtherFlagName> OtherNames() {
        "write --comm_hook=powersgd:error_feedback=false"},
       {"power_sgd_warm_start", "write --comm_hook=powersgd:warm_start=false"},
       {"trace_step", "write --trace_steps=STEP, or =FIRST-LAST"},
+      // Megatron-LM's, and of those who say it like that.
+      {"fsdp", "write --shard=parameters"},
+      {"pipeline_model_parallel_size", "write --pipe=RANKS"},
+      {"pp", "write --pipe=RANKS"},
+      {"tensor_model_parallel_size", "write --tensor=RANKS"},
+      {"tensor_parallel", "write --tensor=RANKS"},
+      {"tp", "write --tensor=RANKS"},
       // nanoGPT's.
       {"always_save_checkpoint", "write --save_every=STEPS"},
       {"beta1", "write --adam_beta1=SHARE"},
@@ -79,6 +86,7 @@ std::vector<OtherFlagName> OtherNames() {
       {"mixed_precision", "write --dtype=bf16 or --dtype=fp16"},
       {"model_name_or_path", "write --init_from=FOLDER"},
       {"muon_lr", "write --muon_learning_rate=RATE"},
+      {"num_classes", "leave it out: the data say how many classes there are"},
       {"num_epochs", "write --epochs=NUMBER"},
       {"num_train_epochs", "write --epochs=NUMBER"},
       {"num_workers", "write --workers=NUMBER"},

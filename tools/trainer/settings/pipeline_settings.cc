@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "core/base/edit_distance.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "parallel/partition/partition.h"
@@ -39,8 +39,9 @@ absl::Status CheckSchedule(const PipelineSettings& settings) {
                     " are those of the file: leave the flag out")},
       {!is_file && !is_known,
        absl::StrCat("--schedule=", settings.schedule,
-                    ": unknown; known: ", absl::StrJoin(ScheduleNames(), ", "),
-                    ", or a file (a path with a slash)")},
+                    ": unknown; choose one of ",
+                    NamesNear(settings.schedule, ScheduleNames()),
+                    ", or give a file (a path with a slash)")},
       {!is_file && settings.chunks != 0 && settings.chunks != usual && is_fixed,
        absl::StrCat("--chunks=", settings.chunks,
                     ": --schedule=", settings.schedule, " has ", usual,

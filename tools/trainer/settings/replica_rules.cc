@@ -134,8 +134,8 @@ absl::Status CheckForOneReplica(const TrainOptions& options) {
   return CheckRules({
       {ParameterServerCount(options) == 0 && !given.empty(),
        absl::StrCat(given,
-                    " is about several replicas, but this job has one, which "
-                    "does nothing by it: leave it out, or start more ranks "
+                    " is about several replicas, but this job has one, where "
+                    "it has no effect: leave it out, or start more ranks "
                     "(--nproc_per_node)")},
   });
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "core/base/edit_distance.h"
 #include "core/base/status_macros.h"
 #include "core/files/user_path.h"
 
@@ -225,8 +226,8 @@ absl::Status OneOf::Check(const char* name, const std::string& given) const {
     if (given == each) return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--", name, "=", given,
-                   ": unknown; known: ", absl::StrJoin(known_, ", ")));
+      absl::StrCat("--", name, "=", given, ": unknown; choose one of ",
+                   NamesNear(given, {known_.begin(), known_.end()})));
 }
 
 }  // namespace setting

@@ -99,8 +99,12 @@ TEST(Setting, SaysWhatIsUnusual) {
   setting.recipe = "find_unused";
   EXPECT_EQ(ToString(setting), "1f1b 1 4 time 2 reproducible find_unused");
   EXPECT_EQ(*ParseSetting(ToString(setting)), setting);
-  setting.recipe = kFsdpRecipe;
-  EXPECT_EQ(*ParseSetting(ToString(setting)), setting);
+  for (const char* recipe :
+       {kFsdpRecipe, kTensorRecipe, kTensorSequenceRecipe}) {
+    setting.recipe = recipe;
+    EXPECT_EQ(*ParseSetting(ToString(setting)), setting);
+    EXPECT_EQ(SharesLayers(recipe), recipe != std::string(kFsdpRecipe));
+  }
   EXPECT_FALSE(ParseSetting("1f1b 1 4 time by_luck").ok());
   EXPECT_EQ(ToString(Setting()), "1f1b 1 1 uniform");
 }
@@ -129,7 +133,7 @@ TEST(Workload, IsFoundByTheNameOfItsModel) {
   }
   const absl::Status unknown = WorkloadNamed("vgg").status();
   EXPECT_THAT(unknown, StatusIs(absl::StatusCode::kNotFound,
-                                "'vgg'; known: mlp_small, "));
+                                "'vgg': choose one of mlp_small, "));
 }
 
 // 6 x (multiplications of a token's step), by hand.
@@ -138,6 +142,12 @@ TEST(Workload, OperationsFollowTheTokens) {
   EXPECT_NEAR(tiny.gflop,
               128e-9 * 6 * (4 * 12 * 128 * 128 + 128 * 256 + 4 * 2 * 64 * 128),
               1e-9);
+  const Workload llama = *WorkloadNamed("llama_baby");
+  EXPECT_NEAR(llama.gflop,
+              256e-9 * 6 *
+                  (6 * (3 * 384 * 384 + 3 * 384 * 1024) + 384 * 320 +
+                   6 * 2 * 128 * 384),
+              1e-6);
   const Workload gpt2 = *WorkloadNamed("gpt2");
   const double weights = 12. * 12 * 768 * 768 + 768. * 50257;
   EXPECT_NEAR(gpt2.gflop, 1024e-9 * 6 * (weights + 12. * 2 * 512 * 768), 1e-6);

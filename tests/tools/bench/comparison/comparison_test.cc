@@ -152,6 +152,20 @@ TEST(CaseTables, HaveTheFloorOfACaseThatHasOne) {
   EXPECT_NEAR(floor.at("of_a_step"), 0.5, 1e-9);
 }
 
+TEST(TablesWithMemory, HaveItBesideTimes) {
+  CaseResult result;
+  result.bench.name = "gpt_tiny";
+  result.ours = MeasuredSide("tandem", {10, 20, 12}, 300);
+  result.peers = {MeasuredSide("fsdp", {30, 40, 24}, 700)};
+  const json report = TablesJson(TablesWithMemory({result}));
+  ASSERT_EQ(report.at("cases").size(), 1u);
+  const json& row = report.at("cases")[0];
+  EXPECT_EQ(row.at("name"), "gpt_tiny");
+  EXPECT_EQ(row.at("ratio"), 2);
+  EXPECT_EQ(row.at("ours_mib"), 300);
+  EXPECT_EQ(row.at("peer_mib"), 700);
+}
+
 TEST(CaseTables, SayWhatEachSideMultipliesWithAndOnWhichProcessor) {
   CaseResult result = Example();
   result.ours.kernels = "our library";

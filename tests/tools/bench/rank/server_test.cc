@@ -119,6 +119,25 @@ TEST_F(RankServerTest, ReplicasOfBothStrategiesTrainTheSame) {
   }
 }
 
+TEST_F(RankServerTest, RanksThatShareLayersTrainTheSame) {
+  const auto one = Start("gpt_tiny", {1, 1, 1});
+  const std::vector<double> expected = Losses(*one, "1f1b 1 1 uniform");
+  const auto shared = Start("gpt_tiny", {1, 2, 1});
+  for (const char* recipe : {kTensorRecipe, kTensorSequenceRecipe}) {
+    const std::vector<double> losses =
+        Losses(*shared, std::string("1f1b 1 1 uniform ") + recipe);
+    ASSERT_EQ(losses.size(), expected.size());
+    for (size_t i = 0; i < losses.size(); ++i) {
+      EXPECT_NEAR(losses[i], expected[i], 1e-4) << recipe;
+    }
+#ifdef NDEBUG
+    for (const json& floor : AskAll(*shared, "floor")) {
+      EXPECT_GT(floor.at("ms"), 0) << "of the whole model";
+    }
+#endif
+  }
+}
+
 TEST_F(RankServerTest, TheProfileNamesTheOptimizer) {
   const auto side = Start("mlp_small", {1, 1, 1});
   Ask(*side, kDdp);

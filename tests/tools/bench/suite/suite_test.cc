@@ -26,9 +26,10 @@ using testing::Not;
 
 const std::vector<std::string>& Suites() {
   static const auto* const suites = new std::vector<std::string>{
-      "ddp",         "fsdp",       "pipeline",      "hybrid",
-      "gpt",         "gpu",        "data_parallel", "safety",
-      "replacement", "checkpoint", "tokenizer",     "job"};
+      "ddp",    "fsdp",        "tensor",     "pipeline",
+      "hybrid", "gpt",         "gpu",        "data_parallel",
+      "safety", "replacement", "checkpoint", "tokenizer",
+      "job"};
   return *suites;
 }
 
@@ -39,30 +40,30 @@ struct FlagUse {
 };
 
 std::vector<FlagUse> Uses() {
-  const std::vector<std::string> comparisons = {"ddp",    "fsdp", "pipeline",
-                                                "hybrid", "gpt",  "gpu"};
+  const std::vector<std::string> comparisons = {
+      "ddp", "fsdp", "tensor", "pipeline", "hybrid", "gpt", "gpu"};
   return {
       {"suite", "ddp", Suites()},
       {"json", "r", Suites()},
       {"rounds", "2", Suites()},
       {"cases",
        "a",
-       {"ddp", "fsdp", "pipeline", "hybrid", "gpt", "gpu", "data_parallel",
-        "safety", "replacement", "job"}},
+       {"ddp", "fsdp", "tensor", "pipeline", "hybrid", "gpt", "gpu",
+        "data_parallel", "safety", "replacement", "job"}},
       {"steps",
        "2",
-       {"ddp", "fsdp", "pipeline", "hybrid", "gpt", "gpu", "data_parallel",
-        "safety", "replacement", "job"}},
-      {"peers", "eager", {"ddp", "pipeline", "gpt", "gpu"}},
+       {"ddp", "fsdp", "tensor", "pipeline", "hybrid", "gpt", "gpu",
+        "data_parallel", "safety", "replacement", "job"}},
+      {"peers", "eager", {"ddp", "tensor", "pipeline", "gpt", "gpu"}},
       {"dtypes", "bf16", comparisons},
       {"threads", "2", comparisons},
       {"python",
        "p",
-       {"ddp", "fsdp", "pipeline", "hybrid", "gpt", "gpu", "checkpoint",
-        "tokenizer", "job"}},
-      {"ranks", "3", {"ddp", "fsdp", "safety", "replacement"}},
+       {"ddp", "fsdp", "tensor", "pipeline", "hybrid", "gpt", "gpu",
+        "checkpoint", "tokenizer", "job"}},
+      {"ranks", "3", {"ddp", "fsdp", "tensor", "safety", "replacement"}},
       {"devices", "3", {"pipeline", "data_parallel"}},
-      {"backend", "gloo", {"ddp", "fsdp"}},
+      {"backend", "gloo", {"ddp", "fsdp", "tensor"}},
       {"startup", "false", {"ddp"}},
       {"profile", "true", {"ddp"}},
       {"reproducible", "false", {"hybrid"}},

@@ -114,7 +114,7 @@ TEST(StrategyForTest, AContradictionNamesBothSides) {
 TEST(StrategyForTest, AnUnknownNameListsTheKnown) {
   EXPECT_THAT(
       Refusal(1, 1, 1, "zero"),
-      InvalidArgument("known are: auto, single, ddp, data_parallel, "
+      InvalidArgument("choose one of auto, single, ddp, data_parallel, "
                       "model_parallel, pipeline, hybrid, parameter_server"));
   EXPECT_FALSE(StrategyFor(Mesh(), 0, "").ok());
 }

@@ -41,8 +41,8 @@ std::vector<Refusal> Misfits() {
       {"--z_loss=-1", "--z_loss=-1: must be at least 0"},
       {"--timeout=0", "--timeout=0"},
       {"--optimizer=lion",
-       "--optimizer=lion: unknown; known: sgd, adam, adamw, muon"},
-      {"--device=tpu", "known: cpu, cuda"},
+       "--optimizer=lion: unknown; choose one of sgd, adam, adamw, muon"},
+      {"--device=tpu", "choose one of cpu, cuda"},
       {"--strategy=pipeline --devices_per_rank=2 --comm_hook=fp16",
        "--comm_hook=fp16 is for replicas, but a pipeline is one"},
       {"--strategy=pipeline --devices_per_rank=2 "
@@ -161,12 +161,12 @@ std::vector<Refusal> Misfits() {
        "--eval_only --resume=checkpoints",
        "--microbatches=auto predicts a step of training, of which --eval_only"},
       {"--comm_hook=bf16_power_sgd",
-       "known: none, allreduce, fp16, bf16, powersgd, powersgd_fp16, "
+       "choose one of none, allreduce, fp16, bf16, powersgd, powersgd_fp16, "
        "powersgd_bf16"},
       {"--comm_hook=fp16:seed=2",
        "--comm_hook=fp16:seed=2: fp16 has no options; powersgd"},
       {"--comm_hook=powersgd:rang=2",
-       "PowerSGD has no option 'rang'; known: rank, start, min_rate, "
+       "PowerSGD has no option 'rang'; choose one of rank, start, min_rate, "
        "error_feedback, warm_start, epsilon, seed"},
       {"--comm_hook=powersgd:rank=2,min_rate=0",
        "min_rate takes a factor from 1e-06 to 1e+06, not '0'"},
@@ -183,7 +183,8 @@ std::vector<Refusal> Misfits() {
       {"--outer_momentum=0.9", "give --average_parameters_every=STEPS as well"},
       {"--outer_learning_rate=0.7",
        "give --average_parameters_every=STEPS as well"},
-      {"--shard=yes", "known: auto, off, optimizer, gradients, parameters"},
+      {"--shard=yes",
+       "choose one of auto, off, optimizer, gradients, parameters"},
       {"--data_shard=2",
        "give --shard=optimizer, gradients or parameters as well"},
       {"--shard=optimizer --shard_min_num_params=5",
@@ -260,7 +261,8 @@ std::vector<Refusal> OptimizerMisfits() {
       {"--optimizer=muon --muon_ns_steps=100",
        "--muon_ns_steps=100: must be from 1 to 99"},
       {"--optimizer=muon --muon_adjust_lr=none",
-       "--muon_adjust_lr=none: unknown; known: original, match_rms_adamw"},
+       "--muon_adjust_lr=none: unknown; choose one of original, "
+       "match_rms_adamw"},
       {"--optimizer=muon --learning_rate=0 --muon_learning_rate=0.02",
        "--muon_learning_rate=0.02 goes by the schedule of --learning_rate, "
        "which is 0"},
@@ -282,7 +284,7 @@ std::vector<Refusal> OptimizerMisfits() {
        "--lr_wsd_decay_style=sqrt is of --lr_schedule=wsd, but"},
       {"--lr_schedule=wsd --lr_wsd_decay_steps=5 "
        "--lr_wsd_decay_style=exponential",
-       "exponential: unknown; known: linear, sqrt, cosine"},
+       "exponential: unknown; choose one of linear, sqrt, cosine"},
       {"--lr_schedule=cosine --min_learning_rate=0.5",
        "is greater than the peak, --learning_rate=0.05"},
       {"--lr_schedule=cosine --learning_rate=0 --min_learning_rate=1e-4",

@@ -224,7 +224,7 @@ TEST(OneReplicaTest, HasNoUseForWhatIsBetweenReplicas) {
   };
   EXPECT_EQ(message([](TrainOptions& o) { o.ddp.comm_hook = "fp16"; }),
             "--comm_hook=fp16 is about several replicas, but this job has "
-            "one, which does nothing by it: leave it out, or start more ranks "
+            "one, where it has no effect: leave it out, or start more ranks "
             "(--nproc_per_node)");
   EXPECT_THAT(message([](TrainOptions& o) { o.ddp.static_graph = true; }),
               HasSubstr("--static_graph=true is about several"));

@@ -114,12 +114,14 @@ TEST(PipelineSettings, AScheduleFileMustEnd) {
 std::vector<Asked> BadAlone() {
   return {
       {"--pipe=0", "--pipe=0: must be from 1 to 1024"},
-      {"--schedule=1f2b", "--schedule=1f2b: unknown; known: gpipe, 1f1b"},
+      {"--schedule=1f2b",
+       "--schedule=1f2b: unknown; choose one of gpipe, 1f1b"},
       {"--chunks=-1", "--chunks=-1"},
       {"--microbatches=-1", "--microbatches=-1"},
       {"--microbatch_size=-2", "--microbatch_size=-2"},
       {"--checkpoint_activations=yes",
-       "--checkpoint_activations=yes: unknown; known: never, except_last, "
+       "--checkpoint_activations=yes: unknown; choose one of never, "
+       "except_last, "
        "always"},
       {"--reproducible", "--reproducible needs --microbatch_size"},
       {"--gradient_groups=2", "--gradient_groups=2 is for --reproducible"},

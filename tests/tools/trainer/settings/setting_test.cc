@@ -120,7 +120,7 @@ TEST(SettingRanges, NameTheFlagAndWhatItTakes) {
   EXPECT_EQ(setting::EachBetween(1, 3).Check("flag", {1, 0}).message(),
             "--flag=0: must be from 1 to 3");
   EXPECT_EQ(setting::OneOf({"a", "b"}).Check("flag", "c").message(),
-            "--flag=c: unknown; known: a, b");
+            "--flag=c: unknown; choose one of a, b");
   EXPECT_TRUE(setting::Any().Check("flag", "anything").ok());
 }
 
