@@ -171,10 +171,12 @@ absl::Status TiedGradients::Sum(const Group& group) const {
   if (gathers) {
     TANDEM_ASSIGN_OR_RETURN(terms, Gather(group, terms));
   }
+  // In place of the first one, which the sum will take anyway: of a large
+  // vocabulary another copy is much of a device's memory.
   at::Tensor sum;
   for (const at::Tensor& each : terms) {
     if (!each.defined()) continue;
-    sum = sum.defined() ? sum.add(each) : each.clone();
+    sum = sum.defined() ? sum.add_(each) : each;
   }
   if (group.ranks != nullptr && !gathers) {
     TANDEM_ASSIGN_OR_RETURN(sum, AllReduce(group, sum));

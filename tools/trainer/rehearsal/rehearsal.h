@@ -66,7 +66,7 @@ absl::StatusOr<RehearsedJob> RehearseJob(const RehearsalSettings& settings,
 // The same of one replica, by this process alone, which starts no ranks: what a
 // device holds, for who plans a job (--dry_run). It has the replica's devices,
 // of all ranks of its pipeline; other replicas, and other ranks that share
-// layers, are imagined to do what it does (core/sim/links/alone_backend.h), and
+// layers, are imagined to do what it does (the backend "alone"), and
 // the devices are those of the first of these. Where nothing is trained
 // (--eval_only) a batch is evaluated. `first`: the place of the first rank.
 // Unimplemented where a job has what one process cannot rehearse: more devices
