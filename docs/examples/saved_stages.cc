@@ -81,8 +81,8 @@ absl::Status Train(tandem::Rank& rank) {
   tandem::MeshStrategyOptions options;
   TANDEM_ASSIGN_OR_RETURN(
       options.schedule,
-      tandem::MakeSchedule(
-          "1f1b", {.devices = pipe, .chunks = 1, .microbatches = 4}));
+      tandem::MakeSchedule("1f1b",
+                           {.devices = pipe, .chunks = 1, .microbatches = 4}));
   TANDEM_ASSIGN_OR_RETURN(options.cuts,
                           tandem::UniformCuts(layers.size(), pipe));
   TANDEM_ASSIGN_OR_RETURN(
@@ -102,8 +102,7 @@ absl::Status Train(tandem::Rank& rank) {
       std::printf("step %ld: loss %.6f\n", static_cast<long>(step),  // NOLINT
                   score.loss());
     }
-    TANDEM_RETURN_IF_ERROR(
-        Save(dir, step, epoch + 1, mesh, *strategy, rank));
+    TANDEM_RETURN_IF_ERROR(Save(dir, step, epoch + 1, mesh, *strategy, rank));
   }
   return absl::OkStatus();
 }

@@ -98,8 +98,8 @@ TEST(DocumentedPrograms, TheHybridLearnsInEveryCorner) {
 TEST(DocumentedPrograms, StagesGoOnFromTheirCheckpointInAnotherLayout) {
   const std::string program = "docs/examples/saved_stages";
   const std::vector<std::string> stages = {"--nproc_per_node=2", "--pipe=2"};
-  const auto run = [&](std::vector<std::string> flags, const std::string& epochs,
-                       const std::string& folder) {
+  const auto run = [&](std::vector<std::string> flags,
+                       const std::string& epochs, const std::string& folder) {
     flags.push_back("--epochs=" + epochs);
     flags.push_back("--save_dir=" + folder);
     return LossesOf(program, flags);
