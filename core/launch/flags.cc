@@ -51,34 +51,33 @@ ABSL_FLAG(std::string, job_secret_file, "",
 
 ABSL_FLAG(std::optional<int>, max_restarts, std::nullopt,
           "How often to start all ranks again after one has died, in all "
-          "(torchrun's). train then goes on from the newest checkpoint in "
-          "--save_dir. A rank that refused its flags, or a signal that stops "
-          "the launcher or a rank, starts nobody again. Not given: 0.");
+          "(torchrun's). train continues from the newest checkpoint in "
+          "--save_dir. After refused flags, or a signal that stops the "
+          "launcher or a rank, there is no restart. Not given: 0.");
 ABSL_FLAG(std::optional<int>, min_ranks, std::nullopt,
-          "An elastic job: with how few ranks it may go on when it is started "
-          "again (--max_restarts) and not all can be. On one node: without a "
-          "rank that cannot be started, or was the first to die in two "
-          "attempts in a row without a checkpoint in between. On several: "
-          "without nodes that are gone. --batch_size is of all ranks together "
-          "and stays. Not given: the number of ranks never changes.");
+          "Elastic job: the fewest ranks with which it may continue after a "
+          "restart (--max_restarts). On one node it leaves out a rank that "
+          "cannot be started, or was the first to die in two attempts in a "
+          "row without a checkpoint in between; on several, nodes that are "
+          "gone. --batch_size is of all ranks together and stays. Not given: "
+          "the number of ranks never changes.");
 ABSL_FLAG(std::optional<int>, max_ranks, std::nullopt,
           "With --min_ranks: how many ranks an elastic job has at most. Not "
           "given: --nproc_per_node on each of --nnodes.");
 ABSL_FLAG(double, join_timeout, 30,
           "With --min_ranks and --nnodes: seconds that an elastic job's first "
-          "attempt waits for more nodes, once there are enough of them. A node "
-          "that comes later has the job stop after a step, with a checkpoint, "
-          "and go on with it.");
+          "attempt waits for more nodes, once there are enough. When a node "
+          "comes later, the job saves a checkpoint and continues with it.");
 ABSL_FLAG(double, restart_delay, 1,
           "Seconds to wait before the first of --max_restarts; each further "
           "one waits twice as long as the one before, up to a minute.");
 ABSL_FLAG(
     double, stop_grace, 30,
-    "Seconds that ranks have to end after SIGINT (Ctrl-C), SIGTERM or SIGHUP, "
-    "before their launcher kills them: train saves a checkpoint in it. The "
-    "same signal again, 2 s later or more, kills them at once. "
-    "After SIGUSR1 nobody is killed, and no wait is given up. A rank that "
-    "waits for another one gives up 5 s before, or after half of it.");
+    "Seconds that ranks have to save a checkpoint and end after SIGINT "
+    "(Ctrl-C), SIGTERM or SIGHUP, before their launcher kills them. The same "
+    "signal again, 2 s later or more, kills them at once. SIGUSR1 sets no "
+    "limit. A rank that still waits for another one 5 s before the end, or "
+    "after half of a shorter time, gives up.");
 
 namespace tandem {
 namespace {

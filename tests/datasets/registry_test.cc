@@ -24,8 +24,8 @@ TEST(RegistryTest, AnUnknownNameListsTheKnownOnes) {
   const absl::Status status = Make("cifar").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message(),
-            "unknown data set 'cifar': choose one of cifar10, cifar100, npy, "
-            "mnist, tokens, synthetic, fashion_mnist, image_folder and 1 more "
+            "unknown data set 'cifar': choose one of cifar10, cifar100, mnist, "
+            "npy, tokens, synthetic, image_folder, fashion_mnist and 1 more "
             "(train --help=dataset lists all); did you mean cifar10?");
   EXPECT_THAT(
       DatasetNames(),

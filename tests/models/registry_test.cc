@@ -154,8 +154,8 @@ TEST(RegistryTest, AnUnknownNameListsTheKnownOnes) {
   EXPECT_EQ(
       Error({"resnet19", {1, 28, 28}, 10}),
       "unknown model 'resnet19': choose one of resnet18, resnet34, resnet50, "
-      "unet_tiny, gpt2, cnn, gpt2-xl, gpt_tiny and 20 more (train --help=model "
-      "lists all); did you mean resnet18?");
+      "cnn, gpt2, toy, vit_b_16, gpt2-xl and 20 more (train --help=model lists "
+      "all); did you mean resnet18?");
   EXPECT_THAT(Error({"resnet-18", {1, 28, 28}, 10}),
               HasSubstr("did you mean resnet18?"));
   EXPECT_THAT(Error({"transformer", {1, 28, 28}, 10}),

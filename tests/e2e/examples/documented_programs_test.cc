@@ -54,6 +54,18 @@ TEST(DocumentedPrograms, AccumulationLearnsOnAnyNumberOfRanks) {
   }
 }
 
+TEST(DocumentedPrograms, PartsRunOnAnyNumberOfRanks) {
+  for (const char* ranks : {"1", "2"}) {
+    SCOPED_TRACE(ranks);
+    const ProgramResult result = RunProgram(
+        "docs/examples/parts", {std::string("--nproc_per_node=") + ranks});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("uneven inputs: loss "));
+    EXPECT_THAT(result.out, HasSubstr("SyncBatchNorm: 1 layer\n"));
+    EXPECT_THAT(result.out, HasSubstr("two outputs: loss "));
+  }
+}
+
 TEST(DocumentedPrograms, TensorBoardHasTheLossesThatArePrinted) {
   const std::string folder = NewFolder("events");
   const std::vector<double> losses =

@@ -5,22 +5,21 @@
 #include "tools/trainer/rehearsal/rehearsal_settings.h"
 
 ABSL_FLAG(bool, fake_weights, false,
-          "Train nothing, but tell what training would take: with --device=sim "
-          "devices have no memory and compute nothing, so that a model of any "
-          "size is cut and rehearsed here; prints what each device would hold, "
-          "by category, and the time of a step.");
+          "Predict what training would take: with --device=sim devices have "
+          "no memory and compute nothing, so that a model of any size can be "
+          "cut and rehearsed here. Prints each device's memory, by category, "
+          "and the time of a step.");
 ABSL_FLAG(double, sim_memory_bandwidth, 0,
-          "With --fake_weights: what a device reads and writes of its memory, "
-          "in 10^9 bytes a second (an H100 3350); an operator takes as long "
-          "as that, or as --peak_tflops, whichever is longer. 0: no limit.");
-ABSL_FLAG(
-    double, sim_link_bandwidth, 0,
-    "With --fake_weights: what a device sends another one of its rank, in "
-    "10^9 bytes a second (an H100's NVLink 450). 0: no limit.");
+          "With --fake_weights: memory bandwidth of a device, in 10^9 bytes a "
+          "second (an H100: 3350); an operator takes as long as its memory "
+          "traffic, or as --peak_tflops, whichever is longer. 0: no limit.");
+ABSL_FLAG(double, sim_link_bandwidth, 0,
+          "With --fake_weights: bandwidth between devices of one rank, in 10^9 "
+          "bytes a second (an H100's NVLink: 450). 0: no limit.");
 ABSL_FLAG(double, sim_network_bandwidth, 0,
-          "With --fake_weights: what a device sends those of other ranks, "
-          "messages and collectives, in 10^9 bytes a second (400 Gb/s are 50). "
-          "0: no limit.");
+          "With --fake_weights: bandwidth to devices of other ranks, for "
+          "messages and collectives, in 10^9 bytes a second (400 Gb/s are "
+          "50). 0: no limit.");
 
 namespace tandem {
 
