@@ -157,7 +157,8 @@ TEST(RegistryTest, AnUnknownNameListsTheKnownOnes) {
       "gpt2-medium, gpt2-xl, gpt_baby, gpt_tiny, gpt_tiny_tied, llama-2-7b, "
       "llama-3-70b, llama-3-8b, llama-3.2-1b, llama-3.2-3b, llama_baby, "
       "llama_tiny, llama_tiny_tied, mlp_deep, mlp_dropout, mlp_small, "
-      "mlp_wide, resnet18, resnet34, resnet50, tinyllama, toy, toy_mp, unet_tiny, "
+      "mlp_wide, resnet18, resnet34, resnet50, tinyllama, toy, toy_mp, "
+      "unet_tiny, "
       "vit_b_16; did you mean resnet18?");
   EXPECT_THAT(Error({"resnet-18", {1, 28, 28}, 10}),
               HasSubstr("did you mean resnet18?"));
