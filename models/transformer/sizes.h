@@ -20,8 +20,9 @@ namespace tandem {
 std::optional<GptOptions> GptSize(absl::string_view name);
 
 // tinyllama (2401.02385), llama-2-7b (2307.09288), llama-3-8b, llama-3-70b
-// (2407.21783), llama-3.2-1b, llama-3.2-3b; and llama_tiny, llama_tiny_tied to
-// test with. Nothing for another name.
+// (2407.21783), llama-3.2-1b, llama-3.2-3b; llama_baby, as deep and as wide as
+// gpt_baby; and llama_tiny, llama_tiny_tied to test with. Nothing for another
+// name.
 std::optional<LlamaOptions> LlamaSize(absl::string_view name);
 
 // Instead of a named transformer's own sizes; 0: its own.

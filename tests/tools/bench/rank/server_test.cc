@@ -130,11 +130,9 @@ TEST_F(RankServerTest, RanksThatShareLayersTrainTheSame) {
     for (size_t i = 0; i < losses.size(); ++i) {
       EXPECT_NEAR(losses[i], expected[i], 1e-4) << recipe;
     }
-#ifdef NDEBUG
-    for (const json& floor : AskAll(*shared, "floor")) {
-      EXPECT_GT(floor.at("ms"), 0) << "of the whole model";
+    for (const json& whole : AskAll(*shared, "alone 1")) {
+      EXPECT_GT(whole.at("ms"), 0);
     }
-#endif
   }
 }
 
