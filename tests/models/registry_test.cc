@@ -159,7 +159,7 @@ TEST(RegistryTest, AnUnknownNameListsTheKnownOnes) {
   EXPECT_THAT(Error({"resnet-18", {1, 28, 28}, 10}),
               HasSubstr("did you mean resnet18?"));
   EXPECT_THAT(Error({"transformer", {1, 28, 28}, 10}),
-              testing::EndsWith(" and 19 more (train --help=model lists all)"));
+              testing::EndsWith(" and 20 more (train --help=model lists all)"));
 }
 
 TEST(RegistryTest, AnInputThatDoesNotFitSaysWhatDoes) {
