@@ -52,7 +52,7 @@ std::vector<int64_t> ColumnOf(const std::string& text, const std::string& row,
   return cells;
 }
 
-std::string Run(const Flags& flags) {
+std::string Printed(const Flags& flags) {
   const ProgramResult run = RunProgram(kTrain, flags);
   EXPECT_EQ(run.exit_code, 0) << Typed(flags) << "\n" << run.err;
   return run.out;
@@ -66,8 +66,8 @@ TEST_P(DryRunMemoryTest, IsThatOfTheRehearsalOfAllRanks) {
       "--dataset=synthetic_tokens --synthetic_samples=64 --device=sim "
       "--save_dir= --optimizer=adamw " +
       layout.flags);
-  const std::string told = Run(Joined(job, {"--dry_run"}));
-  const std::string rehearsed = Run(Joined(job, {"--fake_weights"}));
+  const std::string told = Printed(Joined(job, {"--dry_run"}));
+  const std::string rehearsed = Printed(Joined(job, {"--fake_weights"}));
   const std::vector<int64_t> said = ColumnOf(told, "[0-9]+", "together");
   const std::vector<int64_t> held = ColumnOf(rehearsed, "sim:[0-9]+", "peak");
   ASSERT_FALSE(said.empty()) << told;
