@@ -21,8 +21,7 @@ from models import Conv1D, Gpt2, layers_of
 
 class Tensor(Averaging):
     """Its words, with "_" between: "sequence" divides what stands between products by
-    tokens, "loss" computes the loss of divided logits, "compile" compiles the model and
-    "blocks" each block of it."""
+    tokens, "loss" computes the loss of divided logits, and "compile" compiles the model."""
 
     def __init__(self, words, ranks):
         self.mesh = dist.device_mesh.init_device_mesh("cpu", (ranks,))
@@ -40,10 +39,6 @@ class Tensor(Averaging):
         parallelize_module(module, self.mesh, plan(Styles(sequence, "loss" in self.words)))
         if tied:
             module.lm_head.weight = layers_of(module)[0].weight
-        if "blocks" in self.words:
-            for layer in layers_of(module):
-                if not isinstance(layer, (nn.Embedding, nn.Linear)):
-                    layer.compile()
         return torch.compile(module) if "compile" in self.words else module
 
     def loss_context(self):

@@ -27,9 +27,15 @@ constexpr SharedModel kModels[] = {
     {"gpt_tiny", 4}, {"gpt_baby", 6}, {"llama_baby", 4}};
 
 const std::vector<std::string>& Ways() {
-  static const auto* const ways = new std::vector<std::string>{
-      "tensor", "tensor_loss", "tensor_sequence", "tensor_sequence_loss",
-      "tensor_sequence_loss_compile"};
+  static const auto* const ways =
+      new std::vector<std::string>{"tensor",
+                                   "tensor_loss",
+                                   "tensor_sequence",
+                                   "tensor_sequence_loss",
+                                   "tensor_compile",
+                                   "tensor_loss_compile",
+                                   "tensor_sequence_compile",
+                                   "tensor_sequence_loss_compile"};
   return *ways;
 }
 
