@@ -33,7 +33,7 @@ TEST(RegistrationTest, ARegisteredDataSetIsOneOfTheNames) {
   EXPECT_THAT(RegisteredDatasets(), Contains("my_two"));
   EXPECT_THAT(DatasetNames(), IsSupersetOf({"mnist", "my_two", "synthetic"}));
   options.name = "my_too";
-  EXPECT_THAT(MakeDataset(options).status(), Says("mnist, my_two, "));
+  EXPECT_THAT(MakeDataset(options).status(), Says("choose one of my_two, mnist, "));
 }
 
 TEST(RegistrationTest, ANameThatThereIsIsNotRegisteredAgain) {

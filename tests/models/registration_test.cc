@@ -38,7 +38,7 @@ TEST(RegistrationTest, ARegisteredModelIsOneOfTheNames) {
   std::vector<std::string> expected = before;
   expected.insert(absl::c_lower_bound(expected, "own"), "own");
   EXPECT_EQ(KnownModels(), expected);
-  EXPECT_THAT(Error({"owm", {3}, 2}), HasSubstr("mlp_wide, own, resnet18"));
+  EXPECT_THAT(Error({"owm", {3}, 2}), HasSubstr("choose one of own, cnn, "));
   EXPECT_EQ(MakeModel({"own", {3}, 2})->size(), 2);
   EXPECT_EQ(MakeModel({"own", {3}, 2, /*tokens=*/true})->size(), 2);
   EXPECT_THAT(Error({"own", {3, 3}, 2}), HasSubstr("takes vectors"));

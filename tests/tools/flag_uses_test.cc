@@ -80,7 +80,10 @@ const std::map<std::string, Use>& Uses() {
                                {"microbatch_size", "8"}};
   const Values samples = {{"sample_every", "5"}, {"prompt", "a"}};
   const Values sim = {{"device", "sim"}};
-  const Values shared_layers = {{"tensor", "2"}};
+  const Values gpt = {{"model", "gpt_tiny"}, {"dataset", "synthetic_tokens"}};
+  const Values shared_layers = {{"model", "gpt_tiny"},
+                                {"dataset", "synthetic_tokens"},
+                                {"tensor", "2"}};
   const Values text = {{"dataset", "tokens"}};
   const Values wsd = {{"lr_schedule", "wsd"}, {"lr_wsd_decay_steps", "5"}};
   const Names meshes = AllBut({"data_parallel", "parameter_server"});
@@ -243,7 +246,7 @@ const std::map<std::string, Use>& Uses() {
       {"token_bytes", {"4", text}},
       {"tokens_per_step", {"8192", text}},
       {"temperature", {"0", samples, in_step}},
-      {"tensor", {"2", {}, kReplicas}},
+      {"tensor", {"2", gpt, kReplicas}},
       {"tensorboard_dir", {"/t"}},
       {"trace_file", {"/t", {}, in_step}},
       {"trace_steps", {"2", {{"trace_file", "/t"}}, in_step}},
