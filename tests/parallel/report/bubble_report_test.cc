@@ -236,7 +236,7 @@ TEST(PipelineAdvice, MoveTheCut) {
   // 16 x 9 + 3 ms; 17 x 6 ms.
   EXPECT_NEAR(advice.gain, 1 - 102.0 / 147, 1e-6);
   EXPECT_THAT(advice.text,
-              HasSubstr("balance by profile): stage 1 takes 9.00 ms a "
+              HasSubstr("the layers by name): stage 1 takes 9.00 ms a "
                         "microbatch, stage 0 takes 3.00"));
   EXPECT_THAT(advice.text,
               HasSubstr("102.00 ms instead of 147.00 (30.6 % less)"));
