@@ -194,6 +194,19 @@ absl::Status MakeExecutor(const LayerSpecs& specs, const LossFunction& loss,
   return CheckTraits(model.traits, model.mesh);
 }
 
+// Copies of a tied weight go by the traits of its first name, which may be that
+// of another rank's layer.
+void ShareTraits(const std::vector<TiedGroup>& tied, TraitsByName& traits) {
+  for (const TiedGroup& group : tied) {
+    const auto known = absl::c_find_if(group, [&](const auto& each) {
+      return traits.count(each.name) > 0;
+    });
+    if (known == group.end()) continue;
+    const ParameterTraits shared = traits.at(known->name);
+    for (const StageParameter& each : group) traits.emplace(each.name, shared);
+  }
+}
+
 void NoteModes(MeshModel& model) {
   for (const auto& stage : model.executor->stages()) {
     if (stage != nullptr) model.modes.emplace_back(stage->layers());
@@ -333,6 +346,7 @@ absl::StatusOr<std::unique_ptr<MeshStrategy>> MakeTraining(
   TANDEM_RETURN_IF_ERROR(MakeExecutor(specs, loss, world, *model));
   TANDEM_ASSIGN_OR_RETURN(
       model->tied, TiedAcross(specs, options.cuts, options.reproducible));
+  ShareTraits(model->tied, model->traits);
   TANDEM_RETURN_IF_ERROR(GoByAllNames(specs, &model->options));
   TANDEM_RETURN_IF_ERROR(model->Agree(CheckNames(*model)));
   TANDEM_RETURN_IF_ERROR(CheckOptimizerGroups(*model));

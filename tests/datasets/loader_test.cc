@@ -249,7 +249,7 @@ TEST(BatchSizePerReplicaTest, DividesOrNamesBothNumbers) {
   };
   EXPECT_THAT(error(100, 7),
               AllOf(HasSubstr("a global batch of 100"),
-                    HasSubstr("data degree 7"), HasSubstr("take 98 or 105")));
+                    HasSubstr("7 replicas"), HasSubstr("take 98 or 105")));
   EXPECT_THAT(error(3, 8), HasSubstr("take 8"));
   EXPECT_THAT(error(0, 2), HasSubstr("at least 1"));
   EXPECT_THAT(error(8, 0), HasSubstr("at least 1"));
