@@ -198,9 +198,8 @@ absl::Status MakeExecutor(const LayerSpecs& specs, const LossFunction& loss,
 // of another rank's layer.
 void ShareTraits(const std::vector<TiedGroup>& tied, TraitsByName& traits) {
   for (const TiedGroup& group : tied) {
-    const auto known = absl::c_find_if(group, [&](const auto& each) {
-      return traits.count(each.name) > 0;
-    });
+    const auto known = absl::c_find_if(
+        group, [&](const auto& each) { return traits.count(each.name) > 0; });
     if (known == group.end()) continue;
     const ParameterTraits shared = traits.at(known->name);
     for (const StageParameter& each : group) traits.emplace(each.name, shared);

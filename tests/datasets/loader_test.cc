@@ -248,8 +248,8 @@ TEST(BatchSizePerReplicaTest, DividesOrNamesBothNumbers) {
         BatchSizePerReplica(batch_size, degree).status().message());
   };
   EXPECT_THAT(error(100, 7),
-              AllOf(HasSubstr("a global batch of 100"),
-                    HasSubstr("7 replicas"), HasSubstr("take 98 or 105")));
+              AllOf(HasSubstr("a global batch of 100"), HasSubstr("7 replicas"),
+                    HasSubstr("take 98 or 105")));
   EXPECT_THAT(error(3, 8), HasSubstr("take 8"));
   EXPECT_THAT(error(0, 2), HasSubstr("at least 1"));
   EXPECT_THAT(error(8, 0), HasSubstr("at least 1"));

@@ -33,7 +33,8 @@ TEST(RegistrationTest, ARegisteredDataSetIsOneOfTheNames) {
   EXPECT_THAT(RegisteredDatasets(), Contains("my_two"));
   EXPECT_THAT(DatasetNames(), IsSupersetOf({"mnist", "my_two", "synthetic"}));
   options.name = "my_too";
-  EXPECT_THAT(MakeDataset(options).status(), Says("choose one of my_two, mnist, "));
+  EXPECT_THAT(MakeDataset(options).status(),
+              Says("choose one of my_two, mnist, "));
 }
 
 TEST(RegistrationTest, ANameThatThereIsIsNotRegisteredAgain) {

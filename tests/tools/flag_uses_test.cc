@@ -81,9 +81,8 @@ const std::map<std::string, Use>& Uses() {
   const Values samples = {{"sample_every", "5"}, {"prompt", "a"}};
   const Values sim = {{"device", "sim"}};
   const Values gpt = {{"model", "gpt_tiny"}, {"dataset", "synthetic_tokens"}};
-  const Values shared_layers = {{"model", "gpt_tiny"},
-                                {"dataset", "synthetic_tokens"},
-                                {"tensor", "2"}};
+  const Values shared_layers = {
+      {"model", "gpt_tiny"}, {"dataset", "synthetic_tokens"}, {"tensor", "2"}};
   const Values text = {{"dataset", "tokens"}};
   const Values wsd = {{"lr_schedule", "wsd"}, {"lr_wsd_decay_steps", "5"}};
   const Names meshes = AllBut({"data_parallel", "parameter_server"});
