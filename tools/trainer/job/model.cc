@@ -19,6 +19,7 @@
 #include "core/mesh/mesh.h"
 #include "core/meta/flops.h"
 #include "core/model/axis/loopback_axis_group.h"
+#include "core/model/axis/tensor_parallel.h"
 #include "core/model/batch.h"
 #include "models/channels_last.h"
 #include "models/chunked_loss.h"
@@ -270,7 +271,10 @@ std::shared_ptr<const TensorParallel> PlannedParallel(
 }  // namespace
 
 PlannedLayersScope::PlannedLayersScope(const PipelineSettings& settings)
-    : scope_(PlannedParallel(settings)) {}
+    : scope_(std::make_unique<TensorParallelScope>(PlannedParallel(settings))) {
+}
+
+PlannedLayersScope::~PlannedLayersScope() = default;
 
 namespace {
 

@@ -5,6 +5,7 @@
 #define TANDEM_TOOLS_TRAINER_JOB_MODEL_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -12,7 +13,6 @@
 #include "absl/status/statusor.h"
 #include "core/checkpoint/row_parts.h"
 #include "core/loss/loss.h"
-#include "core/model/axis/tensor_parallel.h"
 #include "core/model/layer.h"
 #include "datasets/dataset.h"
 #include "models/lora/merged_weights.h"
@@ -22,6 +22,8 @@
 #include "tools/trainer/settings/pipeline_settings.h"
 
 namespace tandem {
+
+class TensorParallelScope;
 
 // For samples like those of `data`, with adapters where --lora_rank asks for
 // them. InvalidArgument where the model does not take either. `transformer`:
@@ -64,9 +66,10 @@ struct JobModel {
 class PlannedLayersScope {
  public:
   explicit PlannedLayersScope(const PipelineSettings& settings);
+  ~PlannedLayersScope();
 
  private:
-  const TensorParallelScope scope_;
+  const std::unique_ptr<const TensorParallelScope> scope_;
 };
 
 // FLOPs of a job's training: what its model costs, and what its devices could
