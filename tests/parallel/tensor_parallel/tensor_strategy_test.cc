@@ -70,12 +70,13 @@ std::vector<Mesh> Meshes() {
   return meshes;
 }
 
-TEST(TensorStrategyTest, TrainsWhatOneDeviceTrains) {
+void ExpectTrainsWhatOneDeviceTrains(bool sequence_parallel, int expected) {
   const auto alone = TrainInLab(LabLayoutNamed("1f1b 1x1x1"),
                                 Job([](MeshStrategyOptions&) {}));
   ASSERT_TRUE(alone.ok()) << alone.status();
   int meshes = 0;
   for (const Mesh& mesh : Meshes()) {
+    if (mesh.sequence_parallel != sequence_parallel) continue;
     SCOPED_TRACE(absl::StrCat(mesh.layout, " tensor ", mesh.tensor,
                               " sharding ", static_cast<int>(mesh.sharding),
                               " sequence ", mesh.sequence_parallel));
@@ -88,7 +89,15 @@ TEST(TensorStrategyTest, TrainsWhatOneDeviceTrains) {
                 alone);
     ++meshes;
   }
-  EXPECT_EQ(meshes, 27);
+  EXPECT_EQ(meshes, expected);
+}
+
+TEST(TensorStrategyTest, TrainsWhatOneDeviceTrains) {
+  ExpectTrainsWhatOneDeviceTrains(/*sequence_parallel=*/true, /*expected=*/12);
+}
+
+TEST(TensorStrategyTest, TrainsWhatOneDeviceTrainsWithWholeTokens) {
+  ExpectTrainsWhatOneDeviceTrains(/*sequence_parallel=*/false, /*expected=*/15);
 }
 
 // What some ranks share, others go on from, in another mesh.
