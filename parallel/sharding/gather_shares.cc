@@ -21,7 +21,7 @@ absl::StatusOr<PendingCollective> StartGatherShares(
     return whole.narrow(0, span.begin, span.length());
   };
   const at::Tensor own = part(group.rank());
-  if (!own.is_same(mine) && own.const_data_ptr() != mine.const_data_ptr()) {
+  if (own.const_data_ptr() != mine.const_data_ptr()) {
     TANDEM_RETURN_IF_ERROR(CatchTorch([&] { own.copy_(mine); }));
   }
   for (int rank = 0; rank < group.size(); ++rank) {

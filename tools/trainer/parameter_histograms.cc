@@ -27,6 +27,11 @@ namespace {
 
 using HistogramsByTag = std::map<std::string, Histogram>;
 
+void NoteLeftOut(const absl::Status& why) {
+  LOG_FIRST_N(WARNING, 1) << "a histogram of --histograms_every is left out: "
+                          << why.message();
+}
+
 void AddHistograms(const std::string& section, const NamedTensors& tensors,
                    const std::set<std::string>& names,
                    HistogramsByTag* histograms) {
@@ -36,9 +41,7 @@ void AddHistograms(const std::string& section, const NamedTensors& tensors,
     if (added.ok()) {
       (*histograms)[absl::StrCat(section, "/", name)] = *added;
     } else {
-      LOG_FIRST_N(WARNING, 1)
-          << "a histogram of --histograms_every is left out: "
-          << added.status().message();
+      NoteLeftOut(added.status());
     }
   }
 }
@@ -125,7 +128,8 @@ absl::StatusOr<Summary> ParameterHistograms(Job& job) {
   Summary summary;
   if (!job.is_rank_zero()) return summary;
   for (const auto& [tag, histogram] : all) {
-    TANDEM_RETURN_IF_ERROR(summary.AddHistogram(tag, histogram));
+    const absl::Status added = summary.AddHistogram(tag, histogram);
+    if (!added.ok()) NoteLeftOut(added);
   }
   return summary;
 }

@@ -154,14 +154,10 @@ absl::Status CheckSameData(const std::string& path,
   if (is_known && left < ResolvedBatchSize(job.options)) {
     return absl::OkStatus();
   }
-  std::vector<std::string> differences;
-  for (const Change& each : Changes(progress.options, job.data.identity)) {
-    differences.push_back(absl::StrCat(each.name, " ", Shown(each.then),
-                                       " there, ", Shown(each.now), " here"));
-  }
   return absl::InvalidArgumentError(absl::StrCat(
       "--resume=", path, ": the checkpoint is of a job in the midst of epoch ",
-      progress.epoch + 1, " of another training set (", ShortList(differences),
+      progress.epoch + 1, " of another training set (",
+      DataDifferences(progress, job),
       "), whose samples come in another order: give the same --data_dir, "
       "--context and --synthetic_samples, or take its weights alone with "
       "--init_from"));
@@ -372,27 +368,15 @@ std::vector<std::string> DescribeChanges(const TrainingProgress& progress,
   return lines;
 }
 
-absl::Status ExplainModelState(const absl::Status& status,
-                               const std::string& path,
-                               const TrainingProgress& progress,
-                               const Job& job) {
-  if (!absl::IsInvalidArgument(status)) return status;
-  Options data = {{"dataset", job.options.dataset}};
-  data.insert(job.data.identity.begin(), job.data.identity.end());
+std::string DataDifferences(const TrainingProgress& progress, const Job& job) {
+  Options data = job.data.identity;
+  data["dataset"] = job.options.dataset;
   std::vector<std::string> differences;
-  for (const auto& [name, now] : data) {
-    const auto then = progress.options.find(name);
-    if (then == progress.options.end() || then->second == now) continue;
-    differences.push_back(
-        absl::StrCat(name, " was ", then->second, " and is ", now, " here"));
+  for (const Change& each : Changes(progress.options, data)) {
+    differences.push_back(absl::StrCat(each.name, " ", Shown(each.then),
+                                       " there, ", Shown(each.now), " here"));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--resume=", path, ": ", status.message(),
-      differences.empty()
-          ? ""
-          : absl::StrCat("; the data differ: ", ShortList(differences),
-                         "; give the same --dataset, --data_dir, --image_size "
-                         "and so on")));
+  return ShortList(differences);
 }
 
 absl::Status ExplainOptimizerState(const absl::Status& status,

@@ -49,13 +49,9 @@ absl::Status CompareProgress(const Job& job, const std::string& path,
 std::vector<std::string> DescribeChanges(const TrainingProgress& progress,
                                          const Job& job);
 
-// `status`, of a model that has no place for what the checkpoint at `path` has,
-// or lacks it: with the data that it was trained on, where this job's are
-// others, for they decide the model's shape.
-absl::Status ExplainModelState(const absl::Status& status,
-                               const std::string& path,
-                               const TrainingProgress& progress,
-                               const Job& job);
+// What the checkpoint's training set is otherwise than this job's, for a
+// person: "sample_shape 3x32x32 there, 3x224x224 here"; empty: nothing.
+std::string DataDifferences(const TrainingProgress& progress, const Job& job);
 
 // `status`, of an optimizer that has no place for what the checkpoint at `path`
 // has of one, or lacks it: with the flags that say so.

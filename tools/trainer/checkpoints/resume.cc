@@ -124,6 +124,24 @@ absl::Status NoneIsUsable(const Candidates& candidates,
       ". Put back what they lack, or move them away to begin anew"));
 }
 
+// `status`, of a model that has no place for what the checkpoint at `path` has,
+// or lacks it: with the data where these are others, for they decide the
+// model's shape.
+absl::Status ExplainModelState(const absl::Status& status,
+                               const std::string& path,
+                               const TrainingProgress& progress,
+                               const Job& job) {
+  if (!absl::IsInvalidArgument(status)) return status;
+  const std::string differences = DataDifferences(progress, job);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--resume=", path, ": ", status.message(),
+      differences.empty()
+          ? ""
+          : absl::StrCat("; the data differ (", differences,
+                         "): give the same --dataset, --data_dir, --image_size "
+                         "and so on")));
+}
+
 // Reads this rank's part, and changes nothing.
 absl::Status Check(const StoredCheckpoint& checkpoint, const std::string& path,
                    const Job& job) {
