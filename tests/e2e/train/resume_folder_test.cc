@@ -207,5 +207,18 @@ TEST(ResumeOnOtherRanksTest, TheEpochsRemainingSamplesAreDealtAnew) {
   EXPECT_EQ(steps.back(), 6);
 }
 
+// A checkpoint of other data has other shapes, whose reason is told.
+TEST(ResumeFolderTest, WhatDoesNotFitNamesTheDataThatDiffer) {
+  const std::string folder = NewFolder("other_shapes");
+  const Flags job = Small("--synthetic_shape=3,8,8 --max_steps=1");
+  RunJobForEvents(Joined(job, {"--save_dir=" + folder}));
+  for (const std::string how : {"--eval_only", "--eval_only --dry_run"}) {
+    ExpectRefused(Joined(job, {"--resume=" + folder}),
+                  {"OtherShape", how + " --synthetic_shape=3,4,4",
+                   "the data differ (|3x8x8 there, 3x4x4 here|--image_size",
+                   kAnyFailure});
+  }
+}
+
 }  // namespace
 }  // namespace tandem::resume_folder_test
