@@ -16,10 +16,15 @@ struct StatePerParameter {
   // Tensors of the optimizer: 1 for SGD with momentum, 2 for Adam.
   int optimizer_states = 1;
   // So many replicas share these (ZeRO stage 1), gradients (stage 2) and the
-  // parameters (stage 3); what is whole for a while is not counted.
+  // parameters (stage 3). A layer or two that are whole for a while are not
+  // counted.
   int64_t optimizer_shares = 1;
   int64_t gradient_shares = 1;
   int64_t parameter_shares = 1;
+  // Beside its share a device has all of its gradients, or parameters, for most
+  // of a step.
+  bool whole_gradients = false;
+  bool whole_parameters = false;
   // Which nobody shares: DiLoCo's values and momentum, PowerSGD's errors, sums
   // of --reproducible.
   int further = 0;

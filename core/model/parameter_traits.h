@@ -43,6 +43,9 @@ struct ParameterTraits {
   std::optional<ParameterShard> shard = {};
   // PyTorch's parameter groups. Not negative.
   int64_t optimizer_group = 0;
+  // Ranks that share it gather its low-precision copy alone
+  // (core/model/low_precision_reads.h).
+  bool gathers_low_precision = false;
 
   bool reduces_over(absl::string_view axis) const;
   // Whether ranks along an axis of the mesh have the same values of it between
@@ -51,7 +54,8 @@ struct ParameterTraits {
   bool is_alike_along(absl::string_view axis) const;
   bool operator==(const ParameterTraits& other) const {
     return reduce_axes == other.reduce_axes && shard == other.shard &&
-           optimizer_group == other.optimizer_group;
+           optimizer_group == other.optimizer_group &&
+           gathers_low_precision == other.gathers_low_precision;
   }
   bool operator!=(const ParameterTraits& other) const {
     return !(*this == other);

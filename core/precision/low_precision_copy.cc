@@ -36,6 +36,7 @@ class Copy {
   at::Tensor In(at::ScalarType dtype, at::MemoryFormat format,
                 const at::Tensor& parameter) {
     absl::MutexLock lock(&mutex_);
+    if (is_given_ && Fits(dtype, format, parameter)) return values_;
     if (!Fits(dtype, format, parameter)) {
       const MemoryCategoryScope category(MemoryCategory::kParameters);
       values_ =
@@ -54,6 +55,12 @@ class Copy {
   at::Tensor values() {
     absl::MutexLock lock(&mutex_);
     return values_;
+  }
+
+  void Give(const at::Tensor& values) {
+    absl::MutexLock lock(&mutex_);
+    values_ = values;
+    is_given_ = true;
   }
 
   void NoteWritten(const at::Tensor& parameter) {
@@ -81,6 +88,7 @@ class Copy {
   uint32_t version_ ABSL_GUARDED_BY(mutex_) = 0;
   const void* data_ ABSL_GUARDED_BY(mutex_) = nullptr;
   at::Tensor values_ ABSL_GUARDED_BY(mutex_);
+  bool is_given_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 bool IsKept(const at::Tensor& parameter) {
@@ -184,6 +192,10 @@ at::Tensor LowPrecisionCopyToWrite(const at::Tensor& parameter) {
 void NoteLowPrecisionCopyWritten(const at::Tensor& parameter) {
   const std::shared_ptr<Copy> copy = AllCopies().Find(parameter);
   if (copy != nullptr) copy->NoteWritten(parameter);
+}
+
+void GiveLowPrecisionCopy(const at::Tensor& parameter, const at::Tensor& copy) {
+  AllCopies().Of(parameter)->Give(copy);
 }
 
 void DropLowPrecisionCopy(const at::Tensor& parameter) {

@@ -32,6 +32,10 @@ at::Tensor KeptLowPrecisionCopy(const at::Tensor& parameter);
 at::Tensor LowPrecisionCopyToWrite(const at::Tensor& parameter);
 void NoteLowPrecisionCopyWritten(const at::Tensor& parameter);
 
+// `copy` is what LowPrecisionCopy gives from now on of a parameter that has no
+// values here itself, of its sizes and strides, until DropLowPrecisionCopy.
+void GiveLowPrecisionCopy(const at::Tensor& parameter, const at::Tensor& copy);
+
 // Gives the memory of a copy back where training ends: copies of parameters
 // that are gone are looked for when others come, which may be never. A later
 // request makes another copy.

@@ -11,7 +11,9 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "core/model/low_precision_reads.h"
 #include "models/functions/linear_function.h"
 
 namespace tandem {
@@ -33,13 +35,16 @@ struct LinearWeight {
 
 // A torch::nn::Module that derives from this, too, gives what it computes of
 // its weight through WithAddition. Not thread-safe while an addition is set.
-class AdaptableLinear {
+class AdaptableLinear : public ReadsLowPrecision {
  public:
   // x [..., inputs] -> [..., outputs], differentiable.
   using Addition = std::function<at::Tensor(const at::Tensor& x)>;
 
-  virtual ~AdaptableLinear() = default;
   virtual LinearWeight linear_weight() const = 0;
+
+  std::vector<std::string> low_precision_parameters() const override {
+    return {linear_weight().name};
+  }
 
   // Null: none.
   void set_addition(Addition addition) { addition_ = std::move(addition); }

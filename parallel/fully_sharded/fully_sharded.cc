@@ -67,8 +67,9 @@ std::unique_ptr<FullySharded> FullySharded::Create(
   }
   for (size_t i = 0; i < of_unit.size(); ++i) {
     auto unit = std::make_unique<Unit>();
-    unit->shards = std::make_unique<ShardUnit>(layers.names[i], of_unit[i],
-                                               groups, options.shards_values);
+    unit->shards =
+        std::make_unique<ShardUnit>(layers.names[i], of_unit[i], groups,
+                                    options.shards_values, options.param_dtype);
     for (FlatBuffer* buffer : of_unit[i]) {
       unit->slots += buffer->slots().size();
       unit->used.emplace_back(buffer->slots().size());
@@ -98,6 +99,12 @@ std::unique_ptr<FullySharded> FullySharded::Create(
 void FullySharded::BeforeLayer(size_t layer) {
   if (holds_all_) return ThrowUnlessOk(HoldAll());
   const std::vector<size_t>& needed = layers_.of_layer[layer];
+  if (stays_) {
+    for (const size_t unit : needed) {
+      ThrowUnlessOk(units_[unit]->shards->Unshard());
+    }
+    return;
+  }
   for (size_t i = 0; i < units_.size(); ++i) {
     const bool stays = units_[i]->in_backward || ahead_ == i ||
                        absl::c_linear_search(needed, i);
@@ -119,7 +126,7 @@ void FullySharded::BeforeLayer(size_t layer) {
 }
 
 void FullySharded::AfterLayer(size_t layer, const LayerFlow& flow) {
-  if (!at::GradMode::is_enabled()) return;
+  if (!at::GradMode::is_enabled() || stays_) return;
   const size_t next = layer + 1;
   const std::vector<size_t>& units = layers_.of_layer[layer];
   const bool ends =
@@ -133,6 +140,31 @@ void FullySharded::AfterLayer(size_t layer, const LayerFlow& flow) {
   };
   watch(flow.values);
   for (const auto& skip : flow.skips) watch(skip.second);
+}
+
+// One without microbatches would gather them at the step's end, stage by stage,
+// and wait there for others' gradients, who wait for the next stage's values.
+absl::Status FullySharded::BeginStep() {
+  return holds_all_ ? StartAll() : absl::OkStatus();
+}
+
+absl::Status FullySharded::Unshard() {
+  stays_ = true;
+  return StartAll();
+}
+
+// The unit of the first layer comes first.
+absl::Status FullySharded::StartAll() {
+  for (const auto& unit : units_) {
+    TANDEM_RETURN_IF_ERROR(unit->shards->StartUnshard());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FullySharded::Free() {
+  stays_ = false;
+  // Finish does it.
+  return holds_all_ ? absl::OkStatus() : Reshard();
 }
 
 absl::Status FullySharded::HoldAll() {
@@ -165,7 +197,7 @@ void FullySharded::OnGradient(Unit& unit, const FlatSlot& slot) {
   unit.ready.insert(&slot);
   if (options_.defers || unit.ready.size() < unit.slots) return;
   if (reduces_) return ThrowUnlessOk(StartReady());
-  if (holds_all_) return;
+  if (holds_all_ || stays_) return;
   // Its gradients are another's affair, or wait for more.
   unit.in_backward = false;
   ThrowUnlessOk(unit.shards->Reshard());
@@ -198,7 +230,7 @@ absl::Status FullySharded::Start(Unit& unit) {
   unit.is_reduced = true;
   unit.in_backward = false;
   reducing_ = &unit;
-  return unit.shards->Reshard();
+  return stays_ ? absl::OkStatus() : unit.shards->Reshard();
 }
 
 // What is put in place from then on is another microbatch's.
@@ -211,7 +243,7 @@ absl::Status FullySharded::FinishStarted() {
 }
 
 absl::Status FullySharded::Prepare() {
-  has_acted_ = false;
+  has_acted_ = stays_ = false;
   for (const auto& unit : units_) {
     unit->is_reduced = false;
     unit->ready.clear();
@@ -228,6 +260,8 @@ absl::Status FullySharded::Before(const Action& action, bool last) {
   for (const auto& unit : units_) {
     unit->in_backward = false;
     unit->ready.clear();
+    // Nobody enters layers' backward one by one.
+    if (stays_) TANDEM_RETURN_IF_ERROR(unit->shards->Unshard());
   }
   return absl::OkStatus();
 }
@@ -248,13 +282,9 @@ absl::Status FullySharded::EndPass() {
 }
 
 absl::Status FullySharded::Finish() {
-  if (holds_all_) {
-    // One without microbatches has not done it yet.
-    TANDEM_RETURN_IF_ERROR(HoldAll());
-    if (options_.shards_gradients) {
-      started_ = 0;
-      TANDEM_RETURN_IF_ERROR(EndPass());
-    }
+  if (holds_all_ && options_.shards_gradients) {
+    started_ = 0;
+    TANDEM_RETURN_IF_ERROR(EndPass());
   }
   TANDEM_RETURN_IF_ERROR(Reshard());
   return options_.shards_gradients ? SettleUse() : absl::OkStatus();
@@ -309,7 +339,7 @@ absl::StatusOr<FullySharded::ParameterCopies> FullySharded::CopyParameters(
   ParameterCopies copies;
   TANDEM_RETURN_IF_ERROR(Reshard());
   for (const auto& unit : units_) {
-    TANDEM_RETURN_IF_ERROR(unit->shards->Unshard());
+    TANDEM_RETURN_IF_ERROR(unit->shards->UnshardValues());
     for (const FlatBuffer* buffer : unit->shards->buffers()) {
       for (const FlatSlot& slot : buffer->slots()) {
         if (!wanted) continue;

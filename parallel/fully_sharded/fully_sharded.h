@@ -38,11 +38,15 @@ struct FullyShardedOptions {
   // Gradients come from a WeightGradientSink, perhaps several times in one
   // action: they are averaged when the action is over.
   bool defers = false;
+  // What layers compute in: weights that are read as copies of that dtype alone
+  // are gathered as such (core/model/low_precision_reads.h).
+  std::optional<at::ScalarType> param_dtype = {};
   // A parameter without a gradient on any rank has none; else it is an error.
   bool find_unused_parameters = false;
 };
 
-// Units are gathered in the order of the layers, forward, and in its reverse
+// Unless a schedule's actions gather and free all of them (Unshard, Free),
+// units are gathered in the order of the layers, forward, and in its reverse
 // backward, one ahead of that which computes; averages start in that reverse
 // order, too. So all ranks issue their collectives alike, in whatever order
 // autograd comes to gradients. Reshard after forward is fully_shard's: all but
@@ -66,6 +70,9 @@ class FullySharded : public StageGradients, public LayerParameters {
 
   void BeforeLayer(size_t layer) override;
   void AfterLayer(size_t layer, const LayerFlow& flow) override;
+  absl::Status BeginStep() override;
+  absl::Status Unshard() override;
+  absl::Status Free() override;
 
   absl::Status Prepare() override;
   absl::Status Before(const Action& action, bool last) override;
@@ -98,6 +105,7 @@ class FullySharded : public StageGradients, public LayerParameters {
   absl::Status FinishStarted();
   absl::Status EndPass();
   absl::Status SettleUse();
+  absl::Status StartAll();
   absl::Status HoldAll();
 
   const LayerUnits layers_;
@@ -109,6 +117,7 @@ class FullySharded : public StageGradients, public LayerParameters {
   size_t entered_ = 0, started_ = 0;
   bool reduces_ = false;                        // in this pass
   bool holds_all_ = false, has_acted_ = false;  // in this step
+  bool stays_ = false;                          // between Unshard and Free
   std::optional<size_t> ahead_;                 // gathered for the next layer
   Unit* reducing_ = nullptr;                    // the last one started
 };

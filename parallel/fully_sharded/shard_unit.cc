@@ -1,6 +1,7 @@
 #include "parallel/fully_sharded/shard_unit.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <glog/logging.h>
 
 #include <cstddef>
@@ -61,20 +62,38 @@ absl::Status ShardBuffer(const ShardGroups& groups, bool shards_values,
 }
 
 ShardUnit::ShardUnit(std::string name, std::vector<FlatBuffer*> buffers,
-                     const ShardGroups& groups, bool shards_values)
+                     const ShardGroups& groups, bool shards_values,
+                     std::optional<at::ScalarType> param_dtype)
     : name_(std::move(name)),
       buffers_(std::move(buffers)),
       groups_(groups),
       shards_values_(shards_values),
+      param_dtype_(param_dtype),
       is_here_(!shards_values) {}
 
 absl::Status ShardUnit::StartUnshard() {
   if (is_here_) return absl::OkStatus();
   is_here_ = true;
   for (FlatBuffer* buffer : buffers_) {
-    TANDEM_RETURN_IF_ERROR(StartGather(*buffer));
+    TANDEM_RETURN_IF_ERROR(GathersCopies(*buffer) ? StartGatherCopies(*buffer)
+                                                  : StartGather(*buffer));
   }
   return absl::OkStatus();
+}
+
+bool ShardUnit::GathersCopies(const FlatBuffer& buffer) const {
+  return param_dtype_.has_value() && buffer.traits().gathers_low_precision &&
+         *param_dtype_ != buffer.values().scalar_type();
+}
+
+absl::Status ShardUnit::UnshardValues() {
+  if (!shards_values_) return absl::OkStatus();
+  TANDEM_RETURN_IF_ERROR(Reshard());
+  is_here_ = true;
+  for (FlatBuffer* buffer : buffers_) {
+    TANDEM_RETURN_IF_ERROR(StartGather(*buffer));
+  }
+  return Unshard();
 }
 
 absl::Status ShardUnit::Unshard() {
@@ -86,12 +105,39 @@ absl::Status ShardUnit::Unshard() {
 }
 
 absl::Status ShardUnit::StartGather(FlatBuffer& buffer) {
-  Communicator& group = *groups_.gathers;
   FlatMemory& memory = buffer.value_memory();
   TANDEM_RETURN_IF_ERROR(CatchTorch([&] { memory.TakeWhole(); }, name_));
+  return Gather(buffer, memory.whole(), memory.Own());
+}
+
+// Each rank converts its share alone.
+absl::Status ShardUnit::StartGatherCopies(FlatBuffer& buffer) {
+  const FlatMemory& memory = buffer.value_memory();
+  TANDEM_ASSIGN_OR_RETURN(
+      const at::Tensor copies, CatchTorchOr([&] {
+        const at::NoGradGuard no_grad;
+        const MemoryCategoryScope category(MemoryCategory::kParameters);
+        at::Tensor made =
+            at::empty({memory.whole().numel()},
+                      memory.whole().options().dtype(*param_dtype_));
+        PartOf(made, memory.own()).copy_(memory.Own());
+        for (const FlatSlot& slot : buffer.slots()) {
+          GiveLowPrecisionCopy(
+              slot.parameter,
+              made.as_strided(slot.parameter.sizes(), slot.parameter.strides(),
+                              slot.offset));
+        }
+        return made;
+      }));
+  return Gather(buffer, copies, PartOf(copies, memory.own()));
+}
+
+absl::Status ShardUnit::Gather(FlatBuffer& buffer, const at::Tensor& whole,
+                               const at::Tensor& mine) {
+  Communicator& group = *groups_.gathers;
   TANDEM_ASSIGN_OR_RETURN(
       PendingCollective gathered,
-      StartGatherShares(buffer, memory.whole(), memory.Own(), group,
+      StartGatherShares(buffer, whole, mine, group,
                         [name = name_](std::optional<int> /*rank*/) {
                           return absl::StrCat("the parameters of ", name);
                         }));
@@ -103,7 +149,8 @@ absl::Status ShardUnit::Reshard() {
   if (!shards_values_ || !is_here_) return absl::OkStatus();
   TANDEM_RETURN_IF_ERROR(Unshard());  // nobody may write to freed memory
   for (FlatBuffer* buffer : buffers_) {
-    buffer->value_memory().ReleaseWhole();
+    FlatMemory& memory = buffer->value_memory();
+    if (memory.has_whole()) memory.ReleaseWhole();
     for (const FlatSlot& slot : buffer->slots()) {
       DropLowPrecisionCopy(slot.parameter);
     }

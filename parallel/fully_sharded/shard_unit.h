@@ -4,6 +4,9 @@
 #ifndef TANDEM_PARALLEL_FULLY_SHARDED_SHARD_UNIT_H_
 #define TANDEM_PARALLEL_FULLY_SHARDED_SHARD_UNIT_H_
 
+#include <ATen/core/Tensor.h>
+
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,19 +38,23 @@ absl::Status ShardBuffer(const ShardGroups& groups, bool shards_values,
 class ShardUnit {
  public:
   // The buffers of its parameters, sharded before (ShardBuffer), must outlive
-  // it, as must the groups.
+  // it, as must the groups. Those whose traits say so are gathered for layers
+  // as copies of that dtype, if it is set.
   ShardUnit(std::string name, std::vector<FlatBuffer*> buffers,
-            const ShardGroups& groups, bool shards_values);
+            const ShardGroups& groups, bool shards_values,
+            std::optional<at::ScalarType> param_dtype);
   ShardUnit(const ShardUnit&) = delete;
   ShardUnit& operator=(const ShardUnit&) = delete;
 
   const std::string& name() const { return name_; }
   const std::vector<FlatBuffer*>& buffers() const { return buffers_; }
 
-  // Begins to gather values, unless they are there or on their way; and waits
-  // for them. Collective, the first.
+  // Begins to gather what layers compute with, unless it is there or on its
+  // way; and waits for it. Collective, the first.
   absl::Status StartUnshard();
   absl::Status Unshard();
+  // The values themselves, of all parameters. Collective.
+  absl::Status UnshardValues();
   // Frees what is not this rank's. Nothing to do where values are not sharded,
   // or not there.
   absl::Status Reshard();
@@ -72,12 +79,17 @@ class ShardUnit {
   };
 
   absl::Status StartGather(FlatBuffer& buffer);
+  absl::Status StartGatherCopies(FlatBuffer& buffer);
+  absl::Status Gather(FlatBuffer& buffer, const at::Tensor& whole,
+                      const at::Tensor& mine);
+  bool GathersCopies(const FlatBuffer& buffer) const;
   absl::StatusOr<Reduction> StartReduce(FlatBuffer& buffer, bool adds);
 
   const std::string name_;
   const std::vector<FlatBuffer*> buffers_;
   const ShardGroups groups_;
   const bool shards_values_;
+  const std::optional<at::ScalarType> param_dtype_;
   bool is_here_ = false;
   std::vector<PendingCollective> gathering_;
   std::vector<Reduction> reductions_;

@@ -33,7 +33,12 @@ FlightRecorder::Id NoteFlight(const Action& action) {
 // The engine's loop.
 absl::Status PipelineExecutor::DeviceStep::RunActions() {
   moments_.reserve(local_.actions->size());
+  TANDEM_RETURN_IF_ERROR(BeginParameters());
   for (const Action& action : *local_.actions) {
+    if (!Computes(action.kind)) {
+      TANDEM_RETURN_IF_ERROR(MoveParameters(action));
+      continue;
+    }
     if (action.microbatch >= static_cast<int>(step_.rows.size())) {
       TANDEM_RETURN_IF_ERROR(RunMissing(action));
       continue;
@@ -60,6 +65,31 @@ absl::Status PipelineExecutor::DeviceStep::RunActions() {
     NoteHeld();
   }
   return absl::OkStatus();
+}
+
+absl::Status PipelineExecutor::DeviceStep::BeginParameters() const {
+  if (!step_.trains) return absl::OkStatus();
+  const auto device = static_cast<size_t>(local_.index);
+  for (int i : executor_.schedule_.stages_of[device]) {
+    LayerParameters* const parameters =
+        executor_.stages_[static_cast<size_t>(i)]->layer_parameters();
+    if (parameters == nullptr) continue;
+    TANDEM_RETURN_IF_ERROR(CatchTorch([&] { return parameters->BeginStep(); }));
+  }
+  return absl::OkStatus();
+}
+
+// Does nothing for a stage whose parameters are always there. Replicas without
+// microbatches take part.
+absl::Status PipelineExecutor::DeviceStep::MoveParameters(
+    const Action& action) const {
+  LayerParameters* const parameters = Stage(action).layer_parameters();
+  if (parameters == nullptr) return absl::OkStatus();
+  const absl::Status done = CatchTorch([&] {
+    return action.kind == ActionKind::kUnshard ? parameters->Unshard()
+                                               : parameters->Free();
+  });
+  return done.ok() ? done : Annotate(done, executor_.Describe(action));
 }
 
 absl::Status PipelineExecutor::DeviceStep::Begin(const Action& action) {
@@ -347,6 +377,10 @@ const char* ActionName(ActionKind kind) {
       return "backward of the input";
     case ActionKind::kBackwardWeight:
       return "backward of the weights";
+    case ActionKind::kUnshard:
+      return "gathering parameters";
+    case ActionKind::kReshard:
+      return "freeing parameters";
   }
   return "";
 }

@@ -85,6 +85,10 @@ class PipelineExecutor::DeviceStep {
   // On a microbatch that other replicas may have.
   absl::Status RunMissing(const Action& action) const;
 
+  // Before the first action; and an action on parameters.
+  absl::Status BeginParameters() const;
+  absl::Status MoveParameters(const Action& action) const;
+
   // The parts of an action, in this order.
   absl::Status Begin(const Action& action);
   absl::StatusOr<StageMessage> Wait(const Action& action);

@@ -63,8 +63,10 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Create(
   const int capacity = schedule.microbatches;
   auto executor = absl::WrapUnique(new PipelineExecutor(
       std::move(schedule), std::move(stages), std::move(layout), options));
-  TANDEM_ASSIGN_OR_RETURN(executor->facts_,
-                          ValidateSchedule(executor->schedule_, {capacity, 0}));
+  TANDEM_ASSIGN_OR_RETURN(
+      executor->facts_,
+      ValidateSchedule(executor->schedule_, {capacity, /*most_activations=*/0,
+                                             options.max_unsharded_stages}));
   TANDEM_RETURN_IF_ERROR(executor->CheckStages());
   const Schedule& own = executor->schedule_;
   const PipelineLayout& where = executor->layout_;
@@ -224,9 +226,12 @@ absl::StatusOr<Inference> PipelineExecutor::Infer(
 }
 
 std::string PipelineExecutor::Describe(const Action& action) const {
+  const std::string& stage = stages_[static_cast<size_t>(action.stage)]->name();
+  if (!Computes(action.kind)) {
+    return absl::StrCat(ActionName(action.kind), " of ", stage);
+  }
   return absl::StrCat(ActionName(action.kind), " of microbatch ",
-                      action.microbatch, " in ",
-                      stages_[static_cast<size_t>(action.stage)]->name());
+                      action.microbatch, " in ", stage);
 }
 
 void PipelineExecutor::OnHang(const Local& local, int action, Step& step) {

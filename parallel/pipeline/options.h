@@ -24,6 +24,10 @@ struct PipelineOptions {
   // a 64-byte boundary on, whatever they are cut from: some kernels' results
   // depend on it.
   bool settles_inputs = false;
+  // Stages whose parameters a device has at a time, at most, where replicas
+  // share them and the schedule gathers them (parallel/schedule/unshards.h); 0:
+  // all of its stages.
+  int max_unsharded_stages = 0;
   // How long a stage waits for a neighbour of the same process; for another
   // rank, as long as the communicator does.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);

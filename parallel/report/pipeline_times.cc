@@ -62,6 +62,9 @@ void AddWork(const ActionTime& time, StageTimes& stage, DeviceTimes& device) {
       stage.backward_weight += work;
       device.weights += work;
       break;
+    case ActionKind::kUnshard:
+    case ActionKind::kReshard:
+      break;
   }
 }
 

@@ -35,6 +35,10 @@ std::optional<ActionKind> ActionKindOfLetter(char letter) {
       return ActionKind::kBackwardInput;
     case 'W':
       return ActionKind::kBackwardWeight;
+    case 'U':
+      return ActionKind::kUnshard;
+    case 'R':
+      return ActionKind::kReshard;
     default:
       return std::nullopt;
   }
@@ -53,7 +57,9 @@ std::optional<Action> ParseAction(absl::string_view word, int device) {
   const bool right =
       kind.has_value() &&
       (letter == 0 || ParseNumber(word.substr(0, letter), &action.stage)) &&
-      ParseNumber(word.substr(letter + 1), &action.microbatch);
+      (Computes(*kind)
+           ? ParseNumber(word.substr(letter + 1), &action.microbatch)
+           : letter + 1 == word.size());
   if (!right) return std::nullopt;
   action.kind = *kind;
   return action;
@@ -107,8 +113,8 @@ absl::StatusOr<Schedule> ParseSchedule(const std::string& name,
       if (!action.has_value()) {
         return absl::InvalidArgumentError(
             absl::StrCat("schedule ", name, ", line ", number, ": '", word,
-                         "' is no action; expected one like F0, B3, I1, W1, or "
-                         "with its stage 4F0"));
+                         "' is no action; expected one like F0, B3, I1, W1, U, "
+                         "R, or with its stage 4F0"));
       }
       actions.push_back(*action);
     }

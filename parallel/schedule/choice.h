@@ -15,8 +15,9 @@
 namespace tandem {
 
 // What ToString(schedule) writes: a line for each device, with its actions in
-// order; F forward, B backward, I and W its two parts; the microbatch behind
-// the letter, the stage before it, which may be left out where it is the
+// order; F forward, B backward, I and W its two parts, U and R parameters that
+// are gathered and freed (unshards.h); the microbatch behind the letter, which
+// U and R lack, the stage before it, which may be left out where it is the
 // device's number. Empty lines, and what follows a #, are skipped.
 //
 //   # 1F1B on two devices

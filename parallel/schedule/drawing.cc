@@ -42,6 +42,10 @@ const char* KindName(ActionKind kind) {
       return "backward, input";
     case ActionKind::kBackwardWeight:
       return "backward, weights";
+    case ActionKind::kUnshard:
+      return "parameters gathered";
+    case ActionKind::kReshard:
+      return "parameters freed";
   }
   return "";
 }
@@ -116,6 +120,9 @@ const char* FillColour(ActionKind kind) {
       return "#d98a5c";
     case ActionKind::kBackwardWeight:
       return "#9c6b98";
+    case ActionKind::kUnshard:
+    case ActionKind::kReshard:
+      break;
   }
   return "#cccccc";
 }

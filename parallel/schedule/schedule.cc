@@ -19,6 +19,10 @@ char Letter(ActionKind kind) {
       return 'I';
     case ActionKind::kBackwardWeight:
       return 'W';
+    case ActionKind::kUnshard:
+      return 'U';
+    case ActionKind::kReshard:
+      return 'R';
   }
   return '?';
 }
@@ -49,7 +53,7 @@ std::vector<std::vector<Action>> ActionsByStage(const Schedule& schedule,
       static_cast<size_t>(schedule.stages));
   for (const auto& actions : schedule.actions) {
     for (const Action& each : actions) {
-      if (each.microbatch >= microbatches) continue;
+      if (!Computes(each.kind) || each.microbatch >= microbatches) continue;
       by_stage[static_cast<size_t>(each.stage)].push_back(each);
     }
   }
@@ -107,9 +111,11 @@ GradientsCome OrderOfGradients(const Schedule& schedule) {
 }
 
 std::string ToString(const Action& action, bool with_stage) {
-  const std::string letter(1, Letter(action.kind));
-  return with_stage ? absl::StrCat(action.stage, letter, action.microbatch)
-                    : absl::StrCat(letter, action.microbatch);
+  std::string text;
+  if (with_stage) absl::StrAppend(&text, action.stage);
+  text += Letter(action.kind);
+  if (Computes(action.kind)) absl::StrAppend(&text, action.microbatch);
+  return text;
 }
 
 std::string ToString(const Schedule& schedule) {

@@ -15,7 +15,16 @@ enum class ActionKind {
   kBackward,        // gradients of input and weights, as autograd does it
   kBackwardInput,   // gradients of the input alone
   kBackwardWeight,  // those of the weights, which kBackwardInput left
+  // Parameters of the stage that replicas share are gathered, and freed
+  // (UNSHARD and RESHARD of torch.distributed.pipelining): no microbatch's.
+  kUnshard,
+  kReshard,
 };
+
+// The action is one on a microbatch, not on parameters.
+inline bool Computes(ActionKind kind) {
+  return kind != ActionKind::kUnshard && kind != ActionKind::kReshard;
+}
 
 inline bool IsForward(ActionKind kind) { return kind == ActionKind::kForward; }
 inline bool GivesInputGradient(ActionKind kind) {
@@ -27,7 +36,7 @@ inline bool EndsBackward(ActionKind kind) {
   return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
 }
 
-// One stage's work on one microbatch.
+// One stage's work on one microbatch, or on its parameters.
 struct Action {
   ActionKind kind = ActionKind::kForward;
   int stage = 0;
@@ -59,7 +68,7 @@ int DeviceOfStage(const Schedule& schedule, int stage);
 // By stage, for who asks for many.
 std::vector<int> DevicesOfStages(const Schedule& schedule);
 
-// What each stage does with the first so many microbatches, in its device's
+// What each stage computes of the first so many microbatches, in its device's
 // order. Requires that there are no others than the schedule's stages.
 std::vector<std::vector<Action>> ActionsByStage(const Schedule& schedule,
                                                 int microbatches);
@@ -81,8 +90,8 @@ bool SplitsBackward(const Schedule& schedule);
 enum class GradientsCome { kAscending, kDescending, kInNoOrder };
 GradientsCome OrderOfGradients(const Schedule& schedule);
 
-// "F2", "B0", "I1", "W3"; where devices have other stages than that of their
-// own number, the stage stands before it: "4F2".
+// "F2", "B0", "I1", "W3", "U", "R"; where devices have other stages than that
+// of their own number, the stage stands before it: "4F2", "4U".
 std::string ToString(const Action& action, bool with_stage);
 
 // A line for each device, actions separated by spaces; what ParseSchedule

@@ -124,7 +124,7 @@ class Simulator {
   }
 
   void HandOver(int device, const Action& action) {
-    if (action.kind == ActionKind::kBackwardWeight) return;
+    if (!IsForward(action.kind) && !GivesInputGradient(action.kind)) return;
     const size_t direction = DirectionIndex(IsForward(action.kind));
     ends_[direction][Cell(action.stage, action.microbatch)] = free_at_[device];
     const int to = ReceivingStage(action, schedule_.stages);
@@ -152,6 +152,9 @@ double ActionDuration(const Action& action, const StageCost& cost) {
       return cost.backward_input;
     case ActionKind::kBackwardWeight:
       return cost.backward_weight;
+    case ActionKind::kUnshard:
+    case ActionKind::kReshard:
+      return 0;
   }
   return 0;
 }
@@ -201,6 +204,9 @@ absl::InlinedVector<Prerequisite, 2> ActionPrerequisites(const Action& action,
       return {{false, stage + 1}, {true, stage}};
     case ActionKind::kBackwardWeight:
       return {{true, stage}, {false, stage}};
+    case ActionKind::kUnshard:
+    case ActionKind::kReshard:
+      return {};
   }
   return {};
 }
@@ -232,6 +238,7 @@ absl::StatusOr<SchedulePrediction> PredictSchedule(const Schedule& schedule,
   made.devices.resize(schedule.actions.size());
   made.busy.resize(schedule.actions.size(), 0);
   for (const SimulatedAction& each : simulation.done) {
+    if (!Computes(each.action.kind)) continue;
     made.devices[each.device].push_back({each.action, each.begin, each.end});
     made.busy[each.device] += duration(each.action);
   }

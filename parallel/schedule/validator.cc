@@ -12,6 +12,7 @@
 #include "core/base/status_macros.h"
 #include "parallel/schedule/schedule.h"
 #include "parallel/schedule/simulation.h"
+#include "parallel/schedule/unshards.h"
 
 namespace tandem {
 namespace {
@@ -85,18 +86,24 @@ struct Counts {
   int input = 0;
   int weight = 0;
 
-  int& Of(ActionKind kind) {
+  void Add(ActionKind kind) {
     switch (kind) {
       case ActionKind::kForward:
-        return forward;
+        ++forward;
+        break;
       case ActionKind::kBackward:
-        return whole;
+        ++whole;
+        break;
       case ActionKind::kBackwardInput:
-        return input;
+        ++input;
+        break;
       case ActionKind::kBackwardWeight:
-        return weight;
+        ++weight;
+        break;
+      case ActionKind::kUnshard:
+      case ActionKind::kReshard:
+        break;
     }
-    return forward;
   }
   bool IsComplete() const {
     return forward == 1 && ((whole == 1 && input == 0 && weight == 0) ||
@@ -127,7 +134,7 @@ absl::Status CheckComplete(const Schedule& schedule) {
   for (int device = 0; device < schedule.devices(); ++device) {
     for (const Action& action : schedule.actions[device]) {
       TANDEM_RETURN_IF_ERROR(CheckPlace(schedule, device_of, device, action));
-      ++counts[action.stage][action.microbatch].Of(action.kind);
+      counts[action.stage][action.microbatch].Add(action.kind);
     }
   }
   for (int stage = 0; stage < schedule.stages; ++stage) {
@@ -209,7 +216,9 @@ absl::StatusOr<ScheduleFacts> ValidateSchedule(const Schedule& schedule,
   TANDEM_RETURN_IF_ERROR(
       CheckMemory(schedule, simulation.done, limits.most_activations));
   TANDEM_RETURN_IF_ERROR(CheckEnded(schedule, simulation.stuck));
-  ScheduleFacts facts{std::vector<int>(schedule.actions.size(), 0)};
+  ScheduleFacts facts{std::vector<int>(schedule.actions.size(), 0), {}};
+  TANDEM_RETURN_IF_ERROR(
+      CheckUnshards(schedule, limits.most_unsharded, &facts.peak_unsharded));
   for (const SimulatedAction& each : simulation.done) {
     int& peak = facts.peak_activations[each.device];
     peak = std::max(peak, each.kept);

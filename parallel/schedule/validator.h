@@ -20,11 +20,16 @@ struct ScheduleLimits {
   // Forwards of a device whose backward is not done (with a backward in two
   // parts: the second), at most; 0: any number.
   int most_activations = 0;
+  // Stages whose parameters a device has at a time, at most, where these are
+  // gathered by actions (unshards.h); 0: any number.
+  int most_unsharded = 0;
 };
 
-// What a device's activations come to.
+// What a device's activations and parameters come to.
 struct ScheduleFacts {
   std::vector<int> peak_activations;  // by device
+  // By device, of how many stages; 0: the schedule does not say.
+  std::vector<int> peak_unsharded;
 };
 
 // InvalidArgument says what is wrong: the device, the action, and what it waits
@@ -35,7 +40,8 @@ struct ScheduleFacts {
 // microbatch and one backward, whole or in both parts, on its device; an action
 // comes after what it needs: a forward after that of the stage before, a
 // backward after the same stage's forward and the backward of the stage behind,
-// the weights' part after the input's; channels; memory.
+// the weights' part after the input's; channels; memory; what computes between
+// the actions that gather and free its stage's parameters, if there are any.
 absl::StatusOr<ScheduleFacts> ValidateSchedule(
     const Schedule& schedule, const ScheduleLimits& limits = {});
 

@@ -101,6 +101,12 @@ struct MeshStrategyOptions : UpdateOptions {
   // Neighbouring layers are gathered together until they have so many
   // parameters (size_based_auto_wrap_policy's min_num_params).
   int64_t shard_min_num_params = int64_t{1} << 20;
+  // With parameters that are shared: layers are gathered for each use of them
+  // and freed behind it (fully_shard's reshard_after_forward). Else the
+  // schedule has actions that gather and free those of a whole stage
+  // (parallel/schedule/unshards.h), once a step unless
+  // pipeline.max_unsharded_stages asks for less memory. The same bits.
+  bool reshard_after_forward = true;
   // Weight of the past in exponential moving averages of the parameters, which
   // evaluation and inference use (torch.optim.swa_utils.AveragedModel with
   // get_ema_multi_avg_fn): docs/training.md. Less than 1; 0: there are none.

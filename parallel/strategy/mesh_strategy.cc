@@ -20,11 +20,13 @@
 #include "core/model/axis/tensor_parallel.h"
 #include "core/model/layer.h"
 #include "core/model/layer_list.h"
+#include "core/model/low_precision_reads.h"
 #include "core/model/training_modes.h"
 #include "parallel/comm_hooks/compression_hooks.h"
 #include "parallel/ddp/option_checks.h"
 #include "parallel/optim/update_options.h"
 #include "parallel/pipeline/model.h"
+#include "parallel/schedule/unshards.h"
 #include "parallel/schedule/validator.h"
 #include "parallel/step/mesh_model.h"
 #include "parallel/step/ordered_sums.h"
@@ -177,10 +179,14 @@ absl::Status MakeExecutor(const LayerSpecs& specs, const LossFunction& loss,
       world->backend_names().HasStreams(options.devices.front().type())) {
     pipeline.hang_timeout *= 2;
   }
+  const bool stay =
+      options.shard == Sharding::kParameters && !options.reshard_after_forward;
   TANDEM_ASSIGN_OR_RETURN(
       model.executor,
-      PipelineExecutor::Create(options.schedule, *std::move(stages), layout,
-                               pipeline));
+      PipelineExecutor::Create(
+          stay ? WithUnshards(options.schedule, pipeline.max_unsharded_stages)
+               : options.schedule,
+          *std::move(stages), layout, pipeline));
   // What their places come to is known with the layers.
   for (const auto& stage : model.executor->stages()) {
     if (stage == nullptr) continue;
@@ -242,6 +248,13 @@ absl::Status ShareStage(const PipelineStage& stage, int index, MeshModel& model,
   shards.options.reduces_each = options.schedule.stages == 1;
   shards.options.defers = trained.defers;
   shards.options.find_unused_parameters = options.ddp.find_unused_parameters;
+  shards.options.param_dtype = options.ddp.mixed_precision.param_dtype;
+  if (!shards.options.shards_values || !shards.options.param_dtype) {
+    return absl::OkStatus();
+  }
+  for (const std::string& name : LowPrecisionParameters(stage.layers())) {
+    trained.traits[name].gathers_low_precision = true;
+  }
   return absl::OkStatus();
 }
 

@@ -81,6 +81,8 @@ const std::map<std::string, Use>& Uses() {
   const Values samples = {{"sample_every", "5"}, {"prompt", "a"}};
   const Values sim = {{"device", "sim"}};
   const Values gpt = {{"model", "gpt_tiny"}, {"dataset", "synthetic_tokens"}};
+  const Values whole_stages = {{"shard", "parameters"},
+                               {"reshard_after_forward", "false"}};
   const Values shared_layers = {
       {"model", "gpt_tiny"}, {"dataset", "synthetic_tokens"}, {"tensor", "2"}};
   const Values text = {{"dataset", "tokens"}};
@@ -187,6 +189,7 @@ const std::map<std::string, Use>& Uses() {
       {"max_new_tokens", {"5", samples, in_step}},
       {"max_staleness", {"1", {}, kServers}},
       {"max_steps", {"5"}},
+      {"max_unsharded_stages", {"1", whole_stages, kReplicas}},
       {"metrics_file", {"/m"}},
       {"microbatch_size", {"8"}},
       {"microbatches", {"4", {}, kPipelines}},
@@ -216,6 +219,8 @@ const std::map<std::string, Use>& Uses() {
       {"replace_replicas", {"1", {}, {"ddp"}}},
       {"report", {"/page.html"}},
       {"reproducible", {"true", {{"microbatch_size", "8"}}, meshes}},
+      {"reshard_after_forward",
+       {"false", {{"shard", "parameters"}}, kReplicas}},
       {"resume", {"/c"}},
       {"save_dir", {"/s"}},
       {"sample_every", {"5", {{"prompt", "a"}}, in_step}},

@@ -6,12 +6,13 @@
 
 #include <cstddef>
 
+#include "absl/status/status.h"
 #include "core/model/layer_flow.h"
 
 namespace tandem {
 
-// Called by the stage's thread, or by that of its backward; may throw
-// c10::Error, as a layer does.
+// Called by the stage's thread, or by that of its backward; what returns
+// nothing may throw c10::Error, as a layer does.
 class LayerParameters {
  public:
   LayerParameters() = default;
@@ -24,6 +25,14 @@ class LayerParameters {
   virtual void BeforeLayer(size_t layer) = 0;
   // It has given this; in a pass with a graph, backward comes to it.
   virtual void AfterLayer(size_t layer, const LayerFlow& flow) = 0;
+
+  // A training step begins, of which a replica may have no microbatches.
+  virtual absl::Status BeginStep() = 0;
+
+  // The schedule's actions (parallel/schedule/unshards.h): from the one to the
+  // other all parameters are there, or on their way.
+  virtual absl::Status Unshard() = 0;
+  virtual absl::Status Free() = 0;
 };
 
 }  // namespace tandem

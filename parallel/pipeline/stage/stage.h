@@ -194,6 +194,7 @@ class PipelineStage {
   void set_layer_parameters(LayerParameters* parameters) {
     parameters_ = parameters;
   }
+  LayerParameters* layer_parameters() const { return parameters_; }
 
   const std::string& name() const { return options_.name; }
   c10::Device device() const { return options_.device; }

@@ -43,6 +43,10 @@ void DescribeFullySharded(const MeshStrategyOptions& options,
                           NamedValues& values) {
   values["data_shard"] = absl::StrCat(options.data_shard);
   values["shard_min_num_params"] = absl::StrCat(options.shard_min_num_params);
+  values["reshard_after_forward"] =
+      options.reshard_after_forward ? "true" : "false";
+  values["max_unsharded_stages"] =
+      absl::StrCat(options.pipeline.max_unsharded_stages);
 }
 
 absl::Status CheckFullySharded(const MeshStrategyOptions& options) {
@@ -55,6 +59,12 @@ absl::Status CheckFullySharded(const MeshStrategyOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("shard_min_num_params is ", options.shard_min_num_params,
                      ": expected a number of parameters, or 0"));
+  }
+  if (options.pipeline.max_unsharded_stages < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_unsharded_stages is ", options.pipeline.max_unsharded_stages,
+        ": expected how many stages a device has whole at a time, or 0 for all "
+        "of its stages"));
   }
   return absl::OkStatus();
 }

@@ -171,6 +171,9 @@ StatePerParameter KeptStatePerParameter(const MeshStrategyOptions& options,
     kept.gradient_shares = shares;
   }
   if (options.shard == Sharding::kParameters) kept.parameter_shares = shares;
+  // They are reduced when all microbatches have added to them.
+  kept.whole_gradients = options.schedule.stages > 1;
+  kept.whole_parameters = !options.reshard_after_forward;
   for (const StepPartRow* row : StepPartRows()) {
     if (row->further_state == nullptr) continue;
     kept.further += row->further_state(options, replicas);

@@ -4,23 +4,33 @@
 #include "parallel/fully_sharded/fully_sharded.h"
 
 #include <ATen/Tensor.h>
+#include <c10/util/accumulate.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/flight/dump.h"
+#include "core/flight/recorder.h"
 #include "parallel/strategy/mesh_strategy.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::fully_sharded_test {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 constexpr int64_t kBatch = 24;  // of all replicas
 
@@ -172,8 +182,19 @@ TEST(FullyShardedTest, SharesInGroupsOfReplicas) {
                           options.optimizer = adamw;
                         });
       };
+      LabJob shared = job(sharding);
+      shared.end = [in = shard, all = replicas](const LabRank& rank) {
+        const std::string said = rank.strategy->DescribeSharding();
+        EXPECT_THAT(said, StartsWith(absl::StrCat("shared by ", all)));
+        if (in > 1 && in < all) {
+          EXPECT_THAT(said, HasSubstr(absl::StrCat(" in groups of ", in)));
+        } else {
+          EXPECT_THAT(said, Not(HasSubstr("in groups")));
+        }
+        return absl::OkStatus();
+      };
       // Sums over groups come after those within one.
-      ExpectClose(TrainInLab(layout, job(sharding)),
+      ExpectClose(TrainInLab(layout, shared),
                   TrainInLab(layout, job(Sharding::kOff)));
       ++groups;
     }
@@ -218,6 +239,115 @@ TEST(FullyShardedTest, TakesStepsOfWhichSomeReplicasHaveLess) {
     }
   }
   EXPECT_EQ(steps, 6);
+}
+
+// Gathered by the schedule's actions, all stages of a device at a time or one:
+// in the end as by layers, in steps of which some replicas have less, too, and
+// between them in evaluation.
+TEST(FullyShardedTest, GathersStagesInTheScheduleToTheSameBits) {
+  int cells = 0;
+  for (const std::string layout :
+       {"1f1b 2x1x1", "gpipe 3x1x2", "zb_h1 2x2x1", "zb_v 2x1x2x2",
+        "interleaved_1f1b 2x1x2x2", "1f1b 2x1x2 except_last"}) {
+    const auto job = [](bool reshards, int most, bool uneven) {
+      LabJob made = Job({"", "gpt_tiny_tied",
+                         [=](MeshStrategyOptions& options) {
+                           options.reshard_after_forward = reshards;
+                           options.pipeline.max_unsharded_stages = most;
+                           options.uneven_batches = uneven;
+                           if (uneven) options.microbatch_size = 2;
+                           options.clip_norm = 0.5;
+                           options.optimizer = AdamWOptions();
+                         }},
+                        Sharding::kParameters);
+      if (!uneven) return made;
+      made.share = [whole = made.batch](int step, int replica) {
+        Batch mine = whole(step);
+        mine.size = replica == 0 ? 8 : step % 2;
+        if (mine.size == 0) return Batch();
+        mine.inputs = mine.inputs.narrow(0, 8 * replica, mine.size);
+        mine.targets = mine.targets.narrow(0, 8 * replica, mine.size);
+        return mine;
+      };
+      return made;
+    };
+    for (const bool uneven : {false, true}) {
+      const auto layers =
+          TrainInLab(LabLayoutNamed(layout), job(true, 0, uneven));
+      ASSERT_TRUE(layers.ok()) << layers.status();
+      for (const int most : {0, 1}) {
+        SCOPED_TRACE(absl::StrCat(layout, " ", uneven, " ", most));
+        ExpectSameBits(
+            TrainInLab(LabLayoutNamed(layout), job(false, most, uneven)),
+            layers);
+        ++cells;
+      }
+    }
+  }
+  EXPECT_EQ(cells, 24);
+}
+
+// How many elements the ranks gather by all-gathers while `run` runs, by dtype.
+std::map<std::string, int64_t> GatheredIn(const std::function<void()>& run) {
+  FlightRecorder& recorder = FlightRecorder::OfProcess();
+  recorder.SetCapacity(100000);  // forgets what was there
+  run();
+  FlightDump dump;
+  EXPECT_TRUE(recorder.Read(&dump));
+  recorder.SetCapacity(FlightRecorder::kCapacity);
+  std::map<std::string, int64_t> elements;
+  for (const FlightEntry& each : dump.entries) {
+    if (each.operation != "all-gather") continue;
+    elements[each.dtype] += c10::multiply_integers(each.sizes);
+  }
+  return elements;
+}
+
+// Weights of linear layers in half the bytes, once a step or for each use; the
+// same bits as where every replica converts all of them.
+TEST(FullyShardedTest, GathersWeightsInTheDtypeInWhichLayersCompute) {
+  int cells = 0;
+  for (const std::string layout : {"1f1b 2x1x1", "zb_h1 2x1x2"}) {
+    for (const char* model : {"gpt_tiny", "gpt_tiny_tied", "mlp_small"}) {
+      SCOPED_TRACE(absl::StrCat(layout, " ", model));
+      const auto job = [&](Sharding sharding,
+                           std::optional<at::ScalarType> dtype, bool reshards) {
+        return Job({"", model,
+                    [=](MeshStrategyOptions& options) {
+                      options.ddp.mixed_precision.param_dtype = dtype;
+                      options.reshard_after_forward = reshards;
+                      options.optimizer = AdamWOptions();
+                      options.ema_decay = 0.9;
+                      options.reproducible = true;
+                    }},
+                   sharding);
+      };
+      const LabLayout cell = LabLayoutNamed(layout);
+      const auto whole =
+          TrainInLab(cell, job(Sharding::kOff, at::kBFloat16, true));
+      ASSERT_TRUE(whole.ok()) << whole.status();
+      int64_t once = 0;
+      for (const bool reshards : {false, true}) {
+        auto low = GatheredIn([&] {
+          ExpectSameBits(TrainInLab(cell, job(Sharding::kParameters,
+                                              at::kBFloat16, reshards)),
+                         whole);
+        });
+        auto full = GatheredIn([&] {
+          const auto trained = TrainInLab(
+              cell, job(Sharding::kParameters, std::nullopt, reshards));
+          EXPECT_TRUE(trained.ok()) << trained.status();
+        });
+        EXPECT_GT(low["BFloat16"], 0);
+        EXPECT_EQ(full["BFloat16"], 0);
+        EXPECT_EQ(full["Float"], low["Float"] + low["BFloat16"]);
+        if (!reshards) once = low["BFloat16"];
+        if (reshards) EXPECT_GT(low["BFloat16"], once);
+        ++cells;
+      }
+    }
+  }
+  EXPECT_EQ(cells, 12);
 }
 
 class ResumedSharesTest : public testing::TestWithParam<Sharding> {};

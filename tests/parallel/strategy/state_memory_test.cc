@@ -303,10 +303,19 @@ TEST(StatePerParameterTest, GradientsAndParametersAreSharedWhereTheyAre) {
   EXPECT_EQ(kept.optimizer_shares, 2);
   EXPECT_EQ(kept.gradient_shares, 2);
   EXPECT_EQ(kept.parameter_shares, 2);
-  const StateBytes state = ComputeStateBytes(1000, 500, true, kept);
+  // A pipeline has whole gradients until all microbatches have added to them.
+  EXPECT_TRUE(kept.whole_gradients);
+  StateBytes state = ComputeStateBytes(1000, 500, true, kept);
+  EXPECT_EQ(state.parameters, 500);
+  EXPECT_EQ(state.gradients, 500 + 1000);
+  EXPECT_EQ(state.optimizer, 1000);
+  options.reshard_after_forward = false;
+  options.schedule = *OneFOneB({1, 1, 1});
+  kept = KeptStatePerParameter(options, 4, false);
+  state = ComputeStateBytes(1000, 500, true, kept);
   EXPECT_EQ(state.parameters, 500 + 500);
   EXPECT_EQ(state.gradients, 500);
-  EXPECT_EQ(state.optimizer, 1000);
+  EXPECT_EQ(ComputeStateBytes(1000, 0, true, kept).parameters, 500 + 1000);
   options.reproducible = true;
   kept = KeptStatePerParameter(options, 4, false);
   EXPECT_EQ(kept.gradient_shares, 1);

@@ -173,6 +173,9 @@ absl::Status StageCalibration::RunAction(const Action& action) {
       TANDEM_RETURN_IF_ERROR(stage.BackwardWeight(action.microbatch));
       samples.backward_weight.push_back(SecondsSince(begin));
       break;
+    case ActionKind::kUnshard:
+    case ActionKind::kReshard:
+      break;
   }
   return absl::OkStatus();
 }

@@ -58,6 +58,9 @@ void Apply(const DdpSettings& settings, MeshStrategyOptions* options) {
   options->shard = ShardingNamed(settings.shard);
   options->data_shard = static_cast<int>(settings.data_shard);
   options->shard_min_num_params = settings.shard_min_num_params;
+  options->reshard_after_forward = settings.reshard_after_forward;
+  options->pipeline.max_unsharded_stages =
+      static_cast<int>(settings.max_unsharded_stages);
   if (settings.uneven_inputs == "join") options->uneven_batches = true;
   if (settings.join_divide_by == "initial") {
     options->uneven_division = UnevenDivision::kInitialReplicas;

@@ -100,6 +100,15 @@ absl::Status CheckDdp(const DdpSettings& settings) {
                     settings.shard,
                     " they are not: give --shard=gradients or parameters as "
                     "well")},
+      {!settings.reshard_after_forward && settings.shard != "parameters",
+       absl::StrCat(
+           "--reshard_after_forward=false keeps what --shard=parameters "
+           "gathers, but --shard=",
+           settings.shard, " gathers none: give --shard=parameters as well")},
+      {settings.max_unsharded_stages != 0 && settings.reshard_after_forward,
+       absl::StrCat("--max_unsharded_stages=", settings.max_unsharded_stages,
+                    " is about stages that are gathered as a whole: give "
+                    "--reshard_after_forward=false as well")},
   }));
   return CheckAveraging(settings);
 }

@@ -189,6 +189,10 @@ std::vector<Refusal> Misfits() {
        "give --shard=optimizer, gradients or parameters as well"},
       {"--shard=optimizer --shard_min_num_params=5",
        "give --shard=gradients or parameters as well"},
+      {"--shard=gradients --reshard_after_forward=false",
+       "give --shard=parameters as well"},
+      {"--shard=parameters --max_unsharded_stages=2",
+       "give --reshard_after_forward=false as well"},
       {"--shard=optimizer --average_parameters_every=4",
        "which --average_parameters_every does not give"},
       {"--shard=optimizer --static_graph",
@@ -349,7 +353,7 @@ TEST(OptionsRefusalTest, WhatWouldDoNothingIsNamed) {
 }
 
 TEST(OptionsRefusalTest, NoRowIsMissing) {
-  EXPECT_EQ(Misfits().size(), 115u);
+  EXPECT_EQ(Misfits().size(), 117u);
   EXPECT_EQ(OptimizerMisfits().size(), 30u);
   EXPECT_EQ(Useless().size(), 18u);
 }
