@@ -161,14 +161,15 @@ absl::Status CheckSameModel(const NamedTensors& model,
 }
 
 absl::Status BroadcastFrom(int root, const std::vector<at::Tensor>& tensors,
-                           Communicator& communicator) {
+                           Communicator& communicator,
+                           const CollectivePurpose& purpose) {
   if (communicator.size() == 1) return absl::OkStatus();
   at::NoGradGuard no_grad;
   for (const std::vector<at::Tensor>& same : ByDeviceAndDtype(tensors)) {
     std::vector<at::Tensor> flat;
     for (const at::Tensor& tensor : same) flat.push_back(tensor.flatten());
     const at::Tensor all = at::cat(flat);
-    TANDEM_RETURN_IF_ERROR(communicator.Broadcast(all, root));
+    TANDEM_RETURN_IF_ERROR(communicator.Broadcast(all, root, purpose));
     int64_t at = 0;
     for (const at::Tensor& tensor : same) {
       // Not counted as a change: what an earlier forward saved for its backward

@@ -47,7 +47,8 @@ absl::Status CheckSameModel(const NamedTensors& model,
 // on all ranks, but for their devices' numbers. One broadcast serves all
 // tensors of one device and dtype. Collective.
 absl::Status BroadcastFrom(int root, const std::vector<at::Tensor>& tensors,
-                           Communicator& communicator);
+                           Communicator& communicator,
+                           const CollectivePurpose& purpose = nullptr);
 
 }  // namespace tandem
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
+#include "core/flight/recorder.h"
 #include "parallel/channel/copy_channel.h"
 
 namespace tandem {
@@ -216,7 +217,9 @@ absl::Status ReducerBuckets::Rebuild(Communicator& group) {
   std::stable_partition(order_.begin(), order_.end(),
                         [&](int64_t p) { return !places_[p].dead; });
   const at::Tensor order = at::tensor(order_, at::kLong);
-  TANDEM_RETURN_IF_ERROR(group.Broadcast(order, /*root=*/0));
+  const FlightPurposeScope flight({"order of buckets"});
+  TANDEM_RETURN_IF_ERROR(group.Broadcast(
+      order, /*root=*/0, [] { return "the order of buckets"; }));
   const auto* positions = order.const_data_ptr<int64_t>();
   order_.assign(positions, positions + order.numel());
   const std::vector<int64_t> rank_of = RankOfPositions();

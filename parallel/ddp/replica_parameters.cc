@@ -14,6 +14,7 @@
 #include "core/base/torch_status.h"
 #include "core/comm/group_buffer.h"
 #include "core/device/memory_category.h"
+#include "core/flight/recorder.h"
 #include "core/mesh/mesh.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/ddp/option_checks.h"
@@ -260,7 +261,8 @@ absl::Status ReplicaParameters::TakeFrom(
 
 absl::Status ReplicaParameters::BroadcastBuffers(int root) const {
   if (replicas_ == nullptr) return absl::OkStatus();
-  return BroadcastFrom(root, buffers_, *replicas_);
+  const FlightPurposeScope flight({"buffers"});
+  return BroadcastFrom(root, buffers_, *replicas_, [] { return "buffers"; });
 }
 
 NamedTensors ReplicaParameters::SelectAlike(

@@ -135,11 +135,15 @@ std::string MeshState::DescribeSharding() const {
   std::vector<std::string> texts;
   for (const TrainedStage* stage : model().AllStages()) {
     const ShardingChoice& choice = stage->sharding();
-    std::string text =
-        choice.shards
-            ? absl::StrCat("shared by ", model().groups.replicas(), " replicas",
-                           AlsoShared(model().options.shard))
-            : std::string("whole on each replica");
+    std::string text = "whole on each replica";
+    if (choice.shards) {
+      const int replicas = model().groups.replicas();
+      const int sharers = stage->sharers()->size();
+      text = absl::StrCat(
+          "shared by ", replicas, " replicas",
+          sharers < replicas ? absl::StrCat(" in groups of ", sharers) : "",
+          AlsoShared(model().options.shard));
+    }
     absl::StrAppend(&text, " (", choice.reason, ")");
     if (!absl::c_linear_search(texts, text)) texts.push_back(std::move(text));
   }

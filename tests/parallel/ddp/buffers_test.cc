@@ -5,10 +5,14 @@
 #include <ATen/ops/full.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/flight/dump.h"
+#include "core/flight/recorder.h"
 #include "gtest/gtest.h"
 #include "parallel/optim/make_optimizer.h"
 #include "tests/parallel/ddp/fixture.h"
@@ -43,6 +47,43 @@ TEST_P(DdpBuffers, AreRank0sBeforeEachForward) {
     }
     return absl::OkStatus();
   });
+}
+
+// What the recorder has noted of broadcasts, by purpose, while `run` runs.
+std::map<std::string, int> BroadcastsIn(const std::function<void()>& run) {
+  FlightRecorder& recorder = FlightRecorder::OfProcess();
+  recorder.SetCapacity(1000);  // forgets what was there
+  run();
+  FlightDump dump;
+  EXPECT_TRUE(recorder.Read(&dump));
+  recorder.SetCapacity(FlightRecorder::kCapacity);
+  std::map<std::string, int> broadcasts;
+  for (const FlightEntry& each : dump.entries) {
+    if (each.operation == "broadcast") ++broadcasts[each.what];
+  }
+  return broadcasts;
+}
+
+// Forwards that no backward follows have such broadcasts, too.
+TEST_P(DdpBuffers, AreWhatABroadcastIsFor) {
+  const auto broadcasts = [this](int forwards) {
+    return BroadcastsIn([this, forwards] {
+      OnRanks(2, [forwards](Communicator& world) -> absl::Status {
+        TANDEM_ASSIGN_OR_RETURN(auto twins, MakeTwins<WithBuffer>(world));
+        for (int step = 0; step < forwards; ++step) {
+          const at::Tensor x = ExampleInput(step, world);
+          TANDEM_RETURN_IF_ERROR(twins.ddp->Forward(x).status());
+        }
+        return absl::OkStatus();
+      });
+    });
+  };
+  const std::map<std::string, int> before = broadcasts(0);
+  EXPECT_EQ(before.count("buffers"), 0u);
+  // On each rank one of floats and one of whole numbers.
+  std::map<std::string, int> expected = before;
+  expected["buffers"] = 2 * 2 * 3;
+  EXPECT_EQ(broadcasts(3), expected);
 }
 
 TEST_P(DdpBuffers, StayEachRanksOwnWithoutBroadcastBuffers) {
