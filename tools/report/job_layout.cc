@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -49,10 +50,24 @@ bool ReadMesh(const std::string& text, JobLayout* layout) {
     ranks *= degree;
     if (ranks > kMostRanks) return false;
     if (IsSampleAxis(words[0])) layout->data *= degree;
+    if (words[0] == kShardAxis) layout->shard = degree;
     if (words[0] == kPipeAxis) layout->pipe = degree;
     if (words[0] == kTensorAxis) layout->tensor = degree;
   }
   return true;
+}
+
+// Fills in what replicas share. What --shard=auto came to is said in the words
+// of Strategy::DescribeSharding.
+void ReadSharding(const EventFields& settings, JobLayout* layout) {
+  if (layout->data == 1) return;
+  const std::string asked = TextField(settings, "shard");
+  if (asked == "parameters" || asked == "gradients") {
+    layout->shared = asked;
+  } else if (absl::StartsWith(TextField(settings, "optimizer_state"),
+                              "shared by ")) {
+    layout->shared = "optimizer state";
+  }
 }
 
 // Fills in what is known of a pipeline: nothing of a file's schedule, which is
@@ -212,6 +227,7 @@ std::optional<JobLayout> ReadLayout(const EventFields& settings) {
       layout.servers < 0 || layout.servers > kMostRanks) {
     return std::nullopt;
   }
+  ReadSharding(settings, &layout);
   ReadPipeline(settings, &layout);
   return layout;
 }
@@ -252,6 +268,12 @@ std::string DescribeWholeLayers(const JobLayout& layout) {
 
 std::string DescribeLayout(const JobLayout& layout) {
   std::string text = DescribeWholeLayers(layout);
+  if (!layout.shared.empty()) {
+    absl::StrAppend(&text, ", ", layout.shared, " shared");
+    if (layout.shard > 1 && layout.shard < layout.data) {
+      absl::StrAppend(&text, " in groups of ", layout.shard);
+    }
+  }
   if (layout.tensor > 1) {
     absl::StrAppend(&text, ", each layer shared by ", layout.tensor, " ranks");
   }

@@ -20,6 +20,9 @@ struct JobLayout {
   int64_t data = 1;  // replicas
   int64_t pipe = 1;
   int64_t tensor = 1;  // ranks that share each layer
+  // What replicas share among them ("parameters"); empty: each has all.
+  std::string shared;
+  int64_t shard = 1;  // replicas of one of their groups; 1: all are one
   int64_t devices_per_rank = 1;
   int64_t servers = 0;  // ranks beside them
   // What a pipeline has; else, or where nobody can tell, they are 0.
@@ -34,7 +37,8 @@ struct JobLayout {
 // None where the settings, which anybody may have written, make none.
 std::optional<JobLayout> ReadLayout(const EventFields& settings);
 
-// "2 replicas, each a pipeline of 4 stages on 2 ranks (1f1b, 8 microbatches)".
+// "2 replicas, each a pipeline of 4 stages on 2 ranks (1f1b, 8 microbatches)",
+// or "4 replicas, one a rank (ddp), parameters shared in groups of 2".
 std::string DescribeLayout(const JobLayout& layout);
 
 // Ranks with their stages, replicas below each other, as a table of a page: at

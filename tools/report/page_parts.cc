@@ -29,6 +29,14 @@ std::string Row(const std::string& head, const std::vector<std::string>& cells,
   return row + "</tr>\n";
 }
 
+// What is too wide for the page scrolls in a box of its own.
+std::string Table(const std::string& css_class, const std::string& content) {
+  return absl::StrCat(
+      "<div class=\"scroll\"><table",
+      css_class.empty() ? "" : absl::StrCat(" class=\"", css_class, "\""), ">",
+      content, "</table></div>\n");
+}
+
 // Above each run's column its colour and name.
 std::string RunsHead(const std::vector<RunLog>& runs) {
   std::string head = "<thead><tr><th></th>";
@@ -43,9 +51,8 @@ std::string RunsHead(const std::vector<RunLog>& runs) {
 
 std::string RunsTable(const std::vector<RunLog>& runs,
                       const std::string& rows) {
-  return absl::StrCat("<div class=\"scroll\"><table class=\"runs\">",
-                      RunsHead(runs), "<tbody>", rows,
-                      "</tbody></table></div>\n");
+  return Table("runs",
+               absl::StrCat(RunsHead(runs), "<tbody>", rows, "</tbody>"));
 }
 
 std::string Counted(int64_t count, const char* one, const char* several) {
@@ -260,9 +267,8 @@ std::string RanksSection(const RunLog& run) {
   return absl::StrCat(
       "<h2>Slowest ranks</h2>\n<p class=\"note\">Each rank's mean step, and "
       "how far it lies from the median of all ranks. Ranks that wait for each "
-      "other in a step take as long as the slowest of them.</p>\n"
-      "<table class=\"ranks\">",
-      rows, "</table>\n");
+      "other in a step take as long as the slowest of them.</p>\n",
+      Table("ranks", rows));
 }
 
 std::string MemorySection(const RunLog& run) {
@@ -286,7 +292,7 @@ std::string MemorySection(const RunLog& run) {
                     EscapedMarkup(text), "</td></tr>\n");
   }
   return absl::StrCat("<h2>Memory of devices, at most</h2>\n", colours.Legend(),
-                      "<table class=\"memory\">", rows, "</table>\n");
+                      Table("memory", rows));
 }
 
 std::string FieldTable(const EventFields& fields) {
@@ -294,7 +300,7 @@ std::string FieldTable(const EventFields& fields) {
   for (const auto& [name, value] : fields) {
     rows += Row(name, {FieldText(value)});
   }
-  return rows.empty() ? "" : absl::StrCat("<table>", rows, "</table>\n");
+  return rows.empty() ? "" : Table("", rows);
 }
 
 std::string DifferingTable(const std::vector<RunLog>& runs) {

@@ -36,10 +36,10 @@ pre{overflow-x:auto;background:var(--panel);padding:.6rem;border-radius:.4rem;ov
 .numbers dd.more{color:var(--soft);font-size:.75rem;font-weight:400}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;font-size:.9375rem}
-th,td{text-align:left;padding:.15rem .8rem .15rem 0;vertical-align:top;border-bottom:1px solid var(--rule);overflow-wrap:anywhere}
-th{font-weight:500;color:var(--soft)}
-.runs th,.runs td{padding-right:1.4rem}.runs td{white-space:nowrap;font-variant-numeric:tabular-nums}
-.runs tbody th{white-space:nowrap}.runs thead th{color:var(--ink);min-width:5rem;max-width:14rem}
+th,td{text-align:left;padding:.15rem .8rem .15rem 0;vertical-align:top;border-bottom:1px solid var(--rule)}
+th{font-weight:500;color:var(--soft);max-width:20rem;overflow-wrap:break-word}td{overflow-wrap:anywhere}
+.runs{width:max-content}.runs th,.runs td{padding-right:1.4rem}.runs td{max-width:20rem;font-variant-numeric:tabular-nums}
+.runs thead th{color:var(--ink);min-width:5rem;max-width:14rem}
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,24rem),1fr));gap:1rem 2rem}
 figure{margin:0;min-width:0}
 figcaption{display:flex;flex-wrap:wrap;gap:.1rem .7rem;align-items:baseline;margin:.2rem 0 .5rem}
@@ -80,7 +80,7 @@ border:1px solid var(--rule);white-space:pre;pointer-events:none}
 .schedule figcaption{color:var(--soft);font-size:.875rem}
 .bar{display:flex;height:1.1rem;border-radius:.3rem;overflow:hidden;background:var(--wait);max-width:40rem}
 .bar span{background:currentColor}
-.ranks{width:100%;max-width:44rem}.ranks th,.ranks td{white-space:nowrap}.ranks .bar{min-width:6rem}
+.ranks{width:100%;max-width:44rem}.ranks td{white-space:nowrap}.ranks .bar{min-width:6rem}
 details{margin:.6rem 0}summary{cursor:pointer;color:var(--soft)}
 footer{margin-top:2.5rem;color:var(--soft);font-size:.8125rem;overflow-wrap:anywhere}
 @media (max-width:40rem){body{padding:.8rem .8rem 2rem}h1{font-size:1.25rem}

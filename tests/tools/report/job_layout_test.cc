@@ -73,6 +73,34 @@ TEST(LayoutTest, InWords) {
             "a pipeline on 2 ranks (/etc/passwd)");
 }
 
+TEST(LayoutTest, WordsSayWhatReplicasShare) {
+  const auto words = [](const std::string& mesh, const std::string& shard,
+                        const std::string& state) {
+    return InWords(
+        Settings("ddp", mesh, {{"shard", shard}, {"optimizer_state", state}}));
+  };
+  const std::string shared = "shared by 4 replicas";
+  EXPECT_EQ(words("data 1 x shard 4 x pipe 1", "parameters", shared),
+            "4 replicas, one a rank (ddp), parameters shared, cpu");
+  EXPECT_EQ(words("data 1 x shard 4 x pipe 1", "gradients", shared),
+            "4 replicas, one a rank (ddp), gradients shared, cpu");
+  EXPECT_EQ(words("data 4 x pipe 1", "optimizer", shared),
+            "4 replicas, one a rank (ddp), optimizer state shared, cpu");
+  EXPECT_EQ(words("data 4 x pipe 1", "auto", shared),
+            "4 replicas, one a rank (ddp), optimizer state shared, cpu");
+  EXPECT_EQ(words("data 4 x pipe 1", "auto", "whole on each replica"),
+            "4 replicas, one a rank (ddp), cpu");
+  // --data_shard=2.
+  EXPECT_EQ(words("data 2 x shard 2 x pipe 1", "parameters", shared),
+            "4 replicas, one a rank (ddp), parameters shared in groups of 2, "
+            "cpu");
+  EXPECT_EQ(words("data 2 x shard 2 x pipe 1 x tensor 2", "parameters", shared),
+            "4 replicas (ddp), parameters shared in groups of 2, each layer "
+            "shared by 2 ranks, cpu");
+  // There is nobody to share with.
+  EXPECT_EQ(words("data 1 x pipe 1", "parameters", ""), "one device, cpu");
+}
+
 TEST(LayoutTest, NothingIsMadeOfNonsense) {
   for (const char* mesh :
        {"", "data", "data x", "data 0 x pipe 1", "data -1 x pipe 1",

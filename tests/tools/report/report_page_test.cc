@@ -8,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "tests/tools/report/well_formed.h"
 #include "tools/report/final_numbers.h"
 #include "tools/report/run_log.h"
@@ -21,6 +23,7 @@ namespace tandem::report_page_test {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -123,6 +126,35 @@ TEST(ReportPageTest, SettingsAreThoseThatAreNotAsUsualAndAllWhenOneAsks) {
   EXPECT_GT(page.find(row), all);
   EXPECT_LT(page.find("<tr><th>pipe</th><td>2</td></tr>"), all);
   EXPECT_LT(page.find("<tr><th>mesh</th>"), all);
+}
+
+// Columns may be of any width: each table lies in a box that scrolls, or
+// scrolls itself.
+TEST(ReportPageTest, NoTableWidensThePage) {
+  const RunLog run = LogOf(absl::StrCat(
+      WholeRun(), "\n",
+      R"({"event":"summary","device_memory":{"sim:0":"lots"},"loss":1,)"
+      R"("rank_step_ms_median":50,"slowest_ranks":{"0":50,"1":60}})"));
+  const RunLog other = LogOf(R"({"event":"settings","model":"cnn"})");
+  const std::string one = PageOf({run});
+  const std::string two = PageOf({run, other});
+  EXPECT_THAT(one, HasSubstr(".scroll{overflow-x:auto}"));
+  EXPECT_THAT(one, ContainsRegex("\\.mesh\\{[^}]*overflow-x:auto"));
+  int tables = 0;
+  for (const std::string& page : {one, two}) {
+    for (size_t at = page.find("<table"); at != std::string::npos;
+         at = page.find("<table", at + 1)) {
+      const absl::string_view before(page.data(), at);
+      const absl::string_view table(page.data() + at, page.size() - at);
+      EXPECT_TRUE(absl::EndsWith(before, "<div class=\"scroll\">") ||
+                  absl::StartsWith(table, "<table class=\"mesh\">"))
+          << table.substr(0, 80);
+      ++tables;
+    }
+  }
+  // The mesh, ranks, memory, settings twice, environment, summary; and, of two
+  // runs, numbers and settings.
+  EXPECT_EQ(tables, 7 + 2);
 }
 
 TEST(ReportPageTest, LeavesOutWhatThereIsNothingFor) {
