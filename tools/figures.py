@@ -24,7 +24,7 @@ import re
 import sys
 
 PAGE = "docs/performance.md"
-FIELDS = ("suite,case,peer,ours_ms,peer_ms,ratio,ratio_min,ratio_max,ours_mib,peer_mib,limit,of_limit,"
+FIELDS = ("suite,case,peer,ours_ms,peer_ms,ratio,ratio_min,ratio_max,ours_mib,peer_mib,floor_ms,limit,of_limit,"
           "whole_ms,microbatching_ms,bubble_ms,imbalance_ms,rest_ms,commit,note").split(",")
 MARKS = re.compile(r"(<!-- figures (\S+) (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
 
@@ -62,6 +62,12 @@ def memory_text(row):
     return f'{row["ours_mib"]} / {row["peer_mib"]}' if row["ours_mib"] else ""
 
 
+def floor_text(row):
+    if not row["floor_ms"]:
+        return ""
+    return f'{row["floor_ms"]} ({100 * float(row["floor_ms"]) / float(row["ours_ms"]):.0f} %)'
+
+
 def source_text(row):
     return ", ".join(text for text in (row["commit"], row["note"]) if text)
 
@@ -76,6 +82,7 @@ TABLES = {
         ("peer, ms", lambda row: row["peer_ms"]),
         ("ratio (rounds)", ratio_text),
         ("MiB a rank, tandem / peer", memory_text),
+        ("lower bound, ms", floor_text),
         ("commit, note", source_text),
     ]),
     "pipelines": (lambda row: row["suite"] == "pipeline" and row["peer"] == "pipelining", [
@@ -133,7 +140,7 @@ def ratio_number(value):
 def imported_rows(figures, suite, commit):
     """Rows of what a suite wrote: {TABLE: [{COLUMN: FIGURE, ...}, ...], ...}."""
     further = {}
-    for table in ("efficiency", "parts"):
+    for table in ("efficiency", "parts", "floors"):
         for each in figures.get(table, []):
             further.setdefault(each["name"], {}).update(each)
     for each in figures.get("cases", []) + figures.get("jobs", []):
@@ -144,6 +151,7 @@ def imported_rows(figures, suite, commit):
             each = dict(each, ours_ms=1000 * each["ours_s"], peer_ms=1000 * each["peer_s"])
         for field in ("ours_ms", "peer_ms", "ours_mib", "peer_mib"):
             row[field] = figure_text(each.get(field))
+        row["floor_ms"] = figure_text(further.get(each["name"], {}).get("floor_ms"))
         for field in ("ratio", "ratio_min", "ratio_max"):
             row[field] = ratio_number(each.get(field))
         if row["peer"] == "pipelining":
