@@ -50,7 +50,7 @@ ABSL_FLAG(std::string, dtype, "fp32",
 ABSL_FLAG(std::string, prompt, "", "The text to go on from.");
 ABSL_FLAG(std::string, prompt_file, "", "A file with that text.");
 ABSL_FLAG(int64_t, max_new_tokens, 128, "The most tokens that are generated.");
-ABSL_FLAG(double, temperature, 1,
+ABSL_FLAG(double, temperature, tandem::SamplingOptions().temperature,
           "Divides the logits; 0: always the most likely token.");
 ABSL_FLAG(int64_t, top_k, 0, "Only so many of the most likely tokens; 0: all.");
 ABSL_FLAG(double, top_p, 1,

@@ -20,8 +20,9 @@ struct Inspection {
   int64_t weight_tensors = 0;             // without optimizer state
   int64_t weight_values = 0;
   uint64_t bytes = 0;  // of all values
-  // WeightsSha256 of all tensors but optimizer state: for a checkpoint, the
-  // number that the job printed when it saved. Else why there is none.
+  // WeightsSha256 of all tensors but optimizer state: for a checkpoint, which
+  // has a tied weight under each of its names, the number that the job printed
+  // when it saved. Else why there is none.
   std::string weights_sha256;
   // Whether the file is as it was written: "hold", "none" (no checksums: of a
   // safetensors file that tandem has not made), or what was changed.

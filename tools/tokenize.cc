@@ -40,6 +40,8 @@ ABSL_FLAG(bool, end_of_text, true,
           "Put the tokenizer's marks around each document.");
 ABSL_FLAG(bool, special_tokens, false,
           "Take special tokens that are written out in texts for those.");
+ABSL_FLAG(bool, overwrite, false,
+          "Replace the token files that --output has already.");
 
 namespace tandem {
 namespace {
@@ -90,6 +92,7 @@ absl::Status Run(int argc, char** argv) {
   options.validation_fraction = absl::GetFlag(FLAGS_validation_fraction);
   options.end_of_text = absl::GetFlag(FLAGS_end_of_text);
   options.special_tokens = absl::GetFlag(FLAGS_special_tokens);
+  options.overwrite = absl::GetFlag(FLAGS_overwrite);
   TANDEM_ASSIGN_OR_RETURN(const TokenizeResult result,
                           Tokenize(options, Meter()));
   std::cout << absl::StrFormat(

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -82,7 +83,7 @@ absl::Status SetUp(Job& job) {
   job.kernels = MakeJobKernels(settings, *job.world);
   if (!settings.eval_only) {
     TANDEM_RETURN_IF_ERROR(
-        PrepareSaveFolder(settings.save_dir, *job.world, &job.save_lock));
+        PrepareSaveFolder(settings.save_dir, *job.world, &job.save_folder));
   }
   // On what data?
   TANDEM_ASSIGN_OR_RETURN(job.transformer, JobTransformer(settings));
@@ -167,6 +168,8 @@ absl::Status Train(Job& job, RunReport& report, Replacement* replacement) {
 }
 
 absl::Status RunJob(Job& job, Replacement* replacement) {
+  // What is refused leaves nothing behind.
+  const absl::Cleanup tidy = [&job] { RemoveUnusedFolder(job.save_folder); };
   const absl::Status ready = SetUp(job);
   if (!ready.ok()) {
     // While this rank, which may serve the store, is still connected.

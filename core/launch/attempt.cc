@@ -285,7 +285,11 @@ void Attempt::StartDue() {
   }
 }
 
-void Attempt::HandleEnds(const std::vector<RankProcess*>& ended) {
+// One that a signal has killed may be why others, seen at the same time, exit.
+void Attempt::HandleEnds(std::vector<RankProcess*> ended) {
+  std::stable_partition(
+      ended.begin(), ended.end(),
+      [](const RankProcess* each) { return WIFSIGNALED(*each->end); });
   for (RankProcess* rank : ended) {
     if (ShellExitCode(*rank->end) == 0) continue;
     if (const int signal = SignalHeeded(*rank->end);

@@ -80,7 +80,7 @@ class Attempt {
   bool ToleratesLoss(const RankProcess& dead) const;
   bool Replaces(RankProcess& dead);
   void StartDue();
-  void HandleEnds(const std::vector<RankProcess*>& ended);
+  void HandleEnds(std::vector<RankProcess*> ended);
   bool HasStopped(const RankProcess& rank) const;
   void NoteEnd(RankProcess& rank, bool died);
   void HandleFirstDeath(RankProcess& dead);

@@ -151,6 +151,9 @@ void TakeModel(const std::vector<TensorInfo>& model, const NameRules& rules,
       const bool allowed = IsAllowed(wanted.name, allowances.missing) ||
                            IsCopyOfMissing(wanted.name, rules, sources);
       (allowed ? plan->missing : obstacles->missing).push_back(wanted.name);
+    } else if (source->second->info.sizes != wanted.sizes &&
+               IsAllowed(wanted.name, allowances.missing)) {
+      plan->reshaped.push_back(wanted.name);
     } else if (source->second->info.sizes != wanted.sizes) {
       const TensorInfo& given = source->second->info;
       obstacles->shapes.push_back(absl::StrCat(
@@ -269,6 +272,10 @@ std::string Describe(const LoadPlan& plan) {
   }
   if (!plan.missing.empty()) {
     absl::StrAppend(&text, "; missing, as allowed: ", ShortList(plan.missing));
+  }
+  if (!plan.reshaped.empty()) {
+    absl::StrAppend(&text, "; of another shape, as allowed, and not loaded: ",
+                    ShortList(plan.reshaped));
   }
   if (!plan.unexpected.empty()) {
     absl::StrAppend(&text,

@@ -33,7 +33,8 @@ struct NameRules {
 
 // Names whose absence is no error, each whole or as a pattern of a shell:
 // "lm_head.weight", "*.bias". The model's names may be missing from the file,
-// and the file's may be unexpected.
+// or stand there for a tensor of another shape, and the file's may be
+// unexpected.
 struct LoadAllowances {
   std::vector<std::string> missing;
   std::vector<std::string> unexpected;
@@ -52,6 +53,7 @@ struct LoadPlan {
   std::map<std::string, NameList> by_rule;  // not loaded: why, and which
   std::vector<TiedPair> tied;               // their copies are not loaded
   NameList missing;                         // as allowed: they stay as they are
+  NameList reshaped;                        // the same, stored in another shape
   NameList unexpected;                      // as allowed: not loaded
 };
 

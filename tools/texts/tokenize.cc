@@ -191,6 +191,21 @@ absl::Status CheckColumn(const TokenizeOptions& options,
                    options.input, " has no .jsonl file: leave it out"));
 }
 
+// Token files of another text would be gone without a word.
+absl::Status CheckOverwrites(const TokenizeOptions& options) {
+  if (options.overwrite) return absl::OkStatus();
+  for (const char* name : {"train.bin", "val.bin"}) {
+    std::error_code error;
+    const std::string path = absl::StrCat(options.output, "/", name);
+    if (!std::filesystem::exists(path, error)) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--output=", options.output, " has a ", name,
+        " already: name another folder, or give --overwrite to replace its "
+        "token files"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status MakeFolder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -265,6 +280,7 @@ absl::StatusOr<TokenizeResult> Tokenize(
   TANDEM_RETURN_IF_ERROR(CheckColumn(options, found.files));
   TANDEM_RETURN_IF_ERROR(
       CheckNoOtherTokenizer(options.tokenizer, options.output));
+  TANDEM_RETURN_IF_ERROR(CheckOverwrites(options));
   TANDEM_RETURN_IF_ERROR(MakeFolder(options.output));
   TANDEM_ASSIGN_OR_RETURN(TokenWriter train,
                           OpenSide(options, *tokenizer, "train.bin"));

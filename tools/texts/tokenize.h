@@ -19,6 +19,7 @@ struct TokenizeOptions {
   double validation_fraction = 0.1;
   bool end_of_text = true;
   bool special_tokens = false;  // recognized in texts
+  bool overwrite = false;       // token files that are there
 };
 
 struct TokenizeResult {
@@ -43,8 +44,8 @@ struct TokenizeProgress {
 // is the only one. After an error nothing in the folder has changed.
 // InvalidArgument for options that make no sense, for a tokenizer without an
 // end of text where that is wanted, and where a side would have no tokens;
-// FailedPrecondition where the folder has another tokenizer; else the errors of
-// tokenizers and files.
+// FailedPrecondition where the folder has another tokenizer, or token files
+// that are not to be overwritten; else the errors of tokenizers and files.
 absl::StatusOr<TokenizeResult> Tokenize(
     const TokenizeOptions& options,
     const std::function<void(const TokenizeProgress&)>& progress);

@@ -137,13 +137,15 @@ bool HasAdapters(const StoredTensors& tensors) {
   });
 }
 
-// What is missing keeps its values, in each of its parts.
+// What is not loaded keeps its values, in each of its parts.
 StoredTensors WithMissing(const LoadPlan& plan, const RowParts& parts) {
   StoredTensors rows = DivideRows(plan.tensors, parts);
-  for (const std::string& missing : plan.missing) {
-    rows.Keep(missing);
-    for (const auto& [name, part] : parts) {
-      if (part.weight == missing) rows.Keep(name);
+  for (const NameList* kept : {&plan.missing, &plan.reshaped}) {
+    for (const std::string& name : *kept) {
+      rows.Keep(name);
+      for (const auto& [rows_name, part] : parts) {
+        if (part.weight == name) rows.Keep(rows_name);
+      }
     }
   }
   return rows;

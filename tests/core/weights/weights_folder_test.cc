@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 NamedTensors ThreeTensors() {
@@ -283,6 +284,21 @@ TEST(LoadPlanTest, AllowedByNameOrPattern) {
   EXPECT_EQ(Describe(*plan),
             "1 tensors loaded; missing, as allowed: c, head; left over, as "
             "allowed: x.bias");
+}
+
+// A head for other classes begins anew.
+TEST(LoadPlanTest, AnotherShapeIsAllowedByName) {
+  const auto plan = PlanLoading({{"a", at::zeros({2, 3})},
+                                 {"c", at::zeros({4})},
+                                 {"head", at::zeros({5, 3})}},
+                                Model(), NameRules(), {{"head"}, {}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->tensors.size(), 2u);
+  EXPECT_THAT(plan->missing, IsEmpty());
+  EXPECT_THAT(plan->reshaped, ElementsAre("head"));
+  EXPECT_EQ(Describe(*plan),
+            "2 tensors loaded; of another shape, as allowed, and not loaded: "
+            "head");
 }
 
 TEST(LoadPlanTest, ATiedWeightIsStoredUnderEitherName) {

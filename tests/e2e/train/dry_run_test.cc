@@ -235,10 +235,15 @@ TEST(DryRunTest, MemoryThatIsNotThereIsRefused) {
   const ProgramResult small = DryRun(Words(job + "1GiB"));
   EXPECT_EQ(small.exit_code, 2);
   EXPECT_THAT(small.err, HasSubstr("--device_memory=1GiB: the device of "));
+  EXPECT_THAT(small.out,
+              AllOf(HasSubstr("dry run: the job cannot start as it is, as said "
+                              "at the end"),
+                    HasSubstr("memory of each device")));
   // No host has so much.
   EXPECT_THAT(Planned(Words("--model=llama-3-70b --dataset=synthetic_tokens "
                             "--batch_size=1 --save_dir= --optimizer=adamw")),
-              HasSubstr("note: this host's ranks hold "));
+              AllOf(HasSubstr("the job can start, but this host lacks memory"),
+                    HasSubstr("note: this host's ranks hold ")));
   const ProgramResult both = DryRun(Words(job + "80GiB --fake_weights"));
   EXPECT_EQ(both.exit_code, 2);
   EXPECT_THAT(both.err, HasSubstr("--dry_run"));

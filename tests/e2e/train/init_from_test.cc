@@ -213,9 +213,32 @@ TEST(InitFromTest, AFileIsOfTheModelThatIsNamed) {
   const Flags small = SmallJob({"--max_steps=2", "--save_dir=" + saved});
   RunJobForEvents(small);
   RunJobForEvents(SmallJob({"--init_from=" + saved, "--max_steps=1"}));
-  ExpectRefused(SmallJob(),
-                {"OtherModel", "--model=mlp_deep --init_from=" + saved,
-                 "the tensors are not the model's", kAnyFailure});
+  const std::string refused = NewFolder("refused_job") + "/saved";
+  ExpectRefused(SmallJob(), {"OtherModel",
+                             "--model=mlp_deep --init_from=" + saved +
+                                 " --save_dir=" + refused,
+                             "the tensors are not the model's", kAnyFailure});
+  EXPECT_FALSE(fs::exists(refused));  // nothing was saved
+  for (const char* flag : {"--init_from=", "--resume="}) {
+    ExpectRefused({"--eval_only", "--dataset=synthetic"},
+                  {"NoModel", flag + saved, "give --model=mlp_small"});
+  }
+}
+
+// A classifier of more classes: its last layer begins anew.
+TEST(InitFromTest, ATensorOfAnotherShapeIsLeftOutByName) {
+  const std::string saved = NewFolder("classes");
+  RunJobForEvents(SmallJob({"--max_steps=2", "--save_dir=" + saved,
+                            "--model=cnn", "--synthetic_shape=1,28,28"}));
+  const Flags other =
+      SmallJob({"--max_steps=1", "--init_from=" + saved, "--model=cnn",
+                "--synthetic_shape=1,28,28", "--synthetic_classes=7"});
+  ExpectRefused(other,
+                {"Classes", "", "of another shape: fc2.bias is ", kAnyFailure});
+  ProgramResult said;
+  RunJobForEvents(Joined(other, {"--allow_missing=fc2.*"}), &said);
+  EXPECT_THAT(said.out, HasSubstr("of another shape, as allowed, and not "
+                                  "loaded: fc2.bias, fc2.weight"));
 }
 
 TEST(InitFromTest, WhatIsMissingOrLeftOverPassesByName) {

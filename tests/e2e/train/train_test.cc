@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/core/testing/process_testing.h"
@@ -78,6 +79,26 @@ TEST(TrainTest, FashionMnistOnOneRank) {
   const ProgramResult inspected = RunProgram(kInspect, {checkpoint});
   EXPECT_EQ(inspected.exit_code, 0) << inspected.err;
   EXPECT_THAT(inspected.out, HasSubstr(Fingerprint(events)));
+}
+
+// A tied weight counts under each of its names, wherever its copies and parts
+// lie.
+TEST(TrainTest, InspectCountsATiedWeightAsTheJobDoes) {
+  const std::vector<std::string> places = {
+      "", "--nproc_per_node=2 --pipe=2",
+      "--nproc_per_node=2 --pipe=2 --vocab_parallel=2",
+      "--nproc_per_node=2 --tensor=2"};
+  for (size_t i = 0; i < places.size(); ++i) {
+    SCOPED_TRACE(places[i]);
+    const std::string folder = NewFolder(absl::StrCat("tied", i));
+    const Events events = RunJobForEvents(
+        Tiny("gpt_tiny_tied", "--save_dir=" + folder + " " + places[i]));
+    const ProgramResult inspected = RunProgram(kInspect, {folder});
+    EXPECT_EQ(inspected.exit_code, 0) << inspected.err;
+    EXPECT_THAT(inspected.out, HasSubstr("lm_head.weight "));
+    EXPECT_THAT(inspected.out,
+                HasSubstr("\nweights_sha256 " + Fingerprint(events) + "\n"));
+  }
 }
 
 // A person sees what is not as usual, and what follows from several settings;

@@ -170,6 +170,7 @@ TEST(TokenizeTest, DocumentsStandBetweenTheTokenizersMarks) {
   EXPECT_THAT(TokensIn(options.output + "/train.bin"),
               testing::Not(testing::Contains(1002)));  // eot_id, ordinary text
   options.special_tokens = true;
+  options.overwrite = true;
   ASSERT_TRUE(Made(options).ok());
   EXPECT_THAT(TokensIn(options.output + "/train.bin"),
               testing::Contains(1002).Times(1));
@@ -219,6 +220,7 @@ TEST(TokenizeTest, WhatItHasWrittenIsNoText) {
   const auto first = Made(options);
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ(first->left_out, "1 .csv");
+  options.overwrite = true;
   const auto second = Made(options);
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(second->train_tokens, first->train_tokens);
@@ -294,6 +296,13 @@ TEST(TokenizeTest, WhatCannotBeDoneIsSaid) {
   ASSERT_TRUE(Made({"bytes", text, folder}).ok());
   EXPECT_THAT(Made({kLlama3, text, folder}).status(),
               Says("has another tokenizer"));
+  TokenizeOptions again = {"bytes", Write("d.txt", Lines(20)), folder};
+  EXPECT_THAT(
+      Made(again).status(),
+      Says("--output=" + folder + " has a train.bin already", "--overwrite"));
+  EXPECT_EQ(TextIn(folder, "train.bin") + TextIn(folder, "val.bin"), Lines(10));
+  again.overwrite = true;
+  EXPECT_TRUE(Made(again).ok());
 }
 
 }  // namespace

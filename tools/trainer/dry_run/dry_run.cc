@@ -149,6 +149,19 @@ std::string DiskLine(const DiskEstimate& disk, const TrainOptions& options) {
   return text;
 }
 
+bool LacksHostMemory(int64_t needed) {
+  return static_cast<uint64_t>(needed) > AvailableMemory();
+}
+
+// What the first line says; `fits`: what devices and disk lack.
+std::string Verdict(const absl::Status& fits, const MemoryEstimate& memory,
+                    const Job& job) {
+  if (!fits.ok()) return "the job cannot start as it is, as said at the end";
+  return LacksHostMemory(HostBytes(memory, job))
+             ? "the job can start, but this host lacks memory for it"
+             : "the job can start";
+}
+
 void AddMemory(const MemoryEstimate& memory, const JobPlan& plan,
                std::vector<std::string>* lines) {
   std::vector<std::vector<std::string>> rows = {
@@ -189,13 +202,12 @@ void AddMemory(const MemoryEstimate& memory, const JobPlan& plan,
                      "top: ",
                      memory.why_by_arithmetic));
   }
-  const auto host = static_cast<uint64_t>(HostBytes(memory, plan.job));
-  const uint64_t left = AvailableMemory();
-  if (host > left) {
+  const int64_t host = HostBytes(memory, plan.job);
+  if (LacksHostMemory(host)) {
     lines->push_back(absl::StrCat(
-        "  note: this host's ranks hold ",
-        FormatBytes(static_cast<int64_t>(host)), " together, and it has ",
-        FormatBytes(static_cast<int64_t>(left)), " left"));
+        "  note: this host's ranks hold ", FormatBytes(host),
+        " together, and it has ",
+        FormatBytes(static_cast<int64_t>(AvailableMemory())), " left"));
   }
   if (plan.partition.is_measured_later) {
     lines->push_back(
@@ -236,10 +248,12 @@ absl::Status TryDevices(const TrainOptions& options, const Launch& first) {
 
 std::vector<std::string> DescribeDryRun(const JobPlan& plan,
                                         const MemoryEstimate& memory,
-                                        const DiskEstimate& disk) {
+                                        const DiskEstimate& disk,
+                                        const absl::Status& fits) {
   const TrainOptions& options = plan.job.options;
   std::vector<std::string> lines = {
-      "dry run: the job can start; nothing was computed, and nothing written",
+      absl::StrCat("dry run: ", Verdict(fits, memory, plan.job),
+                   "; nothing was computed, and nothing written"),
       Line("model", ModelLine(plan)), Line("data", DataLine(plan)),
       Line("layout", LayoutLine(plan)), Line("batch", BatchLine(plan))};
   if (!options.eval_only) {
@@ -269,14 +283,15 @@ absl::Status DryRun(const TrainOptions& options, const Launch& first) {
         CheckStepsToTrace(options, plan.start.step, plan.training.steps));
   }
   const MemoryEstimate memory = EstimateMemory(plan);
-  TANDEM_RETURN_IF_ERROR(CheckDeviceMemory(memory, options));
   const DiskEstimate disk = EstimateDisk(plan);
-  TANDEM_RETURN_IF_ERROR(CheckDisk(disk, options));
-  if (first.rank != 0) return absl::OkStatus();
-  for (const std::string& line : DescribeDryRun(plan, memory, disk)) {
+  absl::Status fits = CheckDeviceMemory(memory, options);
+  fits.Update(CheckDisk(disk, options));
+  if (first.rank != 0) return fits;
+  for (const std::string& line : DescribeDryRun(plan, memory, disk, fits)) {
     std::printf("%s\n", line.c_str());
   }
-  return absl::OkStatus();
+  std::fflush(stdout);
+  return fits;
 }
 
 }  // namespace tandem

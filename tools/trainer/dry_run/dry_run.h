@@ -19,13 +19,15 @@ namespace tandem {
 // For a person: lines of what the job is, and a table of its devices' memory.
 std::vector<std::string> DescribeDryRun(const JobPlan& plan,
                                         const MemoryEstimate& memory,
-                                        const DiskEstimate& disk);
+                                        const DiskEstimate& disk,
+                                        const absl::Status& fits);
 
 // Checks the job of these flags, which CheckJob accepts: data, model, layout,
 // where it starts, files that it will write, disk and memory. Prints what it
 // comes to, where `first`, the place of the first rank that would be started,
-// is the job's first. Refuses what the job would refuse; makes and changes
-// nothing. Takes this process's devices for it: to be called once.
+// is the job's first, also where devices or the disk have too little room.
+// Refuses what the job would refuse; makes and changes nothing. Takes this
+// process's devices for it: to be called once.
 absl::Status DryRun(const TrainOptions& options, const Launch& first);
 
 }  // namespace tandem

@@ -16,7 +16,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/autotune/job_kernels.h"
-#include "core/base/owned_fd.h"
 #include "core/checkpoint/row_parts.h"
 #include "core/comm/communicator.h"
 #include "core/launch/launch.h"
@@ -26,6 +25,7 @@
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/model.h"
+#include "tools/trainer/job/save_folder.h"
 #include "tools/trainer/job/transformer.h"
 #include "tools/trainer/settings/options.h"
 
@@ -52,7 +52,7 @@ struct Job {
   int64_t batch_size_per_replica = 0;
   std::vector<c10::Device> devices;  // this rank's
   std::unique_ptr<Communicator> world;
-  OwnedFd save_lock;                    // rank 0's, of --save_dir
+  SaveFolder save_folder;               // rank 0's, of --save_dir
   std::unique_ptr<JobKernels> kernels;  // null: by a fixed rule
   JobData data;
   std::optional<Transformer> transformer;  // none: another kind of model

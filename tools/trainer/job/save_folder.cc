@@ -151,11 +151,16 @@ std::string NearestThere(const std::string& path) {
 }
 
 absl::Status PrepareSaveFolder(const std::string& folder, Communicator& world,
-                               OwnedFd* lock) {
-  *lock = OwnedFd();
+                               SaveFolder* own) {
+  *own = SaveFolder();
   if (folder.empty()) return absl::OkStatus();
   absl::StatusOr<std::string> probe = std::string();
-  if (world.rank() == 0) probe = MakeProbe(folder);
+  if (world.rank() == 0) {
+    std::error_code error;
+    const bool is_new = !fs::exists(folder, error);
+    probe = MakeProbe(folder);
+    if (is_new && probe.ok()) own->made = folder;
+  }
   TANDEM_RETURN_IF_ERROR(
       AgreeOnSuccess(probe.status(), "tried --save_dir", world));
   TANDEM_ASSIGN_OR_RETURN(
@@ -163,10 +168,14 @@ absl::Status PrepareSaveFolder(const std::string& folder, Communicator& world,
       world.AllGatherString(*probe, [] { return "where --save_dir is"; }));
   absl::Status mine = LookFor(folder, all.front());
   // All ranks have let go of it by now.
-  if (mine.ok() && world.rank() == 0) mine = Lock(folder, lock);
+  if (mine.ok() && world.rank() == 0) mine = Lock(folder, &own->lock);
   const absl::Status seen = AgreeOnSuccess(mine, "seen --save_dir", world);
   if (world.rank() == 0) RemoveFolder(*probe).IgnoreError();
   return seen;
+}
+
+void RemoveUnusedFolder(const SaveFolder& own) {
+  if (!own.made.empty()) rmdir(own.made.c_str());  // if there is nothing in it
 }
 
 namespace {

@@ -14,6 +14,12 @@
 
 namespace tandem {
 
+// What rank 0 has of it.
+struct SaveFolder {
+  OwnedFd lock;
+  std::string made;  // its path, if it was not there; else empty
+};
+
 // Makes `folder` where it is missing, does in it what a checkpoint does (a
 // folder beside, a file that is synced, a rename), and sees whether all ranks
 // of `world` have the same folder, so that a job learns all that before it
@@ -21,11 +27,15 @@ namespace tandem {
 // what the user can mend; ResourceExhausted of a full disk, and the like, are
 // not. Nothing to do for an empty name. Collective.
 //
-// Rank 0 has the folder to itself from here on, by `lock`; what is in it before
-// goes. So ranks that nobody told of each other, or a second start by mistake,
-// do not mix their checkpoints.
+// Rank 0 has the folder to itself from here on, by its lock; what `own` had
+// before goes. So ranks that nobody told of each other, or a second start by
+// mistake, do not mix their checkpoints.
 absl::Status PrepareSaveFolder(const std::string& folder, Communicator& world,
-                               OwnedFd* lock);
+                               SaveFolder* own);
+
+// Removes a folder that was made for this job and is empty still: the job was
+// refused.
+void RemoveUnusedFolder(const SaveFolder& own);
 
 // The path, or the nearest one above it that is there.
 std::string NearestThere(const std::string& path);

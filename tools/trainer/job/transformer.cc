@@ -10,7 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/folder/step_folders.h"
+#include "core/checkpoint/folder/stored_folder.h"
 #include "core/files/regular_file.h"
 #include "datasets/tokens/token_file.h"
 #include "models/hugging_face/model_config.h"
@@ -91,6 +93,26 @@ absl::Status CheckNamed(const TrainOptions& options,
       "--model out"));
 }
 
+// A checkpoint says of which model it is. Whether it is this job's in all
+// respects is for who loads it to see; here the default is not taken for what
+// was meant.
+absl::Status CheckIsNamed(const char* flag, const std::string& path,
+                          const TrainOptions& options) {
+  const auto folder = CheckpointFolderAt(path);
+  if (!folder || options.model != TrainOptions().model) return absl::OkStatus();
+  const auto manifest = ReadManifest(*folder);
+  if (!manifest.ok()) return absl::OkStatus();
+  const auto saved = ProgressOfCheckpoint(*folder, manifest->metadata);
+  if (!saved.ok() || saved->model.empty() || saved->model == options.model) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      flag, "=", path, ": the checkpoint is of --model=", saved->model,
+      ", but --model=", options.model,
+      ", the default, was taken: give --model=", saved->model,
+      ", or the --init_from that the job had which saved it, and its data"));
+}
+
 }  // namespace
 
 TransformerSizes RequestedSizes(const TrainOptions& options) {
@@ -126,6 +148,8 @@ absl::StatusOr<std::optional<Transformer>> JobTransformer(
   // A checkpoint is of the model that is named, like a file.
   std::optional<Transformer> found;
   if (!IsFolder(path) || CheckpointFolderAt(path)) {
+    TANDEM_RETURN_IF_ERROR(CheckIsNamed("--init_from", path, options));
+    TANDEM_RETURN_IF_ERROR(CheckIsNamed("--resume", options.resume, options));
     found = SizedTransformer(options);
   } else {
     TANDEM_RETURN_IF_ERROR(CheckSizes(options));

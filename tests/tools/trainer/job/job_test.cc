@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <set>
@@ -276,9 +277,9 @@ std::string NewFolder(const std::string& name) {
 
 // What three ranks are told.
 absl::Status Prepare(const std::string& folder) {
-  OwnedFd locks[3];
+  SaveFolder own[3];
   return RunThreadRanks(3, [&](Communicator& world) {
-    return PrepareSaveFolder(folder, world, &locks[world.rank()]);
+    return PrepareSaveFolder(folder, world, &own[world.rank()]);
   });
 }
 
@@ -307,15 +308,40 @@ TEST(PrepareSaveFolderTest, AFolderThatAnotherJobHasIsRefused) {
 TEST(PrepareSaveFolderTest, TheLockGoesFromOneRankToAnother) {
   const std::string folder = NewFolder("handed_on");
   ExpectOk(RunThreadRanks(2, [&](Communicator& world) -> absl::Status {
-    OwnedFd lock;
-    TANDEM_RETURN_IF_ERROR(PrepareSaveFolder(folder, world, &lock));
-    EXPECT_EQ(static_cast<bool>(lock), world.rank() == 0);
+    SaveFolder own;
+    TANDEM_RETURN_IF_ERROR(PrepareSaveFolder(folder, world, &own));
+    EXPECT_EQ(static_cast<bool>(own.lock), world.rank() == 0);
+    EXPECT_EQ(own.made, world.rank() == 0 ? folder : "");
     TANDEM_ASSIGN_OR_RETURN(const auto turned,
                             world.Subgroup({1, 0}, "turned"));
-    TANDEM_RETURN_IF_ERROR(PrepareSaveFolder(folder, *turned, &lock));
-    EXPECT_EQ(static_cast<bool>(lock), world.rank() == 1);
+    TANDEM_RETURN_IF_ERROR(PrepareSaveFolder(folder, *turned, &own));
+    EXPECT_EQ(static_cast<bool>(own.lock), world.rank() == 1);
+    EXPECT_EQ(own.made, "");
     return absl::OkStatus();
   }));
+}
+
+TEST(PrepareSaveFolderTest, AFolderThatWasMadeForNothingGoes) {
+  const std::string folder = NewFolder("unused");
+  const auto prepare = [&](SaveFolder& own) {
+    ExpectOk(RunThreadRanks(1, [&](Communicator& world) {
+      return PrepareSaveFolder(folder, world, &own);
+    }));
+  };
+  SaveFolder made;
+  prepare(made);
+  RemoveUnusedFolder(made);
+  EXPECT_FALSE(std::filesystem::exists(folder));
+  prepare(made);
+  std::ofstream(folder + "/checkpoint") << "1";
+  RemoveUnusedFolder(made);
+  EXPECT_TRUE(std::filesystem::exists(folder + "/checkpoint"));
+  std::filesystem::remove(folder + "/checkpoint");
+  made = SaveFolder();
+  SaveFolder found;
+  prepare(found);
+  RemoveUnusedFolder(found);  // it was there
+  EXPECT_TRUE(std::filesystem::exists(folder));
 }
 
 TEST(PrepareSaveFolderTest, NamesTheFolderThatCannotBeUsed) {

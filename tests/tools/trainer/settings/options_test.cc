@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/testing/statuses.h"
+#include "models/decoding/sampling.h"
 
 namespace tandem::options_test {
 namespace {
@@ -17,6 +18,11 @@ using testing::HasSubstr;
 
 TEST(TrainOptionsTest, DefaultsAreValid) {
   EXPECT_TRUE(Validate(TrainOptions()).ok());
+}
+
+// The program generate continues the same prompts in another terminal.
+TEST(TrainOptionsTest, TextsAreDrawnAtTheTemperatureOfGenerate) {
+  EXPECT_EQ(TrainOptions().temperature, SamplingOptions().temperature);
 }
 
 void MakePipeline(TrainOptions& options) {
