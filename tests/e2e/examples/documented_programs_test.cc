@@ -18,12 +18,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The losses that it prints: "step 100: loss 0.012345".
+// The losses that it prints: "step 100: loss 0.012345". All that it prints goes
+// to `out`, if that is not null.
 std::vector<double> LossesOf(const std::string& program,
-                             const std::vector<std::string>& flags) {
+                             const std::vector<std::string>& flags,
+                             std::string* out = nullptr) {
   const ProgramResult result = RunProgram(program, flags);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.err, "");
+  if (out != nullptr) *out = result.out;
   std::vector<double> losses;
   const std::string word = ": loss ";
   for (size_t at = result.out.find(word); at != std::string::npos;
@@ -134,6 +137,23 @@ TEST(DocumentedPrograms, AModuleOfDictsAndTuplesLearnsInStages) {
   for (const char* schedule : {"--schedule=1f1b", "--schedule=zb_h1"}) {
     ExpectItLearns(LossesOf("docs/examples/modules",
                             {"--nproc_per_node=4", "--pipe=2", schedule}));
+  }
+}
+
+// The samples of each replica's evaluation count once, whoever shares it.
+TEST(DocumentedPrograms, LayersLearnWhoeverSharesThem) {
+  const std::vector<std::vector<std::string>> layouts = {
+      {"--tensor=1"},
+      {"--nproc_per_node=2", "--tensor=2"},
+      {"--nproc_per_node=2", "--tensor=1"},
+      {"--nproc_per_node=4", "--tensor=2"},
+  };
+  const int replicas[] = {1, 1, 2, 2};
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    SCOPED_TRACE(testing::PrintToString(layouts[i]));
+    std::string out;
+    ExpectItLearns(LossesOf("docs/examples/layers", layouts[i], &out));
+    EXPECT_THAT(out, HasSubstr(absl::StrCat(" of ", 256 * replicas[i], "\n")));
   }
 }
 
