@@ -45,10 +45,12 @@ std::vector<Cell> Cells() {
   add("--tensor=2 --pipe=2", 4, {"tensor_parallel", "before_optimizer"});
   add("--tensor=2 --shard=parameters", 4, {"tensor_parallel"});
   add("--shard=parameters", 2, {"after_forward", "before_optimizer"});
+  add("--pipe=2 --shard=parameters --noreshard_after_forward", 4,
+      {"after_forward"});
   return cells;
 }
 
-constexpr int kCells = 63;
+constexpr int kCells = 72;
 
 std::string ToString(const Cell& cell) {
   return absl::StrCat(cell.mesh, ", ", cell.ranks, " ranks, ", cell.backend,

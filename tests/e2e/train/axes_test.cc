@@ -46,6 +46,10 @@ const std::vector<Mesh>& Meshes() {
       {"Pipe2Tensor2", 4, "--tensor=2 --pipe=2 --schedule=zb_h1"},
       {"Shard2Tensor2", 4, "--tensor=2 --shard=parameters", true},
       {"Pipe2Shard2", 4, "--pipe=2 --shard=parameters", true},
+      {"Pipe2Shard2OfWholeStages", 4,
+       "--pipe=2 --schedule=looped_bfs --chunks=2 --shard=parameters "
+       "--noreshard_after_forward --max_unsharded_stages=1",
+       true},
       {"Tensor2OfTwoDevices", 2,
        "--tensor=2 --devices_per_rank=2 --strategy=pipeline"},
       {"Data3Tensor2", 6, "--tensor=2", true},
@@ -118,7 +122,7 @@ std::vector<Cell> Cells() {
   return cells;
 }
 
-constexpr int kCells = 102;
+constexpr int kCells = 110;
 
 std::string NameOf(const Cell& cell) {
   return cell.mesh.name + cell.variant.name +

@@ -130,6 +130,12 @@ std::vector<Layout> Layouts() {
         "--nproc_per_node=4 --pipe=2 --tensor=2 --checkpoint_every=1", 2, 2);
     add("PipelineOfParametersShared",
         "--nproc_per_node=4 --pipe=2 --shard=parameters", 2);
+    add("ParametersSharedAsCopies",
+        "--nproc_per_node=2 --shard=parameters --dtype=bf16");
+    add("PipelineOfStagesGathered",
+        "--nproc_per_node=4 --pipe=2 --shard=parameters "
+        "--noreshard_after_forward --dtype=bf16",
+        2);
     add("DevicesOfRanks",
         "--nproc_per_node=2 --devices_per_rank=2 --strategy=hybrid "
         "--shard=optimizer --clip_grad_norm=1");
