@@ -4,14 +4,12 @@
 #include "parallel/fully_sharded/fully_sharded.h"
 
 #include <ATen/Tensor.h>
-#include <c10/util/accumulate.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -19,9 +17,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/flight/dump.h"
-#include "core/flight/recorder.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "tests/parallel/fully_sharded/sharded_jobs.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
@@ -32,17 +29,8 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-constexpr int64_t kBatch = 24;  // of all replicas
-
-struct Variant {
-  std::string name;
-  std::string model;
-  LabChange change;
-  LabTolerance tolerance = {};
-};
-
-const std::vector<Variant>& Variants() {
-  static const auto* const variants = new std::vector<Variant>{
+const std::vector<ShardedVariant>& Variants() {
+  static const auto* const variants = new std::vector<ShardedVariant>{
       {"SgdWithMomentum", "mlp_small",
        [](MeshStrategyOptions& options) {
          SgdOptions sgd;
@@ -80,27 +68,16 @@ const std::vector<Variant>& Variants() {
   return *variants;
 }
 
-LabJob Job(const Variant& variant, Sharding sharding, int steps = 4) {
-  LabJob job =
-      ModelJob(variant.model, kBatch, steps, [=](MeshStrategyOptions& options) {
-        options.shard = sharding;
-        options.shard_min_num_params = 1;
-        variant.change(options);
-      });
-  job.test = 7;
-  return job;
-}
-
-class FullyShardedTest
-    : public testing::TestWithParam<std::tuple<LabLayout, Variant, Sharding>> {
+class FullyShardedTest : public testing::TestWithParam<
+                             std::tuple<LabLayout, ShardedVariant, Sharding>> {
 };
 
 // Where each microbatch's averages are added, sums have another order.
 TEST_P(FullyShardedTest, TrainsWhatReplicasThatHaveAllTrain) {
   const auto& [layout, variant, sharding] = GetParam();
-  const auto whole = TrainInLab(layout, Job(variant, Sharding::kOff));
+  const auto whole = TrainInLab(layout, ShardedJob(variant, Sharding::kOff));
   ASSERT_TRUE(whole.ok()) << whole.status();
-  const auto sharded = TrainInLab(layout, Job(variant, sharding));
+  const auto sharded = TrainInLab(layout, ShardedJob(variant, sharding));
   if (layout.microbatches == layout.replicas) {
     ExpectSameBits(sharded, whole);
   } else {
@@ -130,13 +107,13 @@ INSTANTIATE_TEST_SUITE_P(
 // where activations are computed again.
 TEST(FullyShardedTest, GivesTheSameBitsWhereThatIsAskedFor) {
   const auto job = [](Sharding sharding) {
-    return Job({"", "gpt_tiny_tied",
-                [](MeshStrategyOptions& options) {
-                  options.optimizer = AdamWOptions();
-                  options.clip_norm = 0.5;
-                  options.reproducible = true;
-                }},
-               sharding);
+    return ShardedJob({"", "gpt_tiny_tied",
+                       [](MeshStrategyOptions& options) {
+                         options.optimizer = AdamWOptions();
+                         options.clip_norm = 0.5;
+                         options.reproducible = true;
+                       }},
+                      sharding);
   };
   const auto alone =
       TrainInLab(LabLayoutNamed("1f1b 1x1x1"), job(Sharding::kOff));
@@ -210,13 +187,13 @@ TEST(FullyShardedTest, TakesStepsOfWhichSomeReplicasHaveLess) {
        {"1f1b 3x1x1", "gpipe 3x1x2", "zb_h1 3x2x1"}) {
     SCOPED_TRACE(layout);
     const auto job = [](Sharding sharding) {
-      LabJob made = Job({"", "mlp_dropout",
-                         [](MeshStrategyOptions& options) {
-                           options.uneven_batches = true;
-                           options.microbatch_size = 2;
-                           options.clip_norm = 0.5;
-                         }},
-                        sharding, /*steps=*/4);
+      LabJob made = ShardedJob({"", "mlp_dropout",
+                                [](MeshStrategyOptions& options) {
+                                  options.uneven_batches = true;
+                                  options.microbatch_size = 2;
+                                  options.clip_norm = 0.5;
+                                }},
+                               sharding, /*steps=*/4);
       made.share = [whole = made.batch](int step, int replica) {
         static constexpr int64_t kSizes[][3] = {
             {8, 3, 0}, {8, 8, 8}, {1, 0, 0}, {8, 8, 8}};
@@ -241,130 +218,18 @@ TEST(FullyShardedTest, TakesStepsOfWhichSomeReplicasHaveLess) {
   EXPECT_EQ(steps, 6);
 }
 
-class GatheredStagesTest : public testing::TestWithParam<std::string> {};
-
-// Stages are gathered by the schedule's actions, all of a device at a time or
-// one: in the end as by layers, in steps of which some replicas have less, too,
-// and between them in evaluation.
-TEST_P(GatheredStagesTest, GiveTheBitsOfGatheredLayers) {
-  const LabLayout layout = LabLayoutNamed(GetParam());
-  const auto job = [](bool reshards, int most, bool uneven) {
-    LabJob made = Job({"", "gpt_tiny_tied",
-                       [=](MeshStrategyOptions& options) {
-                         options.reshard_after_forward = reshards;
-                         options.pipeline.max_unsharded_stages = most;
-                         options.uneven_batches = uneven;
-                         if (uneven) options.microbatch_size = 2;
-                         options.clip_norm = 0.5;
-                         options.optimizer = AdamWOptions();
-                       }},
-                      Sharding::kParameters, /*steps=*/3);
-    if (!uneven) return made;
-    made.share = [whole = made.batch](int step, int replica) {
-      Batch mine = whole(step);
-      mine.size = replica == 0 ? 8 : step % 2;
-      if (mine.size == 0) return Batch();
-      mine.inputs = mine.inputs.narrow(0, 8 * replica, mine.size);
-      mine.targets = mine.targets.narrow(0, 8 * replica, mine.size);
-      return mine;
-    };
-    return made;
-  };
-  int cells = 0;
-  for (const bool uneven : {false, true}) {
-    const auto layers = TrainInLab(layout, job(true, 0, uneven));
-    ASSERT_TRUE(layers.ok()) << layers.status();
-    for (const int most : {0, 1}) {
-      SCOPED_TRACE(absl::StrCat(uneven, " ", most));
-      ExpectSameBits(TrainInLab(layout, job(false, most, uneven)), layers);
-      ++cells;
-    }
-  }
-  EXPECT_EQ(cells, 4);
-}
-
-INSTANTIATE_TEST_SUITE_P(Layouts, GatheredStagesTest,
-                         testing::Values("1f1b 2x1x1", "gpipe 3x1x2",
-                                         "zb_h1 2x2x1", "zb_v 2x1x2x2",
-                                         "interleaved_1f1b 2x1x2x2",
-                                         "1f1b 2x1x2 except_last"));
-
-// How many elements the ranks gather by all-gathers while `run` runs, by dtype.
-std::map<std::string, int64_t> GatheredIn(const std::function<void()>& run) {
-  FlightRecorder& recorder = FlightRecorder::OfProcess();
-  recorder.SetCapacity(100000);  // forgets what was there
-  run();
-  FlightDump dump;
-  EXPECT_TRUE(recorder.Read(&dump));
-  recorder.SetCapacity(FlightRecorder::kCapacity);
-  std::map<std::string, int64_t> elements;
-  for (const FlightEntry& each : dump.entries) {
-    if (each.operation != "all-gather") continue;
-    elements[each.dtype] += c10::multiply_integers(each.sizes);
-  }
-  return elements;
-}
-
-class GatheredCopiesTest
-    : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
-
-// Weights of linear layers are gathered in half the bytes, once a step or for
-// each use; the same bits as where every replica converts all of them.
-TEST_P(GatheredCopiesTest, AreThoseThatEveryReplicaWouldMake) {
-  const LabLayout layout = LabLayoutNamed(std::get<0>(GetParam()));
-  const auto job = [&](Sharding sharding, std::optional<at::ScalarType> dtype,
-                       bool reshards) {
-    return Job({"", std::get<1>(GetParam()),
-                [=](MeshStrategyOptions& options) {
-                  options.ddp.mixed_precision.param_dtype = dtype;
-                  options.reshard_after_forward = reshards;
-                  options.optimizer = AdamWOptions();
-                  options.ema_decay = 0.9;
-                  options.reproducible = true;
-                }},
-               sharding, /*steps=*/2);
-  };
-  const auto whole =
-      TrainInLab(layout, job(Sharding::kOff, at::kBFloat16, true));
-  ASSERT_TRUE(whole.ok()) << whole.status();
-  int64_t once = 0;
-  for (const bool reshards : {false, true}) {
-    auto low = GatheredIn([&] {
-      ExpectSameBits(TrainInLab(layout, job(Sharding::kParameters,
-                                            at::kBFloat16, reshards)),
-                     whole);
-    });
-    auto full = GatheredIn([&] {
-      const auto trained = TrainInLab(
-          layout, job(Sharding::kParameters, std::nullopt, reshards));
-      EXPECT_TRUE(trained.ok()) << trained.status();
-    });
-    EXPECT_GT(low["BFloat16"], 0);
-    EXPECT_EQ(full["BFloat16"], 0);
-    EXPECT_EQ(full["Float"], low["Float"] + low["BFloat16"]);
-    if (!reshards) once = low["BFloat16"];
-    if (reshards) EXPECT_GT(low["BFloat16"], once);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Layouts, GatheredCopiesTest,
-    testing::Combine(testing::Values("1f1b 2x1x1", "zb_h1 2x1x2"),
-                     testing::Values("gpt_tiny", "gpt_tiny_tied",
-                                     "mlp_small")));
-
 class ResumedSharesTest : public testing::TestWithParam<Sharding> {};
 
 // What three replicas share, or not, others go on from, sharing or not.
 TEST_P(ResumedSharesTest, GoOnInAnyLayout) {
   const auto job = [](int first, int steps, Sharding sharding) {
-    LabJob made = Job({"", "gpt_tiny_tied",
-                       [](MeshStrategyOptions& options) {
-                         options.optimizer = AdamWOptions();
-                         options.ema_decay = 0.9;
-                         options.reproducible = true;
-                       }},
-                      sharding, steps);
+    LabJob made = ShardedJob({"", "gpt_tiny_tied",
+                              [](MeshStrategyOptions& options) {
+                                options.optimizer = AdamWOptions();
+                                options.ema_decay = 0.9;
+                                options.reproducible = true;
+                              }},
+                             sharding, steps);
     made.batch = [first, inner = made.batch](int step) {
       return inner(first + step);
     };
