@@ -151,17 +151,18 @@ void TakeModel(const std::vector<TensorInfo>& model, const NameRules& rules,
       const bool allowed = IsAllowed(wanted.name, allowances.missing) ||
                            IsCopyOfMissing(wanted.name, rules, sources);
       (allowed ? plan->missing : obstacles->missing).push_back(wanted.name);
-    } else if (source->second->info.sizes != wanted.sizes &&
-               IsAllowed(wanted.name, allowances.missing)) {
+      continue;
+    }
+    const TensorInfo& given = source->second->info;
+    if (given.sizes == wanted.sizes) {
+      plan->tensors.Add(Renamed(*source->second, wanted.name));
+    } else if (IsAllowed(wanted.name, allowances.missing)) {
       plan->reshaped.push_back(wanted.name);
-    } else if (source->second->info.sizes != wanted.sizes) {
-      const TensorInfo& given = source->second->info;
+    } else {
       obstacles->shapes.push_back(absl::StrCat(
           wanted.name, " is [", absl::StrJoin(given.sizes, ", "),
           "], expected [", absl::StrJoin(wanted.sizes, ", "), "]",
           AreTransposed(given.sizes, wanted.sizes) ? " (transposed)" : ""));
-    } else {
-      plan->tensors.Add(Renamed(*source->second, wanted.name));
     }
   }
 }

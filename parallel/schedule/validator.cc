@@ -217,8 +217,8 @@ absl::StatusOr<ScheduleFacts> ValidateSchedule(const Schedule& schedule,
       CheckMemory(schedule, simulation.done, limits.most_activations));
   TANDEM_RETURN_IF_ERROR(CheckEnded(schedule, simulation.stuck));
   ScheduleFacts facts{std::vector<int>(schedule.actions.size(), 0), {}};
-  TANDEM_RETURN_IF_ERROR(
-      CheckUnshards(schedule, limits.most_unsharded, &facts.peak_unsharded));
+  TANDEM_RETURN_IF_ERROR(CheckUnshards(schedule, limits.max_unsharded_stages,
+                                       &facts.peak_unsharded));
   for (const SimulatedAction& each : simulation.done) {
     int& peak = facts.peak_activations[each.device];
     peak = std::max(peak, each.kept);

@@ -22,7 +22,7 @@ struct ScheduleLimits {
   int most_activations = 0;
   // Stages whose parameters a device has at a time, at most, where these are
   // gathered by actions (unshards.h); 0: any number.
-  int most_unsharded = 0;
+  int max_unsharded_stages = 0;
 };
 
 // What a device's activations and parameters come to.

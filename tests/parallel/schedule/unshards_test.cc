@@ -75,7 +75,7 @@ TEST(UnshardsTest, AreProvedInEverySchedule) {
           }
           ScheduleLimits limits;
           limits.channel_capacity = 2 * devices;
-          limits.most_unsharded = most;
+          limits.max_unsharded_stages = most;
           const auto facts = ValidateSchedule(whole, limits);
           ASSERT_TRUE(facts.ok()) << facts.status();
           const int expected = most == 0 ? chunks : std::min(most, chunks);
@@ -129,7 +129,7 @@ TEST(UnshardsTest, OfAScheduleOfOnesOwnAreChecked) {
   }
   ScheduleLimits limits;
   limits.channel_capacity = 2;
-  limits.most_unsharded = 1;
+  limits.max_unsharded_stages = 1;
   EXPECT_THAT(
       ValidateSchedule(WithUnshards(Named("zb_v", {2, 2, 4}), 2), limits)
           .status()
