@@ -49,7 +49,8 @@ ABSL_FLAG(std::string, dtype, "fp32",
           "In which precision: fp32, bf16, fp16 or fp64.");
 ABSL_FLAG(std::string, prompt, "", "The text to go on from.");
 ABSL_FLAG(std::string, prompt_file, "", "A file with that text.");
-ABSL_FLAG(int64_t, max_new_tokens, 128, "The most tokens that are generated.");
+ABSL_FLAG(int64_t, max_new_tokens, tandem::GenerationOptions().max_new_tokens,
+          "The most tokens that are generated.");
 ABSL_FLAG(double, temperature, tandem::SamplingOptions().temperature,
           "Divides the logits; 0: always the most likely token.");
 ABSL_FLAG(int64_t, top_k, 0, "Only so many of the most likely tokens; 0: all.");

@@ -20,7 +20,7 @@
 namespace tandem {
 
 struct GenerationOptions {
-  int64_t max_new_tokens = 128;
+  int64_t max_new_tokens = 100;
   // Any of these ends the text, and is not part of it.
   std::vector<int64_t> ends;
   SamplingOptions sampling;

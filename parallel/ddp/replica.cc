@@ -111,7 +111,8 @@ absl::Status Replica::Prepare(const NamedTensors& all_parameters,
       parameters_,
       ReplicaParameters::Create(parameters, buffers, std::move(flat), &group_));
   if (options_.init_sync) {
-    TANDEM_RETURN_IF_ERROR(parameters_->TakeFrom(/*root=*/0));
+    TANDEM_RETURN_IF_ERROR(
+        parameters_->TakeFrom(/*root=*/0, [] { return "initial values"; }));
   }
   reducer_ = parameters_->MakeReducer([this] { OnBackwardBegun(); });
   if (options_.mixed_precision.reduce_dtype) {

@@ -77,7 +77,9 @@ absl::Status Replica::ReplicaJoinHook::MainHook() {
 absl::Status Replica::ReplicaJoinHook::PostHook(bool /*is_last_joiner*/) {
   const at::NoGradGuard no_grad;
   return replica_.InStep("the last rank's model",
-                         replica_.parameters_->TakeFrom(root_));
+                         replica_.parameters_->TakeFrom(root_, [] {
+                           return "the values of the last to have inputs";
+                         }));
 }
 
 absl::Status Replica::ReplicaJoinHook::CheckBackward() const {

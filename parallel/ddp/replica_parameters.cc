@@ -230,7 +230,7 @@ absl::Status ReplicaParameters::TakeFrom(
     TANDEM_RETURN_IF_ERROR(group->Broadcast(buffer->values(), root, purpose));
     buffer->CountWrite();
     TANDEM_RETURN_IF_ERROR(buffer->TakeState([&](const at::Tensor& state) {
-      return group->Broadcast(state, root);
+      return group->Broadcast(state, root, purpose);
     }));
   }
   // What nobody trains all have alike, but for their parts of it.
@@ -254,7 +254,7 @@ absl::Status ReplicaParameters::TakeFrom(
   for (const at::Tensor& each : buffers_) add({}, each);
   for (const auto& [group, tensors] : others) {
     if (group == nullptr) continue;
-    TANDEM_RETURN_IF_ERROR(BroadcastFrom(root, tensors, *group));
+    TANDEM_RETURN_IF_ERROR(BroadcastFrom(root, tensors, *group, purpose));
   }
   return absl::OkStatus();
 }

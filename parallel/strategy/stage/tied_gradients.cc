@@ -201,7 +201,8 @@ absl::Status TiedGradients::ShareValue(const Group& group) const {
   if (group.ranks != nullptr) {
     TANDEM_RETURN_IF_ERROR(CheckSameModel({{group.name, value}}, *group.ranks));
     TANDEM_RETURN_IF_ERROR(group.ranks->Broadcast(
-        value, static_cast<int>(group.places.back().rank)));
+        value, static_cast<int>(group.places.back().rank),
+        [] { return "the values of a tied weight"; }));
   }
   for (const Copy& copy : group.copies) {
     const size_t i = copy.buffer->index_of(copy.id);
