@@ -71,9 +71,8 @@ absl::Status SetUp(Job& job) {
   TrainOptions settings = job.options;
   // Where on the mesh, and on which devices?
   TANDEM_ASSIGN_OR_RETURN(job.mesh, JobMesh(settings, job.launch.world_size));
-  const int replicas = job.present ? job.launched_ranks() : job.mesh.replicas();
   TANDEM_ASSIGN_OR_RETURN(job.batch_size_per_replica,
-                          ReplicaBatchSize(settings, replicas));
+                          ReplicaBatchSize(settings, job.launched_replicas()));
   settings.batch_size = job.batch_size();  // of the replicas that are there
   TANDEM_RETURN_IF_ERROR(PrepareHost(job));
   // Before anything that takes long or leaves something behind: ranks compare

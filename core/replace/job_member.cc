@@ -48,10 +48,7 @@ bool Note(const StorePtr& store, const std::string& job_prefix,
   const std::optional<Generation> latest = membership.Latest();
   if (!latest || membership.IsFinished()) return false;
   TellGroups(store, job_prefix, *latest, death);
-  const Notices notices = membership.Read(*latest);
-  return absl::c_any_of(latest->members, [&](const Member& each) {
-    return !IsDead(each, notices);
-  });
+  return HasLivingReplica(*latest, membership.Read(*latest));
 }
 
 }  // namespace
@@ -106,15 +103,17 @@ absl::StatusOr<int> RankLife(const Environment& env) {
 }
 
 JobMember::JobMember(const Launch& launch, int life, milliseconds timeout,
-                     StorePtr store)
+                     int ranks_of_replica, StorePtr store)
     : launch_(launch),
       me_{launch.rank, life, kNoState},
       timeout_(timeout),
+      ranks_of_replica_(ranks_of_replica),
       membership_(std::make_shared<MembershipStore>(std::move(store))),
       calls_(std::make_unique<CallThread>()) {}
 
 absl::StatusOr<JobMember> JobMember::Create(const Launch& launch, int life,
-                                            milliseconds timeout) {
+                                            milliseconds timeout,
+                                            int ranks_of_replica) {
   const Rendezvous& where = launch.rendezvous;
   if (!where.served_by_launcher) {
     return absl::InvalidArgumentError(
@@ -124,7 +123,7 @@ absl::StatusOr<JobMember> JobMember::Create(const Launch& launch, int life,
   TANDEM_ASSIGN_OR_RETURN(
       StorePtr store,
       ConnectTcpStore(where.host, where.port, timeout, StoreServer::kLauncher));
-  return JobMember(launch, life, timeout,
+  return JobMember(launch, life, timeout, ranks_of_replica,
                    WithPrefix(std::move(store), where.key_prefix));
 }
 
@@ -156,11 +155,7 @@ absl::StatusOr<bool> JobMember::IsWhole() const {
       });
 }
 
-absl::StatusOr<bool> JobMember::Enter() {
-  if (me_.life == 0) {
-    generation_ = FirstGeneration(launch_.world_size);
-    return true;
-  }
+absl::StatusOr<bool> JobMember::AwaitAdmission(const std::string& why) {
   struct Seen {
     std::optional<Generation> mine;
     bool noted = false;
@@ -178,11 +173,22 @@ absl::StatusOr<bool> JobMember::Enter() {
       }));
   if (!came) {
     return absl::DeadlineExceededError(
-        absl::StrCat("rank ", me_.rank, " was started again, but the others ",
-                     "have not let it in"));
+        absl::StrCat("rank ", me_.rank, " ", why));
   }
   if (!seen->mine) return false;
   generation_ = *std::move(seen->mine);
+  return true;
+}
+
+absl::StatusOr<bool> JobMember::Enter() {
+  if (me_.life == 0) {
+    generation_ = FirstGeneration(launch_.world_size, ranks_of_replica_);
+    return true;
+  }
+  TANDEM_ASSIGN_OR_RETURN(
+      const bool is_in,
+      AwaitAdmission("was started again, but the others have not let it in"));
+  if (!is_in) return false;
   TANDEM_ASSIGN_OR_RETURN(const bool whole, IsWhole());
   if (whole) return true;
   return GoOn(kNoState);
@@ -199,10 +205,10 @@ absl::Status JobMember::NoteBegun() {
       .status();
 }
 
-absl::StatusOr<bool> JobMember::HasWaitingProcess() {
+absl::StatusOr<bool> JobMember::HasWaitingReplica() {
   return calls_->Within<bool>(
       kAnswerTime, [membership = membership_, now = generation_] {
-        return !Newcomers(now, membership->Read(now)).empty();
+        return HasNewReplica(now, membership->Read(now));
       });
 }
 
@@ -213,9 +219,11 @@ absl::StatusOr<bool> JobMember::HasEnded(milliseconds patience) {
       });
 }
 
-absl::StatusOr<bool> JobMember::GoOn(int64_t step) {
+absl::StatusOr<bool> JobMember::GoOn(int64_t step, bool has_next) {
   me_.step = step;
+  me_.has_next = has_next;
   lost_.clear();
+  left_out_.clear();
   for (;;) {
     TANDEM_ASSIGN_OR_RETURN(const bool goes_on, EnterNext());
     if (!goes_on) return false;
@@ -255,8 +263,24 @@ absl::StatusOr<bool> JobMember::EnterNext() {
   for (std::string& each : Lost(generation_, seen->notices)) {
     lost_.push_back(std::move(each));
   }
-  generation_ = *std::move(seen->next);
-  if (!generation_.Source()) {
+  const Generation before = std::exchange(generation_, *std::move(seen->next));
+  for (const Member& each : before.members) {
+    if (IsDead(each, seen->notices) || generation_.PlaceOf(each)) continue;
+    left_out_.push_back(each.rank);
+  }
+  if (generation_.members.empty()) {
+    return absl::UnavailableError("no replica of the model is left whole");
+  }
+  if (!generation_.PlaceOf(me_)) {
+    // What it brought is old by then.
+    me_.step = kNoState;
+    me_.has_next = false;
+    lost_.clear();
+    left_out_.clear();
+    return AwaitAdmission(
+        "waits for lost ranks of its replica, which have not come back");
+  }
+  if (!generation_.HasState()) {
     return absl::UnavailableError("nobody is left who has the job's state");
   }
   return true;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -16,13 +17,37 @@ std::optional<Member> TakeMember(absl::string_view* text) {
   const std::optional<int> rank = TakeNumber(text);
   const std::optional<int> life = TakeNumber(text);
   const std::optional<int64_t> step = TakeInt64(text);
-  if (!rank || !life || !step) return std::nullopt;
-  return Member{*rank, *life, *step};
+  const std::optional<int> has_next = TakeNumber(text);
+  if (!rank || !life || !step || !has_next) return std::nullopt;
+  return Member{*rank, *life, *step, *has_next != 0};
 }
 
 bool Has(const std::vector<Member>& members, const Member& process) {
   return absl::c_any_of(
       members, [&](const Member& each) { return IsSame(each, process); });
+}
+
+// The members whose replicas are whole, by rank.
+std::vector<Member> WholeReplicas(std::vector<Member> members,
+                                  int ranks_of_replica) {
+  std::map<int, int> ranks_there;  // by replica
+  for (const Member& each : members)
+    ++ranks_there[each.rank / ranks_of_replica];
+  members.erase(
+      std::remove_if(members.begin(), members.end(),
+                     [&](const Member& each) {
+                       return ranks_there[each.rank / ranks_of_replica] <
+                              ranks_of_replica;
+                     }),
+      members.end());
+  absl::c_sort(members, [](const Member& a, const Member& b) {
+    return a.rank < b.rank;
+  });
+  return members;
+}
+
+bool HasStateOf(const Member& member, int64_t step) {
+  return member.step == step || (member.has_next && member.step + 1 == step);
 }
 
 }  // namespace
@@ -38,12 +63,27 @@ std::optional<int> Generation::PlaceOf(const Member& process) const {
   return std::nullopt;
 }
 
-std::optional<int> Generation::Source() const {
-  const auto most = std::max_element(
-      members.begin(), members.end(),
-      [](const Member& a, const Member& b) { return a.step < b.step; });
-  if (most == members.end() || most->step == kNoState) return std::nullopt;
-  return static_cast<int>(most - members.begin());
+int64_t Generation::Step() const {
+  int64_t most = kNoState;
+  for (const Member& each : members) most = std::max(most, each.step);
+  return most;
+}
+
+std::optional<int> Generation::Source(int place) const {
+  const int64_t step = Step();
+  if (step == kNoState) return std::nullopt;
+  const auto size = static_cast<int>(members.size());
+  for (int i = place % ranks_of_replica; i < size; i += ranks_of_replica) {
+    if (HasStateOf(members[static_cast<size_t>(i)], step)) return i;
+  }
+  return std::nullopt;
+}
+
+bool Generation::HasState() const {
+  for (int place = 0; place < ranks_of_replica; ++place) {
+    if (!Source(place)) return false;
+  }
+  return true;
 }
 
 std::vector<int> Generation::Ranks() const {
@@ -52,8 +92,9 @@ std::vector<int> Generation::Ranks() const {
   return ranks;
 }
 
-Generation FirstGeneration(int ranks) {
+Generation FirstGeneration(int ranks, int ranks_of_replica) {
   Generation first;
+  first.ranks_of_replica = ranks_of_replica;
   for (int rank = 0; rank < ranks; ++rank) first.members.push_back({rank});
   return first;
 }
@@ -77,23 +118,32 @@ std::vector<Member> Newcomers(const Generation& now, const Notices& notices) {
   std::vector<Member> newcomers;
   for (const Member& each : notices.waiting) {
     if (Has(now.members, each) || IsDead(each, notices)) continue;
-    newcomers.push_back(each);
+    if (!Has(newcomers, each)) newcomers.push_back(each);
   }
   return newcomers;
 }
 
+bool HasNewReplica(const Generation& now, const Notices& notices) {
+  return !WholeReplicas(Newcomers(now, notices), now.ranks_of_replica).empty();
+}
+
+bool HasLivingReplica(const Generation& now, const Notices& notices) {
+  std::vector<Member> living;
+  for (const Member& each : now.members) {
+    if (!IsDead(each, notices)) living.push_back(each);
+  }
+  return !WholeReplicas(std::move(living), now.ranks_of_replica).empty();
+}
+
 Generation NextGeneration(const Generation& now, const Notices& notices) {
+  std::vector<Member> there = Newcomers(now, notices);
+  for (const Member& each : notices.ready) {
+    if (now.PlaceOf(each) && !IsDead(each, notices)) there.push_back(each);
+  }
   Generation next;
   next.number = now.number + 1;
-  next.members = Newcomers(now, notices);
-  for (const Member& each : notices.ready) {
-    if (now.PlaceOf(each) && !IsDead(each, notices)) {
-      next.members.push_back(each);
-    }
-  }
-  absl::c_sort(next.members, [](const Member& a, const Member& b) {
-    return a.rank < b.rank;
-  });
+  next.ranks_of_replica = now.ranks_of_replica;
+  next.members = WholeReplicas(std::move(there), now.ranks_of_replica);
   return next;
 }
 
@@ -102,6 +152,7 @@ std::string Encode(const Member& member) {
   AppendNumber(member.rank, &text);
   AppendNumber(member.life, &text);
   AppendNumber(member.step, &text);
+  AppendNumber(member.has_next ? 1 : 0, &text);
   return text;
 }
 
@@ -114,6 +165,7 @@ std::string Encode(const Death& death) {
 std::string Encode(const Generation& generation) {
   std::string text;
   AppendNumber(generation.number, &text);
+  AppendNumber(generation.ranks_of_replica, &text);
   for (const Member& each : generation.members) text += Encode(each);
   return text;
 }
@@ -138,8 +190,9 @@ std::vector<Death> DecodeDeaths(absl::string_view list) {
 
 std::optional<Generation> DecodeGeneration(absl::string_view text) {
   const std::optional<int> number = TakeNumber(&text);
-  if (!number) return std::nullopt;
-  return Generation{*number, DecodeMembers(text)};
+  const std::optional<int> ranks_of_replica = TakeNumber(&text);
+  if (!number || ranks_of_replica.value_or(0) < 1) return std::nullopt;
+  return Generation{*number, *ranks_of_replica, DecodeMembers(text)};
 }
 
 namespace {

@@ -25,6 +25,9 @@ struct Member {
   int rank = 0;             // its number among the ranks that were launched
   int life = 0;             // how many processes of that rank came before
   int64_t step = kNoState;  // steps done in the state that it brings
+  // It has what the step after these comes to as well: that was broken off when
+  // nothing but the others' gradients was missing.
+  bool has_next = false;
 };
 
 // The same process, whatever it brings?
@@ -32,20 +35,30 @@ bool IsSame(const Member& a, const Member& b);
 
 // All that take part from one change of members to the next. A member's number
 // in its groups is its place here.
+//
+// A replica of the model is on so many ranks that were launched one after the
+// other, and takes part as a whole or not at all.
 struct Generation {
   int number = 0;
+  int ranks_of_replica = 1;
   std::vector<Member> members;  // by rank
 
   // None: it is no member.
   std::optional<int> PlaceOf(const Member& process) const;
-  // The place of the member whose state all go on from: the first of those that
-  // have done the most steps. None: nobody has any.
-  std::optional<int> Source() const;
+  // The steps of the state that all go on from: the most that a member has
+  // done. kNoState: nobody has any.
+  int64_t Step() const;
+  // The place of the member from whose state the one at `place` goes on: of
+  // those that have the same of the model, the first that has the state of
+  // Step(). None: nobody has it.
+  std::optional<int> Source(int place) const;
+  // Whether each part of the model has its source.
+  bool HasState() const;
   std::vector<int> Ranks() const;
 };
 
 // The first one: ranks 0 to `ranks` - 1, in their first lives.
-Generation FirstGeneration(int ranks);
+Generation FirstGeneration(int ranks, int ranks_of_replica = 1);
 
 struct Death {
   Member process;
@@ -64,8 +77,12 @@ bool IsDead(const Member& process, const Notices& notices);
 std::vector<Member> Missing(const Generation& now, const Notices& notices);
 // The members of `notices.waiting` that live and are no members of `now`.
 std::vector<Member> Newcomers(const Generation& now, const Notices& notices);
-// The members that are ready and live, and the newcomers. Requires that nobody
-// is missing.
+// Whether a whole replica of newcomers waits.
+bool HasNewReplica(const Generation& now, const Notices& notices);
+// Whether all members of some replica live.
+bool HasLivingReplica(const Generation& now, const Notices& notices);
+// The members that are ready and live, and the newcomers, as far as they make
+// whole replicas. Requires that nobody is missing.
 Generation NextGeneration(const Generation& now, const Notices& notices);
 
 // The form in which they stand on a store: members and deaths one after the

@@ -122,9 +122,10 @@ struct MeshStrategyOptions : UpdateOptions {
   bool reproducible = false;
   // No parameter changes before the last collective of the step's gradients and
   // buffers has ended on this rank: a step that one of them breaks off has
-  // changed none, and can be done again. Else each device updates its stages as
-  // soon as it can. Excludes `averaging`, and a shard other than
-  // kOff.
+  // changed none, and can be done again. Where replicas have several ranks, no
+  // rank updates before all have come so far (Strategy::EndBrokenStep). Else
+  // each device updates its stages as soon as it can. Excludes `averaging`, and
+  // a shard other than kOff.
   bool updates_last = false;
   // Into how many groups a whole batch's microbatches are put, whose sums are
   // added in a tree (ordered_gradients.h); 0: each is a group.

@@ -65,6 +65,9 @@ struct StepContext {
   bool updates_at_once = true;
   // No device updates before all of this rank's have ended their collectives.
   bool updates_last = false;
+  // What is left of the step needs no other rank: it updates this one's
+  // parameters.
+  bool is_local = false;
   bool clips_on_host = false;  // else devices clip by the norm, or nobody does
   bool measures_norm = false;  // of the gradients, to be read with the score
 

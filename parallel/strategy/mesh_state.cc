@@ -130,6 +130,28 @@ NamedTensors MeshState::OptimizerState() const {
   return state;
 }
 
+NamedTensors MeshState::OptimizerStateOfCopies() const {
+  std::set<std::string> here;
+  for (const auto& each : OptimizerState()) here.insert(each.first);
+  NamedTensors of_copies;
+  for (const int i : model().OwnStages()) {
+    TrainedStage& stage = model().stage(i);
+    NamedTensors all = stage.update().optimizer().State();
+    for (const auto& part : parts()) Append(part->State(i), &all);
+    for (const auto& [name, tensor] : all) {
+      const std::string parameter = ParameterName(name);
+      const auto& firsts = stage.parameters().first_of_copy();
+      const auto first = firsts.find(parameter);
+      if (first == firsts.end()) continue;
+      std::string renamed =
+          absl::StrCat(first->second, name.substr(parameter.size()));
+      if (!here.insert(renamed).second) continue;
+      of_copies.emplace_back(std::move(renamed), tensor);
+    }
+  }
+  return of_copies;
+}
+
 // This rank's stages, which need not do alike.
 std::string MeshState::DescribeSharding() const {
   std::vector<std::string> texts;

@@ -35,6 +35,7 @@ class MeshState : public MeshStrategy {
   std::map<std::string, int64_t> OptimizerGroups() const override;
   std::map<std::string, std::string> TiedCopies() const override;
   NamedTensors OptimizerState() const override;
+  NamedTensors OptimizerStateOfCopies() const override;
   absl::Status StreamState(const StateParts& parts, TensorSink& sink) override;
   absl::StatusOr<StatePart> PartToSave() override;
   absl::StatusOr<StatePart> GradientPart() const override;

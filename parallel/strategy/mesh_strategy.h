@@ -74,7 +74,8 @@ struct LayerSpec;
 // stages may have been updated by then, so that a job goes on from its last
 // checkpoint.
 //
-// Fault points: PipelineExecutor's, the Reducer's, and "before_optimizer".
+// Fault points: PipelineExecutor's, the Reducer's, "before_optimizer", and
+// "updates_last", before ranks wait for each other's gradients.
 class MeshStrategy : public Strategy {
  public:
   // `world` is the communicator of all ranks, null for one; it must outlive the

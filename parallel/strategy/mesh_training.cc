@@ -110,6 +110,14 @@ absl::Status MeshTraining::SecondHalf(std::optional<double> learning_rate) {
   return OrAbort(Finish(*halved_));
 }
 
+absl::StatusOr<bool> MeshTraining::EndBrokenStep() {
+  if (!broken_) return false;
+  const StepContext step = *std::exchange(broken_, std::nullopt);
+  TANDEM_RETURN_IF_ERROR(UpdateDevices(step));
+  ++steps_;
+  return true;
+}
+
 absl::Status MeshTraining::OrAbort(absl::Status done) {
   if (!done.ok()) Abort(done);
   return done;
@@ -125,6 +133,7 @@ absl::StatusOr<StepContext> MeshTraining::Plan() const {
 
 absl::Status MeshTraining::Compute(const Batch& batch, StepContext& step) {
   HostPhases phases;
+  broken_.reset();
   BatchShares& shares = *model().shares;
   TANDEM_RETURN_IF_ERROR(
       shares.ExchangeSizes(batch.size, /*apart=*/!step.averages_gradients));
@@ -167,16 +176,21 @@ absl::Status MeshTraining::Finish(StepContext& step) {
   if (!step.updates_at_once) {
     const TraceScope slice(kHostTrack, "update");
     for (const auto& part : parts()) {
-      TANDEM_RETURN_IF_ERROR(part->BeforeUpdate(step));
+      absl::Status ready = part->BeforeUpdate(step);
+      if (!ready.ok() && step.is_local) broken_ = step;
+      TANDEM_RETURN_IF_ERROR(ready);
     }
-    TANDEM_RETURN_IF_ERROR(model().executor->OnDevices([&](int device) {
-      return UpdateDevice(model(), parts(), step, device);
-    }));
+    TANDEM_RETURN_IF_ERROR(UpdateDevices(step));
   }
   ++steps_;
   for (const auto& part : parts()) TANDEM_RETURN_IF_ERROR(part->End(step));
   if (step.pending != nullptr) measures_norm_ = false;
   return absl::OkStatus();
+}
+
+absl::Status MeshTraining::UpdateDevices(const StepContext& step) {
+  return model().executor->OnDevices(
+      [&](int device) { return UpdateDevice(model(), parts(), step, device); });
 }
 
 absl::Status MeshTraining::ReadPending() {

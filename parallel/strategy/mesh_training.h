@@ -65,6 +65,7 @@ class MeshTraining : public MeshEvaluation {
   absl::StatusOr<Score> ComputeGradients(const Batch& batch) override;
   absl::Status Update(double learning_rate) override;
   absl::Status SkipUpdate() override;
+  absl::StatusOr<bool> EndBrokenStep() override;
 
   std::map<std::string, double> AuxiliaryLosses() const override;
   std::map<std::string, double> NamedSums() const override;
@@ -87,6 +88,7 @@ class MeshTraining : public MeshEvaluation {
   absl::Status Compute(const Batch& batch, StepContext& step);
   // Up to the step's end.
   absl::Status Finish(StepContext& step);
+  absl::Status UpdateDevices(const StepContext& step);
   // Reads all pending steps.
   absl::Status ReadPending();
   absl::Status ReadOrAbort();
@@ -97,6 +99,7 @@ class MeshTraining : public MeshEvaluation {
   bool measures_norm_ = false;  // of the step under way, or the next
   StepHalves halves_;
   std::optional<StepContext> halved_;  // the step that is done in halves
+  std::optional<StepContext> broken_;  // one that needs no other rank to end
   std::vector<PendingStep> pending_;
   std::vector<StepScore> scores_;  // read, and not taken
   StepScore last_;                 // of the last step that was read

@@ -77,6 +77,11 @@ class TrainedState {
   // replicas share (shard) is left out: see GatherState.
   virtual NamedTensors OptimizerState() const = 0;
 
+  // The same of copies of tied weights here whose first another rank has: under
+  // the name of that, by which LoadOptimizerState takes it. A checkpoint has it
+  // from the first.
+  virtual NamedTensors OptimizerStateOfCopies() const { return {}; }
+
   // The whole model's tensors to `sink`, on rank 0, where a checkpoint is
   // written, under their names in a checkpoint (core/checkpoint/checkpoint.h).
   // On other ranks `sink` only tells the order, which must be the same on all.
@@ -179,6 +184,13 @@ class Strategy : public TrainedState {
   // The part of them that this rank tells of: each element of a gradient that
   // several ranks have, or have parts of, is one rank's.
   virtual absl::StatusOr<StatePart> GradientPart() const;
+
+  // Ends a step that has failed because other ranks are gone, where nothing but
+  // their word was missing that they have their gradients, too
+  // (MeshStrategyOptions::updates_last): this rank's parameters and optimizer
+  // state become those after it. False: the step has not come so far, and they
+  // are those before it. Asks no other rank.
+  virtual absl::StatusOr<bool> EndBrokenStep() { return false; }
 
   // What layers and the loss function added to the loss (loss_terms.h) in the
   // last training step whose score is known, by name: means over its samples.

@@ -216,7 +216,7 @@ const std::map<std::string, Use>& Uses() {
       {"prompt", {"b", {{"sample_every", "5"}}, in_step}},
       {"prometheus_file", {"/m.prom"}},
       {"reduce_dtype", {"bf16", {}, kReplicas}},
-      {"replace_replicas", {"1", {}, {"ddp"}}},
+      {"replace_replicas", {"1", {}, kReplicas}},
       {"report", {"/page.html"}},
       {"reproducible", {"true", {{"microbatch_size", "8"}}, meshes}},
       {"reshard_after_forward",

@@ -54,12 +54,12 @@ absl::Status ShowHistograms(Job& job, RunReport& report, int64_t step) {
   return absl::OkStatus();
 }
 
-// One rank asks, for all of them, whether another waits to join.
+// One rank asks, for all of them, whether others wait to join.
 std::function<bool()> AsksToLetIn(const Job& job, Replacement* replacement) {
   if (replacement == nullptr || !job.is_rank_zero()) return nullptr;
   // A store that does not answer: nobody could be let in.
   return [replacement] {
-    return replacement->HasWaitingProcess().value_or(false);
+    return replacement->HasWaitingReplica().value_or(false);
   };
 }
 
@@ -357,8 +357,9 @@ absl::Status Training::Finish(const absl::Status& trained) {
   }
   const absl::Status ended = Summarise(trained);
   if (ended.ok() || replacement_ == nullptr) return ended;
-  const absl::Status kept =
-      replacement_->Keep(job_, {position_, evaluations_.done()});
+  const absl::Status kept = replacement_->Keep(
+      job_, {position_, evaluations_.done()},
+      {{position_.step + 1, set_.state()}, evaluations_.done()});
   return kept.ok() ? ended : kept;
 }
 

@@ -91,8 +91,7 @@ LearningRateOptions RateOptions(const TrainOptions& options,
 }  // namespace
 
 absl::StatusOr<TrainingPlan> PlanTraining(const Job& job) {
-  const int64_t replicas =
-      job.present ? job.launched_ranks() : int64_t{job.mesh.replicas()};
+  const int64_t replicas = job.launched_replicas();
   TANDEM_ASSIGN_OR_RETURN(const auto sampler,
                           MakeSampler(job, replicas, /*rank=*/0));
   TANDEM_ASSIGN_OR_RETURN(const int64_t per_epoch,

@@ -41,7 +41,7 @@ constexpr const StepPartRow* kRows[] = {
     &kFullyShardedRow,      // frees what inference has gathered
     &kAveragingRow,         // takes the mean of those that were changed
     &kEmaRow,               // averages those that were changed over steps
-    &kUpdatesLastRow,       // only plans
+    &kUpdatesLastRow,       // the last to wait for other ranks
     &kReproducibleRow,      // options alone
     &kTimesRow,             // takes a step when all else has been read of it
 };

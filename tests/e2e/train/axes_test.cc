@@ -257,7 +257,7 @@ std::vector<RefusalRow> Refusals() {
        "has 3: give --nproc_per_node=4"},
       {"Alone", "--sequence_parallel=false", "give --tensor=RANKS as well"},
       {"Replaced", "--nproc_per_node=2 --tensor=2 --replace_replicas=1",
-       "--replace_replicas=1 is for replicas of one rank each, but --tensor=2"},
+       "this job has one alone: give --nproc_per_node=4 or more"},
       {"Muon", "--nproc_per_node=2 --tensor=2 --optimizer=muon --adam_eps=1e-8",
        "divides the matrices that --optimizer=muon steps whole"},
       {"Reproducible",

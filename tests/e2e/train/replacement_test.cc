@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/train/job_table.h"
+#include "tests/e2e/train/replaced_jobs.h"
 #include "tests/e2e/train/runs.h"
 
 namespace tandem {
@@ -20,45 +21,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char kNever[] = "--restart_delay=3600";  // before the job's end
-
-// Five samples a rank; replicas are compared after each step, to the bit.
-Flags Replicas(int ranks, const Flags& more) {
-  return Joined(SmallJob({"--nproc_per_node=" + std::to_string(ranks),
-                          "--batch_size=" + std::to_string(5 * ranks),
-                          "--replace_replicas=5", "--check_replicas_every=1"}),
-                more);
-}
-
 // Replicas of two devices each, in microbatches of one sample.
 const Flags kPairs = {"--device=sim", "--strategy=hybrid",
                       "--devices_per_rank=2", "--microbatch_size=1"};
 // The second device has all gradients of a step then, the first one has not.
 constexpr char kBetweenDevices[] = "stage:0:backward:4";
-
-// Steps that take a moment, of which there is no end.
-Flags Endless(const Flags& more) {
-  return Joined({"--epochs=1000000", "--restart_delay=0", "--log_every=1000"},
-                more);
-}
-
-std::string Kill(const std::string& point, int rank, int step) {
-  return "point=" + point + ",rank=" + std::to_string(rank) +
-         ",step=" + std::to_string(step) + ",action=kill;";
-}
-
-ProgramOptions SlowFaultOf(const std::string& fault,
-                           const std::string& of_replacement = "") {
-  constexpr char kSlow[] = "point=step,action=delay:0.02";
-  ProgramOptions options;
-  options.environment["TANDEM_FAULT"] = fault + kSlow;
-  options.environment["TANDEM_REPLACEMENT_FAULT"] = of_replacement;
-  return options;
-}
-
-// How many steps there are, with 15 samples each until then and 10 from there
-// on, 96 in all. What is left at the end is dropped.
-int StepsInAll(int done) { return done + (96 - 15 * done + 1) / 2 / 5; }
 
 // The job ends without the lost one, which its launcher would start much later.
 // When a rank dies whose last all-reduce has begun, the others may have all
@@ -97,7 +64,7 @@ TEST(ReplacementTest, TheOthersGoOnWhereverARankDies) {
                           " (killed by signal 9 (SIGKILL))"),
                 HasSubstr(line + (is_done ? "2" : "1") + ", with 10 samples")));
       std::vector<int> steps = {1};
-      for (int step = is_done ? 3 : 2; step <= StepsInAll(is_done ? 2 : 1);
+      for (int step = is_done ? 3 : 2; step <= StepsInAll(3, is_done ? 2 : 1);
            ++step) {
         steps.push_back(step);
       }
@@ -168,21 +135,6 @@ TEST(ReplacementTest, AveragesGoOn) {
         SlowFaultOf(Kill("after_forward", lost, 3)));
     EXPECT_NEAR(loss(events), first, 0.1 * learned) << "without rank " << lost;
   }
-}
-
-// Runs an endless job until it has said each of `lines`, and stops it with a
-// checkpoint of replicas that are alike.
-ProgramResult RunUntil(const Flags& flags, const ProgramOptions& options,
-                       const std::vector<std::string>& lines) {
-  Program job(kTrain, flags, options);
-  for (const std::string& line : lines) {
-    EXPECT_TRUE(job.WaitForOutput(line)) << line;
-  }
-  job.Signal(SIGTERM);
-  const ProgramResult result = job.Wait();
-  EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.out << result.err;
-  EXPECT_THAT(result.out + result.err, HasSubstr("stopped after step"));
-  return result;
 }
 
 TEST(ReplacementTest, TheLostOneComesBackWithItsNeighboursState) {
@@ -258,7 +210,10 @@ TEST(ReplacementTest, WhatDoesNotGoTogetherIsRefused) {
   const std::vector<RefusalRow> rows = {
       {"OneRank", "--nproc_per_node=1", "this job has one alone"},
       {"Pipeline", "--pipe=3 --strategy=pipeline", "--strategy=pipeline"},
-      {"Pipe", "--pipe=3", "--pipe=3"},
+      {"Pipe", "--pipe=3",
+       "this job has one alone: give --nproc_per_node=6 or more"},
+      {"Profile", "--nproc_per_node=4 --pipe=2 --balance=profile",
+       "--balance=profile was given"},
       {"DataParallel",
        "--device=sim --devices_per_rank=2 --strategy=data_parallel",
        "--strategy=data_parallel"},
@@ -276,7 +231,7 @@ TEST(ReplacementTest, WhatDoesNotGoTogetherIsRefused) {
     const ProgramResult result = ExpectRefused(Replicas(3, {}), row);
     EXPECT_THAT(result.err, HasSubstr("--replace_replicas=5"));
   }
-  EXPECT_EQ(rows.size(), 10u);
+  EXPECT_EQ(rows.size(), 11u);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/module.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -117,6 +118,61 @@ TEST(MeshStrategyErrorsTest, AStepThatFailsHasChangedNothingIfUpdatesAreLast) {
     ArmFaults({});
     EXPECT_THAT(status, Says("breaks off"));
     EXPECT_EQ(absl::c_any_of(live, has_changed), !last);
+  }
+}
+
+// Both ranks of a pipeline have their gradients when one of them fails: the
+// other can end the step by itself, and has what a step that did not fail
+// gives.
+TEST(MeshStrategyErrorsTest, ARankThatWaitsForTheOthersCanEndItsStep) {
+  for (const char* backend : {"gloo", "shm"}) {
+    LabLayout layout = LabPipeline(2, 2, 2);
+    layout.backend = backend;
+    LabJob job = ModelJob("mlp_small", kBatch, 1);
+    std::vector<TensorsByName> whole(2);
+    const auto step = [&](const LabRank& rank) {
+      return rank.strategy
+          ->TrainStep(LabBatch("mlp_small", kBatch, kLabSeed, 0), kLabRate)
+          .status();
+    };
+    ExpectOk(OnLabRanks(layout, job, [&](const LabRank& rank) {
+      TANDEM_RETURN_IF_ERROR(step(rank));
+      // Nothing has failed.
+      EXPECT_EQ(rank.strategy->EndBrokenStep(), absl::StatusOr<bool>(false));
+      whole[static_cast<size_t>(rank.rank)] =
+          CopiesOf(rank.strategy->Parameters());
+      return absl::OkStatus();
+    }));
+    job.change = [change = job.change](MeshStrategyOptions& options) {
+      if (change) change(options);
+      options.updates_last = true;
+    };
+    std::atomic<int> there = 0;
+    Fault fault;
+    fault.point = "updates_last";
+    fault.action = Fault::Action::kCall;
+    fault.call = [&]() -> absl::Status {
+      return there++ == 0 ? absl::InternalError("breaks off")
+                          : absl::OkStatus();
+    };
+    ArmFaults({fault});
+    std::atomic<int> ended = 0;
+    ExpectOk(OnLabRanks(layout, job, [&](const LabRank& rank) -> absl::Status {
+      const TensorsByName before = CopiesOf(rank.strategy->Parameters());
+      EXPECT_THAT(step(rank), Says("breaks off"));
+      TANDEM_ASSIGN_OR_RETURN(const bool ends, rank.strategy->EndBrokenStep());
+      ended += ends ? 1 : 0;
+      const TensorsByName& expected =
+          ends ? whole[static_cast<size_t>(rank.rank)] : before;
+      for (const auto& [name, tensor] : rank.strategy->Parameters()) {
+        EXPECT_TRUE(tensor.equal(expected.at(name))) << name << ", " << backend;
+      }
+      // Once.
+      EXPECT_EQ(rank.strategy->EndBrokenStep(), absl::StatusOr<bool>(false));
+      return absl::OkStatus();
+    }));
+    ArmFaults({});
+    EXPECT_EQ(ended, 1) << backend;
   }
 }
 

@@ -254,6 +254,36 @@ TEST(MeshStrategyTest, ATiedWeightIsInTheGroupOfAnyOfItsNames) {
   }
 }
 
+// What the last stage's copy of a tied weight has of the optimizer and of
+// averages is what the first stage's has, under its name, on another rank
+// alone.
+TEST(MeshStrategyTest, AStageHasTheStateOfItsCopiesOfTiedWeights) {
+  const auto change = [](MeshStrategyOptions& options) {
+    options.optimizer = AdamOptions();
+    options.ema_decay = 0.9;
+  };
+  for (const int ranks : {1, 2}) {
+    std::vector<TensorsByName> copies(2), own(2);
+    LabJob job = Job("gpt_tiny_tied", 2, change);
+    job.end = [&](const LabRank& rank) {
+      const auto i = static_cast<size_t>(rank.rank);
+      own[i] = CopiesOf(rank.strategy->OptimizerState());
+      copies[i] = CopiesOf(rank.strategy->OptimizerStateOfCopies());
+      return absl::OkStatus();
+    };
+    const auto trained = TrainInLab(LayoutOf("1f1b", 2, 4, ranks), job);
+    ASSERT_TRUE(trained.ok()) << trained.status();
+    EXPECT_TRUE(copies[0].empty());
+    EXPECT_EQ(copies[1].empty(), ranks == 1);
+    for (const char* state : {"exp_avg", "exp_avg_sq", "step", "ema"}) {
+      if (ranks == 1) continue;
+      const std::string name = absl::StrCat("transformer.wte.weight.", state);
+      ASSERT_EQ(copies[1].count(name), 1u) << name;
+      EXPECT_TRUE(copies[1].at(name).equal(own[0].at(name))) << name;
+    }
+  }
+}
+
 TEST(MeshStrategyTest, MicrobatchesHaveTheSizeThatIsAsked) {
   const LayerSpecs specs = LabSpecs("mlp_small");
   MeshStrategyOptions options = Options(specs, LayoutOf("1f1b", 2, 3));

@@ -74,9 +74,11 @@ struct Job {
   bool is_restarted() const { return restarts.done > 0; }
   // Goes on from what ranks have that were there before.
   bool takes_over() const { return present.has_value() && !present->is_first; }
-  // How many ranks were launched, and this one's number among them.
-  int launched_ranks() const {
-    return present ? present->launched : launch.world_size;
+  // How many replicas were launched, and this rank's number among ranks that
+  // were.
+  int launched_replicas() const {
+    return present ? present->launched / mesh.ranks_of_replica()
+                   : mesh.replicas();
   }
   int launched_rank() const {
     return present ? present->ranks[static_cast<size_t>(launch.rank)]

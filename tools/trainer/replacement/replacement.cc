@@ -6,6 +6,8 @@
 #include <c10/core/Device.h>
 
 #include <chrono>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,11 +22,13 @@
 #include "core/base/status_macros.h"
 #include "core/base/text_fields.h"
 #include "core/base/torch_status.h"
+#include "core/checkpoint/checkpoint.h"
 #include "core/checkpoint/stored_tensors.h"
 #include "core/checkpoint/tensor_stream.h"
 #include "core/instrument/fault_point.h"
 #include "core/program/interrupt.h"
 #include "core/run/setup_failure.h"
+#include "parallel/optim/optimizer.h"
 #include "parallel/strategy/strategy.h"
 #include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/checkpoints/resume.h"
@@ -119,15 +123,18 @@ absl::StatusOr<KeptState> DecodeInfos(const std::string& from,
   return state;
 }
 
-// Copies. Whole on each rank: for replicas in one piece that share nothing of
-// the optimizer. Not collective: groups may be broken.
+// Copies of what this rank has: replicas share nothing. Not collective: groups
+// may be broken.
 absl::StatusOr<KeptState> KeepState(const Job& job, const JobStand& stand) {
   const Strategy& strategy = *job.strategy;
   NamedTensors model = strategy.Parameters();
   for (auto& each : strategy.Buffers()) model.push_back(std::move(each));
+  NamedTensors optimizer = strategy.OptimizerState();
+  for (auto& each : strategy.OptimizerStateOfCopies()) {
+    optimizer.push_back(std::move(each));
+  }
   KeptState state = {CurrentProgress(job, stand.position), stand.evaluated, {}};
-  TANDEM_ASSIGN_OR_RETURN(state.tensors,
-                          CheckpointTensors(model, strategy.OptimizerState()));
+  TANDEM_ASSIGN_OR_RETURN(state.tensors, CheckpointTensors(model, optimizer));
   TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
     for (auto& each : state.tensors) {
       each.second = each.second.detach()
@@ -138,28 +145,64 @@ absl::StatusOr<KeptState> KeepState(const Job& job, const JobStand& stand) {
   return state;
 }
 
-// The state of rank `source` of `world`, which passes it as `mine`; others'
-// `mine` is not looked at. TANDEM_FAULT's point "take_over:I" comes before
-// tensor I. Collective.
+// The state of rank `source` of `group`, which passes it as `mine`; others'
+// `mine` is not looked at. `from`: whose it is, for messages. TANDEM_FAULT's
+// point "take_over:I" comes before tensor I. Collective.
 absl::StatusOr<KeptState> ShareState(const KeptState& mine, int source,
-                                     Communicator& world) {
-  const bool is_mine = world.rank() == source;
+                                     const std::string& from,
+                                     Communicator& group) {
+  const bool is_mine = group.rank() == source;
   const CollectivePurpose purpose = [] { return "the state of the job"; };
   TANDEM_ASSIGN_OR_RETURN(
       const std::vector<std::string> infos,
-      world.AllGatherString(is_mine ? EncodeInfos(mine) : "", purpose));
+      group.AllGatherString(is_mine ? EncodeInfos(mine) : "", purpose));
   KeptState state = mine;
   if (!is_mine) {
-    TANDEM_ASSIGN_OR_RETURN(state,
-                            DecodeInfos(absl::StrCat("rank ", source),
-                                        infos[static_cast<size_t>(source)]));
+    TANDEM_ASSIGN_OR_RETURN(
+        state, DecodeInfos(from, infos[static_cast<size_t>(source)]));
   }
   int64_t index = 0;
   for (const auto& each : state.tensors) {
     TANDEM_RETURN_IF_ERROR(FaultPoint("take_over", index++));
-    TANDEM_RETURN_IF_ERROR(world.Broadcast(each.second, source, purpose));
+    TANDEM_RETURN_IF_ERROR(group.Broadcast(each.second, source, purpose));
   }
   return state;
+}
+
+using SizesByName = std::map<std::string, std::vector<int64_t>>;
+
+// The whole sizes of parameters of which this rank has a part.
+absl::StatusOr<SizesByName> SizesOfDivided(const Strategy& strategy) {
+  SizesByName sizes;
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<TensorInfo> whole,
+                          strategy.WholeTensors());
+  for (const TensorInfo& each : whole) sizes[each.name] = each.sizes;
+  for (const auto& [name, tensor] : strategy.Parameters()) {
+    const auto found = sizes.find(name);
+    if (found != sizes.end() && tensor.sizes() == found->second) {
+      sizes.erase(found);
+    }
+  }
+  return sizes;
+}
+
+// A tensor as one that is stored: of a divided one this rank's part, which is
+// what it reads of it.
+StoredTensor MakeStored(const std::string& name, const at::Tensor& values,
+                        const SizesByName& divided) {
+  StoredTensor stored;
+  stored.info = MakeTensorInfo(name, values);
+  stored.read = [values]() -> absl::StatusOr<at::Tensor> { return values; };
+  const auto whole = divided.find(IsOptimizerStateName(name)
+                                      ? ParameterName(OptimizerStateName(name))
+                                      : name);
+  if (whole == divided.end() || values.dim() == 0) return stored;
+  stored.info.sizes = whole->second;
+  stored.read_shard = [values](const TensorShard& /*mine*/,
+                               const at::Tensor& target) {
+    return CatchTorch([&] { target.copy_(values); });
+  };
+  return stored;
 }
 
 // Puts the job's strategy into the state. `from`: whose it is, for messages.
@@ -167,12 +210,10 @@ absl::Status LoadState(const KeptState& state, const std::string& from,
                        Job& job) {
   StoredCheckpoint checkpoint;
   checkpoint.progress = state.progress;
-  for (const auto& [name, tensor] : state.tensors) {
-    const at::Tensor values = tensor;
-    AddStored(
-        {MakeTensorInfo(name, values),
-         [values]() -> absl::StatusOr<at::Tensor> { return values; }, nullptr},
-        &checkpoint);
+  TANDEM_ASSIGN_OR_RETURN(const SizesByName divided,
+                          SizesOfDivided(*job.strategy));
+  for (const auto& [name, values] : state.tensors) {
+    AddStored(MakeStored(name, values, divided), &checkpoint);
   }
   return LoadCheckpoint(checkpoint, from, job);
 }
@@ -219,12 +260,13 @@ absl::Status CheckReplacement(const TrainOptions& options,
   if (options.replace_replicas == 0) return absl::OkStatus();
   const std::string given =
       absl::StrCat("--replace_replicas=", options.replace_replicas);
+  const int64_t ranks = RanksOfReplica(options.pipeline);
   return CheckRules({
-      {first.world_size == 1,
+      {first.world_size <= ranks,
        absl::StrCat(given,
-                    " has other ranks go on when one dies, but this job has "
-                    "one alone: give --nproc_per_node=2 or more, or "
-                    "--max_restarts")},
+                    " has other replicas go on when a rank dies, but this job "
+                    "has one alone: give --nproc_per_node=",
+                    2 * ranks, " or more, or --max_restarts")},
       {first.launcher != "tandem" || first.nnodes > 1,
        absl::StrCat(given,
                     " is for ranks that one launcher of this program's own "
@@ -240,8 +282,9 @@ absl::StatusOr<std::unique_ptr<Replacement>> Replacement::Enter(
   TANDEM_ASSIGN_OR_RETURN(const int life, RankLife(Environment::OfProcess()));
   const auto timeout =
       milliseconds(static_cast<int64_t>(options.timeout * 1e3));
+  const auto ranks = static_cast<int>(RanksOfReplica(options.pipeline));
   TANDEM_ASSIGN_OR_RETURN(JobMember member,
-                          JobMember::Create(launch, life, timeout));
+                          JobMember::Create(launch, life, timeout, ranks));
   TANDEM_ASSIGN_OR_RETURN(const bool is_in, member.Enter());
   if (!is_in) return std::unique_ptr<Replacement>();
   return absl::WrapUnique(
@@ -259,13 +302,26 @@ std::vector<std::string> Replacement::Describe(const Job& job,
   for (const std::string& each : member_.lost()) {
     lines.push_back(absl::StrCat("lost ", each));
   }
+  const std::vector<int>& left_out = member_.left_out();
+  if (!left_out.empty()) {
+    lines.push_back(absl::StrCat(
+        RankList(left_out, left_out.size()),
+        left_out.size() == 1 ? " waits for lost ranks of its replica"
+                             : " wait for lost ranks of their replicas"));
+  }
   const std::vector<int> ranks = member_.generation().Ranks();
-  lines.push_back(absl::StrCat(
-      RankList(ranks, ranks.size()), " of ", launched_,
-      ranks.size() == 1 ? " goes" : " go", " on after step ", step, ", with ",
-      job.batch_size_per_replica * static_cast<int64_t>(ranks.size()),
-      " samples a step"));
+  lines.push_back(absl::StrCat(RankList(ranks, ranks.size()), " of ", launched_,
+                               ranks.size() == 1 ? " goes" : " go",
+                               " on after step ", step, ", with ",
+                               job.batch_size(), " samples a step"));
   return lines;
+}
+
+const KeptState& Replacement::Mine() const {
+  static const auto* const none = new KeptState();
+  const int64_t step = member_.generation().Step();
+  if (kept_next_ && kept_next_->progress.step == step) return *kept_next_;
+  return kept_ ? *kept_ : *none;
 }
 
 absl::StatusOr<std::vector<std::string>> Replacement::Begin(Job& job,
@@ -275,17 +331,23 @@ absl::StatusOr<std::vector<std::string>> Replacement::Begin(Job& job,
     TANDEM_RETURN_IF_ERROR(member_.NoteBegun());
     return std::vector<std::string>();
   }
-  const int source = now.Source().value_or(0);
+  // The ranks that have the same of the model as this one.
+  TANDEM_ASSIGN_OR_RETURN(
+      const auto replicas,
+      job.world->Subgroup(job.mesh.RanksOfReplicas(job.world->rank()),
+                          "replicas' states"));
+  const int source = now.Source(job.world->rank()).value_or(0);
   const std::string from = absl::StrCat(
       "the state of rank ", now.members[static_cast<size_t>(source)].rank);
   TANDEM_ASSIGN_OR_RETURN(
       const KeptState state,
-      ShareState(kept_.value_or(KeptState()), source, *job.world));
+      ShareState(Mine(), job.mesh.ReplicaIndex(source), from, *replicas));
   TANDEM_RETURN_IF_ERROR(LoadState(state, from, job));
   // Each rank keeps its own state until all have the new one.
   TANDEM_RETURN_IF_ERROR(
       job.world->Barrier([] { return "until all have the job's state"; }));
   kept_.reset();
+  kept_next_.reset();
   *stand = state.stand();
   return Describe(job, stand->position.step);
 }
@@ -300,13 +362,28 @@ absl::Status Replacement::BeginStep(const Job& job) {
   });
 }
 
-absl::Status Replacement::Keep(const Job& job, const JobStand& stand) {
+absl::Status Replacement::Keep(const Job& job, const JobStand& stand,
+                               const JobStand& next) {
+  std::vector<at::Tensor> after;  // buffers
   TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
     const at::NoGradGuard no_grad;
-    for (auto& [live, before] : buffers_) live.copy_(before);
-    buffers_.clear();
+    for (auto& [live, before] : buffers_) {
+      after.push_back(live.clone());
+      live.copy_(before);
+    }
   }));
   TANDEM_ASSIGN_OR_RETURN(kept_, KeepState(job, stand));
+  TANDEM_ASSIGN_OR_RETURN(const bool has_next, job.strategy->EndBrokenStep());
+  if (has_next) {
+    TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
+      const at::NoGradGuard no_grad;
+      for (size_t i = 0; i < after.size(); ++i) {
+        buffers_[i].first.copy_(after[i]);
+      }
+    }));
+    TANDEM_ASSIGN_OR_RETURN(kept_next_, KeepState(job, next));
+  }
+  buffers_.clear();
   return absl::OkStatus();
 }
 
@@ -318,7 +395,8 @@ absl::StatusOr<bool> Replacement::GoOn(const absl::Status& error) {
     if (!ended) return error;
   }
   admits_ = false;
-  return member_.GoOn(kept_ ? kept_->progress.step : kNoState);
+  return member_.GoOn(kept_ ? kept_->progress.step : kNoState,
+                      kept_next_.has_value());
 }
 
 absl::Status RunGenerations(Job first, const RunGeneration& run) {

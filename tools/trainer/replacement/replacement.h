@@ -33,7 +33,8 @@ struct JobStand {
   int64_t evaluated = 0;
 };
 
-// What a checkpoint would have, in the host's memory.
+// What a checkpoint would have of this rank's part of the model, in the host's
+// memory.
 struct KeptState {
   TrainingProgress progress;
   int64_t evaluated = 0;
@@ -47,11 +48,12 @@ struct KeptState {
 absl::Status CheckReplacement(const TrainOptions& options, const Launch& first);
 
 // From one change of ranks to the next a job is set up and trained as any
-// other, of as many ranks as are there: a generation
+// other, of as many replicas as are whole: a generation
 // (core/replace/job_member.h). In between each rank keeps its state; all go on
-// from that of the rank that has done the most steps. A step changes parameters
-// only after all of its collectives, so each rank's state is that of a whole
-// number of steps; buffers, which forward passes change, are put back.
+// from the state of the most steps, each rank from that of one which has the
+// same of the model. A step changes parameters only after all of its
+// collectives, so each rank's state is that of a whole number of steps;
+// buffers, which forward passes change, are put back.
 //
 // Not thread-safe.
 class Replacement {
@@ -72,13 +74,15 @@ class Replacement {
   // Around each step, and all else that may fail because a rank dies.
   absl::Status BeginStep(const Job& job);
   void EndStep() { buffers_.clear(); }
-  // Keeps the state of a job whose generation has ended, and undoes what a step
-  // that has not ended did to buffers.
-  absl::Status Keep(const Job& job, const JobStand& stand);
+  // Keeps the state of a job whose generation has ended, without what a step
+  // that has not ended did to buffers; and, where nothing but the others' word
+  // was missing in that step, the state that it leads to, at `next`.
+  absl::Status Keep(const Job& job, const JobStand& stand,
+                    const JobStand& next);
 
-  // For one rank, which tells the others: whether one waits to be let in.
-  absl::StatusOr<bool> HasWaitingProcess() {
-    return member_.HasWaitingProcess();
+  // For one rank, which tells the others: whether a replica waits to be let in.
+  absl::StatusOr<bool> HasWaitingReplica() {
+    return member_.HasWaitingReplica();
   }
   // All have agreed to end the generation, to let others in.
   void EndForAdmission() { admits_ = true; }
@@ -96,11 +100,14 @@ class Replacement {
       : member_(std::move(member)), launched_(launched) {}
 
   std::vector<std::string> Describe(const Job& job, int64_t step) const;
+  // What this rank has of the state that all go on from.
+  const KeptState& Mine() const;
 
   JobMember member_;
   const int launched_;
   bool admits_ = false;
   std::optional<KeptState> kept_;
+  std::optional<KeptState> kept_next_;  // a step later
   // Buffers of the step under way: the live ones, and copies from before it.
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;
 };

@@ -341,12 +341,12 @@ absl::Status CheckReplacedReplicas(const TrainOptions& options) {
   return CheckRules({
       rule(options.strategy != "ddp" && options.strategy != "hybrid" &&
                options.strategy != "auto",
-           "is for replicas of one rank each (--strategy=ddp or hybrid)",
+           "is for several replicas (--strategy=ddp or hybrid)",
            absl::StrCat("--strategy=", options.strategy)),
-      rule(pipeline.pipe > 1, "is for replicas of one rank each",
-           absl::StrCat("--pipe=", pipeline.pipe)),
-      rule(pipeline.tensor > 1, "is for replicas of one rank each",
-           absl::StrCat("--tensor=", pipeline.tensor)),
+      rule(pipeline.pipe > 1 && pipeline.balance == "profile",
+           "has replicas come back that are cut as they were, not by times "
+           "that are measured anew",
+           "--balance=profile"),
       rule(options.devices.device == "cuda",
            "makes groups anew, which it does for --device=cpu and sim",
            "--device=cuda"),
