@@ -100,6 +100,8 @@ absl::StatusOr<json> AloneModels::Floor() {
   absl::StatusOr<json> floor = json();
   const absl::Status status = OnEachCore(cores_, [&](size_t i) -> absl::Status {
     if (i == 0) {
+      // A thread tries the kernels among which it chooses in its first step.
+      TANDEM_RETURN_IF_ERROR(first().Steps(1));
       floor =
           StepFloor([&] { return first().Steps(1); }, [&] { recorded = true; });
       recorded = done = true;
