@@ -2,7 +2,6 @@
 // with real processes: tests/core/launch/probe.cc.
 
 #include <csignal>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/core/launch/group_files.h"
+#include "tests/core/launch/probes.h"
 #include "tests/core/testing/process_testing.h"
 
 namespace tandem {
@@ -20,11 +20,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::vector<std::string> Probe(std::vector<std::string> flags) {
-  flags.insert(flags.begin(), std::getenv("PROBE"));
-  return flags;
-}
 
 // How often `text` stands in it.
 int Count(const std::string& all, const std::string& text) {

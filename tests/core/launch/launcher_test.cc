@@ -24,6 +24,7 @@
 #include "core/process/subprocess.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/launch/probes.h"
 #include "tests/core/testing/process_testing.h"
 
 namespace tandem {
@@ -32,13 +33,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::vector<std::string> Probe(std::vector<std::string> flags) {
-  flags.insert(flags.begin(), std::getenv("PROBE"));
-  return flags;
-}
-
-std::string Nproc(int n) { return absl::StrCat("--nproc_per_node=", n); }
 
 // What each rank said of itself, by rank; and that the prefixes are right.
 std::vector<nlohmann::json> Places(const std::string& out) {
@@ -60,21 +54,6 @@ std::vector<nlohmann::json> Places(const std::string& out) {
   }
   places.resize(count);
   return places;
-}
-
-// Waits until all ranks have left their numbers in `dir`, and returns them.
-std::vector<int> AwaitRanks(const std::string& dir, int ranks) {
-  std::vector<int> pids;
-  for (int i = 0; i < ranks; ++i) {
-    pids.push_back(AwaitPid(absl::StrCat(dir, "/", i)));
-  }
-  return pids;
-}
-
-void ExpectGone(const std::vector<int>& pids) {
-  for (const int pid : pids) {
-    EXPECT_TRUE(Eventually([pid] { return !IsRunning(pid); })) << pid;
-  }
 }
 
 TEST(LauncherTest, StartsSevenRanksInTheirPlaces) {
@@ -120,103 +99,6 @@ TEST(LauncherTest, OnlyRankZeroSeesTheTerminal) {
   EXPECT_EQ(places[1]["stderr_is_terminal"], false);
 }
 
-struct Death {
-  const char* behaviour;
-  int exit_code;
-  std::vector<std::string> words;
-};
-
-class DeathTest : public ::testing::TestWithParam<Death> {};
-
-TEST_P(DeathTest, IsReportedAndEndsTheOthers) {
-  const std::string dir = MakeTestDir();
-  RunningProgram job(
-      Probe({Nproc(3), absl::StrCat("--pid_dir=", dir), GetParam().behaviour}));
-  const std::vector<int> ranks = AwaitRanks(dir, 3);
-  EXPECT_EQ(job.Wait(), GetParam().exit_code);
-  for (const std::string& word : GetParam().words) {
-    EXPECT_THAT(job.err(), HasSubstr(word));
-  }
-  EXPECT_THAT(job.err(), HasSubstr("stopping the 2 that still run"));
-  EXPECT_THAT(job.err(), Not(HasSubstr("did not stop")));
-  ExpectGone(ranks);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, DeathTest,
-    ::testing::Values(
-        Death{"--behaviour=0:sleep,1:exit:3,2:sleep",
-              3,
-              {"tandem: rank 1 of 3 (pid ", "died: exit code 3",
-               "[rank 1] about to exit\n[rank 1] for a reason\n"}},
-        Death{"--behaviour=0:sleep,1:sleep,2:raise:9",
-              137,
-              {"rank 2 of 3", "killed by signal 9 (SIGKILL)",
-               "    about to raise\n"}},
-        Death{"--behaviour=0:sleep,1:raise:6,2:sleep",
-              134,
-              {"rank 1 of 3", "killed by signal 6 (SIGABRT)"}},
-        Death{"--behaviour=0:raise:11,1:sleep,2:sleep",
-              139,
-              {"rank 0 of 3", "killed by signal 11 (SIGSEGV)",
-               "    about to raise\n"}}));
-
-TEST(LauncherTest, ARankThatCanBeLostStopsNobody) {
-  const std::string dir = MakeTestDir();
-  RunningProgram job(
-      Probe({Nproc(3), absl::StrCat("--pid_dir=", dir), "--can_be_lost_from=1",
-             "--behaviour=0:count:10,1:raise:9,2:exit:0"}));
-  const std::vector<int> ranks = AwaitRanks(dir, 3);
-  AwaitPid(absl::StrCat(dir, "/ready_", ranks[0]));
-  ExpectGone({ranks[1], ranks[2]});
-  kill(ranks[0], SIGUSR1);
-  EXPECT_EQ(job.Wait(), 0);
-  EXPECT_THAT(
-      job.err(),
-      AllOf(HasSubstr("rank 1 of 3"),
-            HasSubstr("killed by signal 9 (SIGKILL); the others go on "
-                      "without it"),
-            HasSubstr("    about to raise\n"), Not(HasSubstr("stopping"))));
-}
-
-TEST(LauncherTest, TheLastThatCanBeLostAndAnyOtherStopTheRest) {
-  for (const char* behaviour : {"--behaviour=0:sleep,1:exit:3,2:exit:3",
-                                "--behaviour=0:exit:3,1:sleep,"
-                                "2:sleep"}) {
-    const std::string dir = MakeTestDir();
-    RunningProgram job(Probe({Nproc(3), absl::StrCat("--pid_dir=", dir),
-                              "--can_be_lost_from=1", behaviour}));
-    const std::vector<int> ranks = AwaitRanks(dir, 3);
-    EXPECT_EQ(job.Wait(), 3) << behaviour;
-    EXPECT_THAT(job.err(), HasSubstr("stopping the ")) << behaviour;
-    ExpectGone(ranks);
-  }
-}
-
-TEST(LauncherTest, ARankThatIgnoresSigtermIsKilledAfterTheGracePeriod) {
-  const std::string dir = MakeTestDir();
-  RunningProgram job(
-      Probe({Nproc(2), absl::StrCat("--pid_dir=", dir), "--grace_ms=200",
-             "--behaviour=0:ignore:15,1:sleep"}));
-  const std::vector<int> ranks = AwaitRanks(dir, 2);
-  AwaitPid(absl::StrCat(dir, "/ready_", ranks[0]));
-  kill(ranks[1], SIGKILL);
-  EXPECT_EQ(job.Wait(), 137);
-  EXPECT_THAT(job.err(),
-              AllOf(HasSubstr("rank 1 of 2"), HasSubstr("rank 0 of 2 (pid "),
-                    HasSubstr("did not stop and is killed")));
-  ExpectGone(ranks);
-}
-
-TEST(LauncherTest, ADeadRanksChildrenGoWithIt) {
-  const std::string dir = MakeTestDir();
-  RunningProgram job(Probe(
-      {Nproc(2), absl::StrCat("--pid_dir=", dir), "--behaviour=1:grandchild"}));
-  const int grandchild = AwaitPid(dir + "/grandchild");
-  EXPECT_EQ(job.Wait(), 4);
-  ExpectGone({grandchild});
-}
-
 TEST(LauncherTest, CtrlCReachesEveryRankOnce) {
   const std::string dir = MakeTestDir();
   RunningProgram job(Probe(
@@ -244,15 +126,6 @@ TEST(LauncherTest, OtherSignalsArePassedOn) {
   job.process().Signal(SIGUSR1);
   EXPECT_EQ(job.Wait(), 0);
   EXPECT_THAT(job.out(), HasSubstr("[rank 1] signals 1\n"));
-}
-
-// The state letter of /proc: T when stopped.
-char StateOf(int pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  std::string stat;
-  std::getline(file, stat);
-  const size_t name_end = stat.rfind(')');
-  return name_end == std::string::npos ? '?' : stat[name_end + 2];
 }
 
 TEST(LauncherTest, CtrlZStopsTheRanksAndTheyGoOnWithTheLauncher) {

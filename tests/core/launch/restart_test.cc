@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -18,6 +17,7 @@
 #include "core/process/subprocess.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/core/launch/probes.h"
 #include "tests/core/testing/process_testing.h"
 
 namespace tandem {
@@ -27,11 +27,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::vector<std::string> Probe(std::vector<std::string> flags) {
-  flags.insert(flags.begin(), std::getenv("PROBE"));
-  return flags;
-}
 
 // What the ranks said of a field, in the order in which they did.
 std::vector<int> Said(const std::string& out, const std::string& field) {
@@ -229,8 +224,6 @@ TEST(RestartTest, WhatDoesNotGoTogetherIsRefused) {
 }
 
 // What a launcher says: of its start, what ranks say, and of those that end.
-
-std::string Nproc(int n) { return absl::StrCat("--nproc_per_node=", n); }
 
 // The state after `ulimit -n`.
 TEST(LauncherMessagesTest, TooFewOpenFilesAreNamedBeforeAnyRankStarts) {

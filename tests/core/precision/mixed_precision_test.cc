@@ -149,6 +149,24 @@ TEST(LowPrecisionCopyTest, IsKeptUntilItIsDropped) {
   EXPECT_FALSE(KeptLowPrecisionCopy(parameter).defined());
 }
 
+// Of a parameter whose values are elsewhere.
+TEST(LowPrecisionCopyTest, IsTheOneThatIsGivenUntilItIsDropped) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor parameter = Parameter({4});
+  LowPrecisionCopy(parameter, at::kBFloat16);
+  const at::Tensor given = at::randn({4}).to(at::kBFloat16);
+  GiveLowPrecisionCopy(parameter, given);
+  for (int i = 0; i < 2; ++i) {
+    const at::Tensor copy = LowPrecisionCopy(parameter, at::kBFloat16);
+    EXPECT_EQ(copy.data_ptr(), given.data_ptr());
+    EXPECT_TRUE(copy.equal(given));
+    parameter.add_(1);  // nobody reads it
+  }
+  DropLowPrecisionCopy(parameter);
+  EXPECT_TRUE(LowPrecisionCopy(parameter, at::kBFloat16)
+                  .equal(parameter.to(at::kBFloat16)));
+}
+
 TEST(LowPrecisionCopyTest, FollowsAParameterToOtherMemory) {
   const at::NoGradGuard no_grad;
   const at::Tensor parameter = Parameter({4});
