@@ -21,6 +21,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+const Flags kTexts = {"--model=gpt_tiny", "--dataset=synthetic_tokens",
+                      "--synthetic_shape=8"};
+
 struct Layout {
   std::string name;
   Flags flags;
@@ -61,6 +64,16 @@ INSTANTIATE_TEST_SUITE_P(
                1},
         Layout{"Hybrid",
                {"--nproc_per_node=4", "--pipe=2", "--microbatch_size=4"},
+               3},
+        Layout{"Tensor", Joined(kTexts, {"--nproc_per_node=2", "--tensor=2"}),
+               1},
+        Layout{"Shards",
+               {"--nproc_per_node=3", "--batch_size=15", "--shard=parameters",
+                "--shard_min_num_params=1"},
+               1},
+        Layout{"ShardsOfTensorParts",
+               Joined(kTexts, {"--nproc_per_node=4", "--tensor=2",
+                               "--shard=parameters"}),
                3}),
     [](const auto& info) { return info.param.name; });
 
