@@ -149,7 +149,7 @@ TEST(LowPrecisionCopyTest, IsKeptUntilItIsDropped) {
   EXPECT_FALSE(KeptLowPrecisionCopy(parameter).defined());
 }
 
-// Of a parameter whose values are elsewhere.
+// The parameter has its values elsewhere.
 TEST(LowPrecisionCopyTest, IsTheOneThatIsGivenUntilItIsDropped) {
   const at::NoGradGuard no_grad;
   const at::Tensor parameter = Parameter({4});

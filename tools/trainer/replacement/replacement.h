@@ -1,10 +1,10 @@
 // Replacement of replicas: a job that goes on without ranks that die, and takes
-// in those that come back (--replace_replicas), as one rank sees it; and the
-// state that a rank keeps for that, apart from the groups in which it was
-// trained.
+// in those that come back (--replace_replicas), as one rank sees it.
 
 #ifndef TANDEM_TOOLS_TRAINER_REPLACEMENT_REPLACEMENT_H_
 #define TANDEM_TOOLS_TRAINER_REPLACEMENT_REPLACEMENT_H_
+
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>
@@ -16,32 +16,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/base/tensors.h"
-#include "core/checkpoint/checkpoint.h"
-#include "core/comm/communicator.h"
 #include "core/launch/launch.h"
 #include "core/replace/job_member.h"
 #include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/job/job.h"
+#include "tools/trainer/replacement/kept_state.h"
 
 namespace tandem {
-
-// Where a job stands, which evaluations included.
-struct JobStand {
-  TrainPosition position;
-  // Steps that were done at the last evaluation.
-  int64_t evaluated = 0;
-};
-
-// What a checkpoint would have of this rank's part of the model, in the host's
-// memory.
-struct KeptState {
-  TrainingProgress progress;
-  int64_t evaluated = 0;
-  NamedTensors tensors;  // by their names in a checkpoint
-
-  JobStand stand() const;
-};
 
 // Whether a job that was launched so can have its ranks replaced, where
 // --replace_replicas asks for that. `first`: any rank's.
