@@ -278,7 +278,7 @@ absl::StatusOr<bool> JobMember::EnterNext() {
     lost_.clear();
     left_out_.clear();
     return AwaitAdmission(
-        "waits for lost ranks of its replica, which have not come back");
+        "waits for others to make a replica with, which have not come back");
   }
   if (!generation_.HasState()) {
     return absl::UnavailableError("nobody is left who has the job's state");

@@ -26,9 +26,9 @@ namespace tandem {
 
 // Notes that life `life` of `rank` has ended, and how; what other ranks wait
 // for with it ends within a second. Returns whether the job goes on without it:
-// it has begun to train and not ended, and a replica of its latest generation
-// lives (JobMember). Takes seconds at most; an error where the
-// store does not answer.
+// it has begun to train and not ended, and members of its latest generation
+// live that make a whole replica (JobMember). Takes seconds at most; an error
+// where the store does not answer.
 absl::StatusOr<bool> NoteLostRank(const Launch& rank, int life,
                                   const std::string& how);
 
@@ -41,8 +41,8 @@ absl::StatusOr<int> RankLife(const Environment& env);
 // let in, after a step on which they agree. Then each says that it is ready for
 // the next one, and how many steps the state has that it brings; when all have
 // said so or are dead, who looks first writes down who takes part in the next:
-// replicas that are whole. One whose replica has lost another rank waits until
-// that has come back, and is let in with it.
+// as many whole replicas as they make. Who is left over waits until others have
+// come back with which it makes one, and is let in with them.
 //
 // Every method waits `timeout` at most, and returns early with Cancelled when
 // an interrupt asks to stop. Not thread-safe.
@@ -66,7 +66,7 @@ class JobMember {
   // Whether this generation has ended for another reason than this rank's own:
   // a member is dead, or ready for the next one. Waits `patience` for that.
   absl::StatusOr<bool> HasEnded(std::chrono::milliseconds patience);
-  // Takes part in the next generation of which its replica is, with a state of
+  // Takes part in the next generation that has a place for it, with a state of
   // `step` steps (kNoState: with none), and with the next one's as well
   // (Member::has_next). DeadlineExceeded names members that neither came nor
   // died. Unavailable: nobody is left who has a state. False: the job has ended
@@ -81,7 +81,7 @@ class JobMember {
   // The ranks that died since the generation before, and how: "rank 1 (killed
   // by signal 9 (SIGKILL))".
   const std::vector<std::string>& lost() const { return lost_; }
-  // The ranks that live and wait for lost ones of their replicas.
+  // The ranks that live and wait for others to make a replica with.
   const std::vector<int>& left_out() const { return left_out_; }
 
  private:

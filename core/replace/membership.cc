@@ -27,23 +27,42 @@ bool Has(const std::vector<Member>& members, const Member& process) {
       members, [&](const Member& each) { return IsSame(each, process); });
 }
 
-// The members whose replicas are whole, by rank.
+// One member's place in a replica, which is that of its rank.
+int PlaceInReplica(const Member& member, int ranks_of_replica) {
+  return member.rank % ranks_of_replica;
+}
+
+// The whole replicas that the members make, one behind the other: those that
+// were launched so, and then any that have a rank for each place.
 std::vector<Member> WholeReplicas(std::vector<Member> members,
                                   int ranks_of_replica) {
-  std::map<int, int> ranks_there;  // by replica
-  for (const Member& each : members)
-    ++ranks_there[each.rank / ranks_of_replica];
-  members.erase(
-      std::remove_if(members.begin(), members.end(),
-                     [&](const Member& each) {
-                       return ranks_there[each.rank / ranks_of_replica] <
-                              ranks_of_replica;
-                     }),
-      members.end());
   absl::c_sort(members, [](const Member& a, const Member& b) {
     return a.rank < b.rank;
   });
-  return members;
+  std::map<int, int> ranks_there;  // by launched replica
+  for (const Member& each : members) {
+    ++ranks_there[each.rank / ranks_of_replica];
+  }
+  std::vector<Member> whole;
+  std::vector<std::vector<Member>> rest(static_cast<size_t>(ranks_of_replica));
+  for (const Member& each : members) {
+    if (ranks_there[each.rank / ranks_of_replica] == ranks_of_replica) {
+      whole.push_back(each);
+    } else {
+      rest[static_cast<size_t>(PlaceInReplica(each, ranks_of_replica))]
+          .push_back(each);
+    }
+  }
+  const size_t more =
+      absl::c_min_element(rest, [](const auto& a, const auto& b) {
+        return a.size() < b.size();
+      })->size();
+  for (size_t i = 0; i < more; ++i) {
+    for (const std::vector<Member>& of_place : rest) {
+      whole.push_back(of_place[i]);
+    }
+  }
+  return whole;
 }
 
 bool HasStateOf(const Member& member, int64_t step) {

@@ -36,12 +36,14 @@ bool IsSame(const Member& a, const Member& b);
 // All that take part from one change of members to the next. A member's number
 // in its groups is its place here.
 //
-// A replica of the model is on so many ranks that were launched one after the
-// other, and takes part as a whole or not at all.
+// A replica of the model is on `ranks_of_replica` ranks, one behind the other
+// here, of which each has a part of the model: that of its rank's place among
+// so many. Where a replica has lost a rank, its others make one with those that
+// are left of other replicas, or take no part.
 struct Generation {
   int number = 0;
   int ranks_of_replica = 1;
-  std::vector<Member> members;  // by rank
+  std::vector<Member> members;  // by replica, and by place in it
 
   // None: it is no member.
   std::optional<int> PlaceOf(const Member& process) const;
@@ -54,7 +56,7 @@ struct Generation {
   std::optional<int> Source(int place) const;
   // Whether each part of the model has its source.
   bool HasState() const;
-  std::vector<int> Ranks() const;
+  std::vector<int> Ranks() const;  // in the order of members
 };
 
 // The first one: ranks 0 to `ranks` - 1, in their first lives.
@@ -77,9 +79,9 @@ bool IsDead(const Member& process, const Notices& notices);
 std::vector<Member> Missing(const Generation& now, const Notices& notices);
 // The members of `notices.waiting` that live and are no members of `now`.
 std::vector<Member> Newcomers(const Generation& now, const Notices& notices);
-// Whether a whole replica of newcomers waits.
+// Whether newcomers make a replica.
 bool HasNewReplica(const Generation& now, const Notices& notices);
-// Whether all members of some replica live.
+// Whether members that live make a replica.
 bool HasLivingReplica(const Generation& now, const Notices& notices);
 // The members that are ready and live, and the newcomers, as far as they make
 // whole replicas. Requires that nobody is missing.

@@ -69,7 +69,9 @@ TEST(FilesTest, WhatIsNoFileIsWrittenToOrRefusedButNeverReplaced) {
 // Ranks that are started in an unknown way, each for itself, are such jobs.
 TEST(FilesTest, OneJobAtATimeHasAFolder) {
   const std::string folder = NewFolder("taken");
-  const Flags job = SmallJob({"--epochs=1000", "--save_dir=" + folder});
+  // Nothing is saved meanwhile, by which the second one would know it first.
+  const Flags job = SmallJob(
+      {"--epochs=1000", "--save_every_epochs=1000", "--save_dir=" + folder});
   Program first(kTrain, job,
                 FaultOf("point=before_optimizer,action=delay:0.1"));
   ASSERT_TRUE(first.WaitForOutput("loss")) << first.Wait().err;

@@ -164,6 +164,23 @@ TEST_P(ReplacedMeshTest, AReplicaComesBackAsAWhole) {
 INSTANTIATE_TEST_SUITE_P(Meshes, ReplacedMeshTest, testing::ValuesIn(Meshes()),
                          [](const auto& info) { return info.param.name; });
 
+// A stage of each replica is lost: what is left makes one.
+TEST(ReplacedMeshCellsTest, WhatIsLeftOfTwoReplicasMakesOne) {
+  ReplicaMesh mesh = Meshes()[1];
+  const Flags lossy = JobOf(mesh, {kNever, "--epochs=1"});
+  --mesh.replicas;
+  const std::string fewer = Fingerprint(
+      RunJobForEvents(JobOf(mesh, {"--replace_replicas=0", "--epochs=1",
+                                   "--check_replicas_every=0"})));
+  ProgramResult program;
+  EXPECT_EQ(
+      Fingerprint(RunJobForEvents(lossy, &program,
+                                  SlowFaultOf(Kill("updates_last", 1, 1) +
+                                              Kill("updates_last", 2, 1)))),
+      fewer);
+  EXPECT_THAT(program.out, HasSubstr("ranks 0, 3 of 4 go on after step 0"));
+}
+
 // Then all start again from the last checkpoint.
 TEST(ReplacedMeshCellsTest, WithoutAWholeReplicaTheJobIsRestarted) {
   ProgramResult program;
@@ -172,7 +189,7 @@ TEST(ReplacedMeshCellsTest, WithoutAWholeReplicaTheJobIsRestarted) {
             {"--epochs=1", "--restart_delay=0", "--max_restarts=1",
              "--save_every=2", "--save_dir=" + NewFolder("replaced_mesh")}),
       &program,
-      SlowFaultOf(Kill("step", 1, 4) + Kill("step", 2, 4) +
+      SlowFaultOf(Kill("step", 1, 4) + Kill("step", 3, 4) +
                   Kill("step", 5, 4)));
   EXPECT_THAT(program.err, HasSubstr("tandem: restart 1 of 1"));
   EXPECT_THAT(program.out, HasSubstr("at step 2"));

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/Device.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -107,12 +108,12 @@ std::vector<std::string> Replacement::Describe(const Job& job,
   }
   const std::vector<int>& left_out = member_.left_out();
   if (!left_out.empty()) {
-    lines.push_back(absl::StrCat(
-        RankList(left_out, left_out.size()),
-        left_out.size() == 1 ? " waits for lost ranks of its replica"
-                             : " wait for lost ranks of their replicas"));
+    lines.push_back(absl::StrCat(RankList(left_out, left_out.size()),
+                                 left_out.size() == 1 ? " waits" : " wait",
+                                 " for others to make a replica with"));
   }
-  const std::vector<int> ranks = member_.generation().Ranks();
+  std::vector<int> ranks = member_.generation().Ranks();
+  std::sort(ranks.begin(), ranks.end());
   lines.push_back(absl::StrCat(RankList(ranks, ranks.size()), " of ", launched_,
                                ranks.size() == 1 ? " goes" : " go",
                                " on after step ", step, ", with ",

@@ -133,7 +133,7 @@ TEST(Workload, IsFoundByTheNameOfItsModel) {
   }
   const absl::Status unknown = WorkloadNamed("vgg").status();
   EXPECT_THAT(unknown, StatusIs(absl::StatusCode::kNotFound,
-                                "'vgg': choose one of mlp_small, "));
+                                "'vgg': choose one of cnn, "));
 }
 
 // 6 x (multiplications of a token's step), by hand.
