@@ -11,6 +11,8 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -25,6 +27,7 @@
 #include "core/autotune/kernel_choices.h"
 #include "core/autotune/thread_answers.h"
 #include "core/device/host_memory.h"
+#include "core/fused/low_precision_products.h"
 #include "core/fused/row_major_gemm.h"
 
 namespace at {
@@ -221,6 +224,14 @@ bool IsPlain(const at::Tensor& matrix) {
          !Records(matrix);
 }
 
+// bf16 or fp16 on a processor that multiplies floats faster.
+bool AreForFloats(const at::Tensor& a, const at::Tensor& b) {
+  const at::ScalarType dtype = a.scalar_type();
+  return (dtype == at::kBFloat16 || dtype == at::kHalf) &&
+         b.scalar_type() == dtype && IsPlain(a) && IsPlain(b) &&
+         !HasLowPrecisionProducts(dtype);
+}
+
 bool MayBeForOneDnn(const at::Tensor& a, const at::Tensor& b) {
   const at::ScalarType dtype = a.scalar_type();
   if (!IsPlain(a) || !IsPlain(b) || b.scalar_type() != dtype ||
@@ -272,6 +283,8 @@ at::Tensor& PutOnCpu(at::Tensor& product, const at::Tensor& a,
                      const at::Tensor& b) {
   if (AreForWideProduct(product, a, b)) {
     PutWideProduct(product, a, b);
+  } else if (AreForFloats(a, b)) {
+    product.copy_(MatrixProduct(a.to(at::kFloat), b.to(at::kFloat)));
   } else if (product.scalar_type() != a.scalar_type()) {
     PutWidened(product, a, b);
   } else if (AreForOneDnn(product, a, b)) {
@@ -344,6 +357,14 @@ void PutWideProduct(const at::Tensor& product, const at::Tensor& a,
 
 at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b,
                          const at::Tensor& bias) {
+  if (AreForFloats(a, b) && !(bias.defined() && Records(bias))) {
+    // Autocast would make them bf16 again.
+    const c10::impl::ExcludeDispatchKeyGuard without_autocast(
+        c10::autocast_dispatch_keyset);
+    return MatrixProduct(a.to(at::kFloat), b.to(at::kFloat),
+                         bias.defined() ? bias.to(at::kFloat) : bias)
+        .to(a.scalar_type());
+  }
   if (bias.defined()) {
     return MayBeForOneDnn(a, b, bias) ? ProductWithBias(a, b, bias)
                                       : at::addmm(bias, a, b);

@@ -47,14 +47,15 @@ void PutWideProduct(const at::Tensor& product, const at::Tensor& a,
 // They call MKL, which on processors that are not Intel's does without AVX-512.
 // Large float32 products on the CPU therefore go to oneDNN, which asks the
 // processor alone what it can, or to whichever of the two is faster
-// (FasterIsOneDnn), and those of bf16 to oneDNN always; results differ by
-// rounding. Any strides are taken as they are. Differentiable (when gradients
-// are recorded, as at::mm alone is).
+// (FasterIsOneDnn), and those of bf16 to oneDNN always; but a processor without
+// instructions for bf16 or fp16 multiplies these as floats, and rounds the
+// product. Results differ by rounding. Any strides are taken as they are.
+// Differentiable (when gradients are recorded, as at::mm alone is).
 at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b,
                          const at::Tensor& bias = {});
 
-// The same in `dtype`: a's, or float where a is bf16 or fp16. Of bf16 on
-// Intel's processors (PutWideProduct) it is not rounded in between, elsewhere
+// The same in `dtype`: a's, or float where a is bf16 or fp16. It is not rounded
+// in between where PutWideProduct or the product of floats makes it, elsewhere
 // it is MatrixProduct(a, b) made wider. Differentiable.
 at::Tensor MatrixProductIn(at::ScalarType dtype, const at::Tensor& a,
                            const at::Tensor& b);

@@ -14,7 +14,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/device/host_memory.h"
 #include "core/device/memory_category.h"
+#include "core/fused/low_precision_products.h"
 
 namespace tandem {
 namespace {
@@ -85,12 +87,21 @@ at::Tensor NewtonSchulz(const at::Tensor& matrix, const MuonOptions& options) {
   if (is_tall) x = x.t();
   const int64_t both[] = {0, 1};
   x.div_(at::linalg_vector_norm(x, 2, both).clamp_min(options.eps));
+  // The same numbers in floats, where the processor multiplies these faster:
+  // products are rounded to bfloat16 all the same.
+  const bool in_floats = RunsCpuKernels(x.device().type()) &&
+                         !HasLowPrecisionProducts(at::kBFloat16);
+  const auto rounded = [&](const at::Tensor& product) {
+    return in_floats ? product.to(at::kBFloat16).to(at::kFloat) : product;
+  };
+  if (in_floats) x = x.to(at::kFloat);
   for (int64_t i = 0; i < options.ns_steps; ++i) {
-    const at::Tensor gram = at::mm(x, x.t());
+    const at::Tensor gram = rounded(at::mm(x, x.t()));
     const at::Tensor update =
-        at::addmm(gram, gram, gram, /*beta=*/b, /*alpha=*/c);
-    x = at::addmm(x, update, x, /*beta=*/a);
+        rounded(at::addmm(gram, gram, gram, /*beta=*/b, /*alpha=*/c));
+    x = rounded(at::addmm(x, update, x, /*beta=*/a));
   }
+  x = x.to(at::kBFloat16);
   return is_tall ? x.t() : x;
 }
 

@@ -83,7 +83,7 @@ TEST(LargeModels, AFolderIsTrainedInAHybridAndGoneOnWithInAPipeline) {
   EXPECT_THAT(RunIn(place, on[1], {"--max_new_tokens=4"}).out,
               StartsWith("Once upon a time"));
 
-  const std::vector<DocumentedCommand> adapters = CommandsOf("Adapters");
+  const std::vector<DocumentedCommand> adapters = CommandsOf("LoRA");
   ASSERT_EQ(adapters.size(), 4u);
   const std::string adapted = RunIn(place, adapters[0], Trains("4")).out;
   EXPECT_THAT(adapted, HasSubstr("4 of adapters begin anew"));

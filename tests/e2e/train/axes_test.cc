@@ -246,7 +246,7 @@ std::vector<RefusalRow> Refusals() {
       {"Tokens", "--context=9 --nproc_per_node=2 --tensor=2",
        "samples of 9 tokens|over 2 ranks", kAnyFailure},
       {"Images",
-       "--model=resnet18 --dataset=synthetic --tensor=2 "
+       "--model=resnet18 --dataset=synthetic --context=0 --tensor=2 "
        "--synthetic_shape=3,32,32 --nproc_per_node=2",
        "--tensor=2 divides GPTs, Llamas and ViTs among ranks, but "
        "--model=resnet18 was given",

@@ -175,8 +175,9 @@ TEST_F(RankServerTest, AFloorIsOfOneCoreWhileTheOthersTrain) {
 #endif
   const auto side = Start("mlp_small", {1, 1, 3});
   Ask(*side, "use 1f1b 1 2 uniform");
+  const json floor = Ask(*side, "floor");
   double calls = 0;
-  for (const json& each : Ask(*side, "floor").at("products")) {
+  for (const json& each : floor.at("products")) {
     calls += each.at("calls").get<double>();
   }
   EXPECT_EQ(calls, 8 + 8 + 7) << "of the whole model, and of no other core";

@@ -1,0 +1,42 @@
+#include "core/fused/low_precision_products.h"
+
+#include <ATen/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
+
+#include <exception>
+
+namespace at {
+namespace native {
+// Belongs to libtorch_cpu; its header (ATen/native/mkldnn/Matmul.h) is not
+// installed.
+void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result,
+                   float beta, float alpha);
+}  // namespace native
+}  // namespace at
+
+namespace tandem {
+namespace {
+
+// What a processor cannot do LibTorch and oneDNN say, each by its own
+// exception.
+bool Multiplies(c10::ScalarType dtype) {
+  try {
+    const at::Tensor one = at::ones({1, 1}, dtype);
+    at::native::mkldnn_matmul(one, one, at::empty_like(one), /*beta=*/0,
+                              /*alpha=*/1);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+bool HasLowPrecisionProducts(c10::ScalarType dtype) {
+  static const bool has_bf16 = Multiplies(c10::kBFloat16);
+  static const bool has_fp16 = Multiplies(c10::kHalf);
+  return dtype == c10::kBFloat16 ? has_bf16 : dtype == c10::kHalf && has_fp16;
+}
+
+}  // namespace tandem
