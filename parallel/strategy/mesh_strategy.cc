@@ -173,10 +173,13 @@ absl::Status MakeExecutor(const LayerSpecs& specs, const LossFunction& loss,
   TANDEM_RETURN_IF_ERROR(model.Agree(stages.status()));
   PipelineOptions pipeline = options.pipeline;
   pipeline.settles_inputs = options.reproducible;
-  // What is computed on streams may wait for another rank there: that has a
-  // timeout of its own, and a better message.
+  // What is computed on streams, and layers with collectives, may wait for
+  // another rank there: that has a timeout of its own, and a better message.
+  const bool layers_wait = options.tensor > 1 || options.sync_batch_norm ||
+                           options.shard == Sharding::kParameters;
   if (world != nullptr &&
-      world->backend_names().HasStreams(options.devices.front().type())) {
+      (layers_wait ||
+       world->backend_names().HasStreams(options.devices.front().type()))) {
     pipeline.hang_timeout *= 2;
   }
   const bool stay =
