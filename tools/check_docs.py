@@ -15,7 +15,7 @@ without the end, "core/mesh/mesh"; "tests/parallel/ddp/*_test.cc"); labels
   ```
 
 whose lines must stand in that file, indented as they may be; where a line is
-"...", some are left out. Prints a line for each that is not there, and fails if
+"...", some are left out. A README.md within docs has a link to each page beside it. Prints a line for each that is not there, and fails if
 any is not.
 """
 
@@ -162,6 +162,12 @@ def check_file(tree, file):
         problem = check_quote(match.group(1), match.group(2))
         if problem:
             note(match, problem)
+    folder, name = os.path.split(file)
+    if name == "README.md" and folder.startswith("docs/"):
+        linked = {os.path.normpath(os.path.join(folder, target)) for target in LINK.findall(text)}
+        beside = {page for page in tree.files if os.path.dirname(page) == folder and page.endswith(".md")}
+        for page in sorted(beside - linked - {file}):
+            wrong[f"{file}: no link to {page}"] = True
     return list(wrong)
 
 

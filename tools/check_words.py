@@ -9,7 +9,8 @@ Names are the field's: neither the names that only this project had, nor a varia
 of product headers that return a value are named by the value (StateBytes), without Of (StateBytesOf).
 
 No sentence of a page begins with Of, That, Those, Who or Whose, and pages have the field's words in place of
-those that only this project had. What a page has as code or in double quotes is not read.
+those that only this project had. What a page has as code or in double quotes is not read. The same holds for
+the texts of programs: their messages and what --help says of a flag.
 """
 
 import os
@@ -18,9 +19,11 @@ import subprocess
 import sys
 
 FOLDERS = ["core", "datasets", "models", "parallel", "tests", "tools", "docs"]
-FILES = ["*.h", "*.cc", "*.bzl", "BUILD", "*.py", "*.sh"]
+FILES = ["*.h", "*.cc", "*.def", "*.bzl", "BUILD", "*.py", "*.sh"]
 PAGES = ["*.md", "docs/*.md", "docs/decisions/*.md", "tests/**/README.md", "third_party/**/README.md"]
 PRODUCT = re.compile(r"(core|datasets|models|parallel|tools)/.*\.h$")
+# Files with the texts of programs.
+PROGRAM = re.compile(r"(core|datasets|models|parallel|tools)/.*\.(h|cc|def)$")
 # This file, which names them, and its test.
 EXCEPT = re.compile(r"(^|/)check_words(_test)?\.(py|sh)$")
 
@@ -51,6 +54,12 @@ NOT_PROSE = re.compile(
     r"^```.*?^```|(?<=\n\n) {4,}\S[^\n]*(?:\n(?: {4}[^\n]*)?)*|<!--.*?-->|`[^`]+`|\]\([^)\s]*\)|^#+ [^\n]*"
     r'|"(?:[^"\n|]|\n(?!\s*\n))*"', re.M | re.S)
 SENTENCE = re.compile(r"(?<![\w-])(Of|That|Those|Who|Whose)(?=\s+[\w`*])")
+# A text of a program: literals behind each other. One without a space is a name.
+LITERAL = r'"(?:\\.|[^"\\\n])*"'
+LITERAL_OR_NO_TEXT = re.compile(rf"^#include.*|({LITERAL})|//.*", re.M)
+LITERALS = re.compile(rf"{LITERAL}(?:\s*{LITERAL})*")
+BETWEEN = re.compile(r'"\s*"')
+TEXT_BEGINNING = re.compile(r"(Of|That|Those|Who|Whose)\b")
 # Words of pages that only this project had, and what a reader knows.
 WORDS = [
     (r"houses?", "project, or own"),
@@ -60,6 +69,8 @@ WORDS = [
     (r"(?:its|their) shares?(?! of\b)", "its part, or slice"),
     (r"one's own", "your own"),
     (r"what is there", "a noun"),
+    (r"the others", "the rest, or the other ranks"),
+    (r"floors?", "lower bound"),
     (r"(?:has|have) not(?=\s*(?:[.,;:|)]|\n\s*\n))", "lacks, or does not have"),
 ]
 WORDS = [(re.compile(r"(?<![\w-])(?:%s)(?![\w-])" % words.replace(" ", r"\s+"), re.I), instead) for words, instead in WORDS]
@@ -72,7 +83,7 @@ def without_texts(source):
 
 def findings(path, source):
     """(line, what, and what to write instead), for each."""
-    marks = ("//",) if path.endswith((".h", ".cc")) else ("#",)
+    marks = ("//",) if path.endswith((".h", ".cc", ".def")) else ("#",)
     in_comment, is_public = False, True
     for number, line in enumerate(without_texts(source).splitlines(), 1):
         is_comment = line.lstrip().startswith(marks)
@@ -93,6 +104,22 @@ def findings(path, source):
         declared = OF.match(code)
         if declared and is_public and PRODUCT.match(path) and declared[1] not in ALLOWED:
             yield number, f"the function {declared[1]}", f"{declared[1][:-2]}, or another name of the value"
+
+
+def text_findings(source):
+    """(line, what, and what to write instead), for each, of the texts of a program."""
+    source = LITERAL_OR_NO_TEXT.sub(lambda found: found[1] or "", source)
+    for literals in LITERALS.finditer(source):
+        text = BETWEEN.sub("", literals[0])[1:-1]
+        if " " not in text:
+            continue
+        line = source.count("\n", 0, literals.start()) + 1
+        begins = TEXT_BEGINNING.match(text)
+        if begins:
+            yield line, f'a text begins with "{begins[1]}"', "a subject and a verb, or a noun phrase"
+        for words, instead in WORDS:
+            for found in words.finditer(text):
+                yield line, f'"{found[0]}"', instead
 
 
 def page_findings(text):
@@ -116,7 +143,10 @@ def main():
     found = []
     for path in tracked(f"{folder}/**/{file}" for folder in FOLDERS for file in FILES):
         with open(path, encoding="utf-8") as file:
-            found += [(path, *each) for each in findings(path, file.read())]
+            source = file.read()
+        found += [(path, *each) for each in findings(path, source)]
+        if PROGRAM.match(path):
+            found += [(path, *each) for each in text_findings(source)]
     for path in tracked(PAGES):
         with open(path, encoding="utf-8") as file:
             found += [(path, *each) for each in sorted(page_findings(file.read()))]

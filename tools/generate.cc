@@ -36,10 +36,10 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, model, "",
           "The model's name; empty: the one that the checkpoint names.");
 ABSL_FLAG(int64_t, layers, 0, "Transformer blocks. 0: as the named model's.");
-ABSL_FLAG(int64_t, width, 0, "Of the model. 0: as the named model's.");
-ABSL_FLAG(int64_t, heads, 0, "Of attention. 0: as the named model's.");
-ABSL_FLAG(int64_t, kv_heads, 0, "Of keys and values. 0: the named model's.");
-ABSL_FLAG(int64_t, ffn_width, 0, "Of the MLPs. 0: as the named model's.");
+ABSL_FLAG(int64_t, width, 0, "Width of the model. 0: as the named model's.");
+ABSL_FLAG(int64_t, heads, 0, "Attention heads. 0: as the named model's.");
+ABSL_FLAG(int64_t, kv_heads, 0, "Key-value heads. 0: the named model's.");
+ABSL_FLAG(int64_t, ffn_width, 0, "Width of the MLPs. 0: as the named model's.");
 ABSL_FLAG(std::string, tokenizer, "",
           "bytes, or a tokenizer's file or folder; empty: the one that train "
           "has kept beside --checkpoint, or that lies in that folder, else "

@@ -31,7 +31,7 @@ ABSL_FLAG(std::string, input, "",
 ABSL_FLAG(std::string, output, "",
           "Folder for train.bin, val.bin and the tokenizer.");
 ABSL_FLAG(std::string, column, "text",
-          "Of .jsonl files: the field that has the text.");
+          "Field of .jsonl files that has the text.");
 ABSL_FLAG(double, validation_fraction, 0.1,
           "How much is held out, as val.bin: documents by a hash of their "
           "text; of a single text the end. 0: nothing, and train evaluates "

@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<JobKernels>> JobKernels::Measure(
   if (!kept.ok()) return world.size() == 1 ? kept : Annotate(kept, "rank 0");
   if (!file.ok()) {
     LOG(WARNING) << "this rank keeps no kernels that it measures, and takes "
-                    "the others' or a fixed rule's: "
+                    "those of other ranks or a fixed rule: "
                  << file.status();
   }
   KernelChoices::Measuring measuring;

@@ -280,7 +280,7 @@ void Attempt::StartDue() {
     } else {
       messages_->Say(absl::StrCat(
           "cannot start rank ", ranks_[index].rank,
-          " again, the others go on without it: ", started.status().message()));
+          " again, the other ranks go on without it: ", started.status().message()));
     }
   }
 }

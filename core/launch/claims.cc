@@ -175,7 +175,7 @@ absl::StatusOr<Rendezvous> RendezvousOfClaims(const LaunchClaims& claims,
   result.key_prefix = claims.key_prefix;
   if (!result.host.empty() && result.port != 0) return result;
   return absl::InvalidArgumentError(
-      absl::StrCat(who, " does not know where to meet the others: ",
+      absl::StrCat(who, " does not know where to meet the other ranks: ",
                    result.host.empty() ? "--master_addr (or MASTER_ADDR) " : "",
                    result.host.empty() && result.port == 0 ? "and " : "",
                    result.port == 0 ? "--master_port (or MASTER_PORT) " : "",

@@ -44,7 +44,7 @@ void LauncherMessages::Lost(RankProcess& dead) {
   dead.out.Finish();
   dead.err.Finish();
   Say(absl::StrCat(Name(dead), " died: ", DescribeEnd(*dead.end),
-                   "; the others go on without it"));
+                   "; the other ranks go on without it"));
   LastLines(dead);
 }
 

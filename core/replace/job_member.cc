@@ -187,7 +187,7 @@ absl::StatusOr<bool> JobMember::Enter() {
   }
   TANDEM_ASSIGN_OR_RETURN(
       const bool is_in,
-      AwaitAdmission("was started again, but the others have not let it in"));
+      AwaitAdmission("was started again, but the other ranks have not let it in"));
   if (!is_in) return false;
   TANDEM_ASSIGN_OR_RETURN(const bool whole, IsWhole());
   if (whole) return true;

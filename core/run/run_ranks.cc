@@ -241,7 +241,7 @@ int StartRanks(const LaunchPlan& plan,
     return Refuse(
         program,
         absl::InvalidArgumentError(
-            "--replace_replicas has a lost rank come back while the others go "
+            "--replace_replicas has a lost rank come back while other ranks go "
             "on, --min_ranks has all start again with fewer: give one"));
   }
   launcher.next_attempt = &AgreeOnAttempt;

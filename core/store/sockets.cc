@@ -106,7 +106,7 @@ absl::Status CheckNotEvery(const addrinfo* list, const std::string& host) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the address \"", host,
         "\" stands for all interfaces, and a store is served on one alone: "
-        "give an address of the machine that serves it, which the others "
+        "give an address of the machine that serves it, which other ranks "
         "reach"));
   }
   return absl::OkStatus();

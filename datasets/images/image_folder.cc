@@ -234,7 +234,7 @@ absl::Status CheckHasClassesOf(const Entries& some, const std::string& in_some,
     }
     return absl::InvalidArgumentError(absl::StrCat(
         in_some, " has the class ", each, ", but ", in_other,
-        " has not: expected the same folders in both, since their order "
+        " lacks it: expected the same folders in both, since their order "
         "numbers the classes"));
   }
   return absl::OkStatus();

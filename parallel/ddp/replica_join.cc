@@ -54,8 +54,8 @@ absl::Status Replica::ReplicaJoinHook::Announce(bool synchronises) {
   if (count == 0 || count == active_) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       count, " of the ", active_,
-      " ranks that have inputs average gradients in this iteration, the others "
-      "do not: use no_sync on all or on none"));
+      " ranks that have inputs average gradients in this iteration, other "
+      "ranks do not: use no_sync on all or on none"));
 }
 
 absl::Status Replica::ReplicaJoinHook::MainHook() {

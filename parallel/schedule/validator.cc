@@ -164,7 +164,7 @@ absl::Status CheckCompleteness(const Schedule& schedule) {
 std::string DescribeMissing(const StuckAction& stuck, int stages) {
   const Action& action = stuck.action;
   if (!stuck.missing.has_value()) {
-    return absl::StrCat("room in the channel to stage ",
+    return absl::StrCat("space in the channel to stage ",
                         ReceivingStage(action, stages));
   }
   if (stuck.missing->stage != action.stage) {

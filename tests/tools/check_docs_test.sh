@@ -13,10 +13,10 @@ page() {
   printf '%s\n' "$@" >"$TEST_TMPDIR/tree/page.md"
   git init -q "$TEST_TMPDIR/tree"
 }
-# says EXIT_CODE TEXT: what the script makes of the page; TEXT is in its output.
+# says EXIT_CODE TEXT [PAGE]: what the script makes of the page; TEXT is in its output.
 says() {
   local output code
-  output=$(python3 "$TEST_TMPDIR/tree/tools/check_docs.py" page.md 2>&1)
+  output=$(python3 "$TEST_TMPDIR/tree/tools/check_docs.py" "${3:-page.md}" 2>&1)
   code=$?
   [ "$code" = "$1" ] && grep -qF -- "$2" <<<"$output" ||
     { echo "expected $1 and '$2', found $code and '$output'"; failures=1; }
@@ -34,6 +34,15 @@ page '# A' '[a](#b)'
 says 1 "page.md:2: a link to #b"
 page 'See core/g.h.'
 says 1 "page.md:1: no file or folder is called core/g.h"
+
+page '[a](docs/a.md)'
+mkdir "$TEST_TMPDIR/tree/docs"
+echo '# A' >"$TEST_TMPDIR/tree/docs/a.md"
+echo '[b](b.md)' >"$TEST_TMPDIR/tree/docs/README.md"
+echo '# B' >"$TEST_TMPDIR/tree/docs/b.md"
+says 1 "docs/README.md: no link to docs/a.md" docs/README.md
+echo '[a](a.md), [b](b.md)' >"$TEST_TMPDIR/tree/docs/README.md"
+says 0 "" docs/README.md
 
 quote 'int F() {' '  if (a) {' '    b();' '  }' '' '  return c;' '}'
 says 0 ""

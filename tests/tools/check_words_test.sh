@@ -66,6 +66,13 @@ says 1 '"its share": write its part' docs/a.md 'A rank keeps its share.'
 says 1 '"has not": write lacks' docs/a.md '| what LibTorch has not |'
 says 1 '"has not"' docs/a.md 'A file that LibTorch has not' '' 'Another.'
 says 1 '"One'"'"'s own": write your own' docs/a.md 'One'"'"'s own loop.'
+says 1 '"floor": write lower bound' docs/a.md 'A floor beside the figure.'
 says 0 "" docs/a.md 'A channel has room for its share of 2.' 'The model has not' 'learned, `in one piece`, a household.'
+
+# Texts of programs.
+says 1 'core/a.cc:2: "the others": write the rest' core/a.cc 'Say(' '    "rank 1 waits for the "' '    "others");'
+says 1 'tools/a.def:1: a text begins with "Of"' tools/a.def 'FLAG(width, "Of the model.")'
+says 0 "" core/a.cc '#include "core/the others"' '// "the others"' 'Say("others", "no floor-plan", "http://a b");'
+says 0 "" tests/a.cc 'Say("what is there");'
 
 exit "$failures"

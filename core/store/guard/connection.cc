@@ -77,7 +77,7 @@ absl::StatusOr<std::string> ReceiveGreeting(int fd, Deadline deadline) {
   if (absl::IsDeadlineExceeded(begun)) {
     return absl::DeadlineExceededError(
         "no greeting: the store asks for no secret (give --job_secret_file to "
-        "whoever serves it, rank 0 or the launcher, too), its process is "
+        "its server, rank 0 or the launcher, too), its process is "
         "stopped, or it may open no more files (ulimit -n)");
   }
   TANDEM_RETURN_IF_ERROR(begun);
@@ -87,7 +87,7 @@ absl::StatusOr<std::string> ReceiveGreeting(int fd, Deadline deadline) {
   if (!greeting.ok() || !absl::StartsWith(*greeting, kMagic)) {
     return absl::FailedPreconditionError(
         "this rank has a job secret, but the store asks for none: give "
-        "--job_secret_file to whoever serves it, rank 0 or the launcher, too");
+        "--job_secret_file to its server, rank 0 or the launcher, too");
   }
   return greeting->substr(kMagic.size());
 }
@@ -99,7 +99,7 @@ absl::Status CheckServer(const std::string& proof, const std::string& secret,
       proof == kRefusal
           ? "the store has turned this rank away: its job secret is another "
             "one; give the same --job_secret_file everywhere"
-          : "whoever serves the store does not know the job's secret");
+          : "the store's server does not know the job's secret");
 }
 
 }  // namespace

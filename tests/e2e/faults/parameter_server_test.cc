@@ -126,7 +126,7 @@ TEST(ParameterServerTrainTest, AWorkerThatDiesInAPushStopsNobody) {
         RunJobForEvents(ServedJob(5, 2, "--max_staleness=" + staleness),
                         &program, FaultOf(FaultAt("push:1", 3, "kill")));
     EXPECT_THAT(program.err, HasSubstr("SIGKILL")) << staleness;
-    EXPECT_THAT(program.err, HasSubstr("the others go on without it"));
+    EXPECT_THAT(program.err, HasSubstr("the other ranks go on without it"));
     EXPECT_FALSE(Fingerprint(events).empty());
   }
 }

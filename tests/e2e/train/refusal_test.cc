@@ -35,7 +35,7 @@ Rows JobRows() {
       {"UnknownFlag", "--bach_size=8", "bach_size|batch_size"},
       {"NotANumber", "--epochs=many", "--epochs=many: takes a whole number"},
       {"StrayWord", "resnet18", "resnet18"},
-      {"UnknownModel", "--model=resnet19", "resnet19|resnet18|gpt_tiny"},
+      {"UnknownModel", "--model=resnet19", "resnet19|resnet18|train --help=model lists all"},
       {"UnknownDataset", "--dataset=cifar", "cifar|fashion_mnist|synthetic"},
       {"ModelAndDataDoNotFit", "--model=gpt_tiny",
        "gpt_tiny|try --dataset=synthetic_tokens"},

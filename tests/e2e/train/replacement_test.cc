@@ -70,7 +70,7 @@ TEST(ReplacementTest, TheOthersGoOnWhereverARankDies) {
       }
       EXPECT_EQ(StepsOf(events), steps);
       EXPECT_EQ(EventsOf(events, "eval").size(), 1);
-      EXPECT_THAT(program.err, HasSubstr("the others go on without it"));
+      EXPECT_THAT(program.err, HasSubstr("the other ranks go on without it"));
     }
   }
   std::cout << cells << " cells: points of a step, replicas of one device and "

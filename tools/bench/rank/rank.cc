@@ -29,8 +29,8 @@ ABSL_FLAG(std::string, model, "", "Model of the benchmark.");
 ABSL_FLAG(std::string, device, "cpu", "cpu, cuda or sim.");
 ABSL_FLAG(bool, allow_tf32, false, "On GPUs: fp32 may be rounded to TF32.");
 ABSL_FLAG(std::vector<std::string>, input_shape, {},
-          "Of one sample. Empty: the model's.");
-ABSL_FLAG(int64_t, batch_size, 0, "Of all replicas. 0: the model's.");
+          "Shape of one sample. Empty: the model's.");
+ABSL_FLAG(int64_t, batch_size, 0, "Samples of all replicas. 0: the model's.");
 ABSL_FLAG(std::string, optimizer, "", "sgd or adamw. Empty: the model's.");
 ABSL_FLAG(std::string, dtype, "fp32", "fp32, or bf16 under autocast.");
 ABSL_FLAG(double, learning_rate, 0, "0: the model's.");

@@ -198,8 +198,7 @@ void AddMemory(const MemoryEstimate& memory, const JobPlan& plan,
   }
   if (!is_rehearsed) {
     lines->push_back(
-        absl::StrCat("  activations, and what is there for a while, come on "
-                     "top: ",
+        absl::StrCat("  activations and temporary memory come on top: ",
                      memory.why_by_arithmetic));
   }
   const int64_t host = HostBytes(memory, plan.job);

@@ -128,7 +128,7 @@ absl::Status CheckReplicas(const TrainOptions& options, int64_t replicas) {
   return CheckRules({
       {is_broken && accumulates,
        absl::StrCat(given,
-                    " is for replicas in one piece, but a pipeline accumulates "
+                    " is for replicas without a pipeline, but a pipeline accumulates "
                     "over its microbatches: leave it out, and give a larger "
                     "--batch_size with more --microbatches")},
       {is_broken && !accumulates,
@@ -196,7 +196,7 @@ absl::Status CheckParameterServer(const TrainOptions& options) {
                     " needs all gradients of a step in one place, which "
                     "--servers=",
                     servers, " with --max_staleness=", staleness,
-                    " has not: give --servers=1 and --max_staleness=0, or "
+                    " does not have: give --servers=1 and --max_staleness=0, or "
                     "--clip_grad_value")},
   });
 }

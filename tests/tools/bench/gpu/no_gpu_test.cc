@@ -35,9 +35,8 @@ TEST(BenchTest, SaysWhichSuitesThereAre) {
       RunProgram("tools/bench/bench", {"--suite=all"}, ProgramOptions());
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.err,
-            "bench: --suite: 'all': expected one of ddp, pipeline, hybrid, "
-            "gpt, gpu, data_parallel, safety, replacement, checkpoint, "
-            "tokenizer, job\n");
+            "bench: --suite: 'all': expected one of ddp, gpt, gpu, job, fsdp, "
+            "safety, hybrid, tensor and 5 more\n");
 }
 
 TEST(BenchTest, RefusesAFlagOfAnotherSuite) {
