@@ -163,7 +163,7 @@ def check_file(tree, file):
         if problem:
             note(match, problem)
     folder, name = os.path.split(file)
-    if name == "README.md" and folder.startswith("docs/"):
+    if name == "README.md" and folder.split("/")[0] == "docs":
         linked = {os.path.normpath(os.path.join(folder, target)) for target in LINK.findall(text)}
         beside = {page for page in tree.files if os.path.dirname(page) == folder and page.endswith(".md")}
         for page in sorted(beside - linked - {file}):
