@@ -17,6 +17,7 @@
 #include "core/base/short_list.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "core/flight/recorder.h"
 #include "parallel/optim/flat_buffer.h"
 
 namespace tandem {
@@ -306,13 +307,14 @@ absl::Status FullySharded::SettleUse() {
     }
   }
   if (options_.find_unused_parameters) {
+    constexpr const char* kWhat = "which parameters have a gradient";
+    const FlightPurposeScope flight({kWhat});
     const at::Tensor all =
         at::zeros({static_cast<int64_t>(used.size())}, at::kInt);
     std::copy(used.begin(), used.end(), all.mutable_data_ptr<int32_t>());
     for (Communicator* group : {groups_.reduces, groups_.copies}) {
       if (group == nullptr) continue;
-      TANDEM_RETURN_IF_ERROR(group->AllReduceSum(
-          all, [] { return "which parameters have a gradient"; }));
+      TANDEM_RETURN_IF_ERROR(group->AllReduceSum(all, [] { return kWhat; }));
     }
     const auto* const numbers = all.const_data_ptr<int32_t>();
     used.assign(numbers, numbers + all.numel());

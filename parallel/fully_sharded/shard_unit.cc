@@ -10,11 +10,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/intern.h"
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
 #include "core/comm/group_buffer.h"
 #include "core/comm/partitioned_collectives.h"
 #include "core/device/memory_category.h"
+#include "core/flight/recorder.h"
 #include "core/precision/low_precision_copy.h"
 #include "parallel/sharding/gather_shares.h"
 
@@ -65,6 +67,8 @@ ShardUnit::ShardUnit(std::string name, std::vector<FlatBuffer*> buffers,
                      const ShardGroups& groups, bool shards_values,
                      std::optional<at::ScalarType> param_dtype)
     : name_(std::move(name)),
+      parameters_(Intern(absl::StrCat("parameters of ", name_))),
+      gradients_(Intern(absl::StrCat("gradients of ", name_))),
       buffers_(std::move(buffers)),
       groups_(groups),
       shards_values_(shards_values),
@@ -135,12 +139,12 @@ absl::Status ShardUnit::StartGatherCopies(FlatBuffer& buffer) {
 absl::Status ShardUnit::Gather(FlatBuffer& buffer, const at::Tensor& whole,
                                const at::Tensor& mine) {
   Communicator& group = *groups_.gathers;
+  const FlightPurposeScope flight({parameters_});
   TANDEM_ASSIGN_OR_RETURN(
       PendingCollective gathered,
-      StartGatherShares(buffer, whole, mine, group,
-                        [name = name_](std::optional<int> /*rank*/) {
-                          return absl::StrCat("the parameters of ", name);
-                        }));
+      StartGatherShares(
+          buffer, whole, mine, group,
+          [what = parameters_](std::optional<int> /*rank*/) { return what; }));
   gathering_.push_back(std::move(gathered));
   return absl::OkStatus();
 }
@@ -208,9 +212,8 @@ absl::StatusOr<ShardUnit::Reduction> ShardUnit::StartReduce(FlatBuffer& buffer,
         }
       },
       name_));
-  const auto purpose = [name = name_] {
-    return absl::StrCat("the gradients of ", name);
-  };
+  const auto purpose = [what = gradients_] { return what; };
+  const FlightPurposeScope flight({gradients_});
   Reduction reduction = {&buffer, adds, {}};
   if (SharesAreEqual(buffer, group.size())) {
     TANDEM_ASSIGN_OR_RETURN(
@@ -241,8 +244,9 @@ absl::Status ShardUnit::FinishReduce() {
     FlatMemory& memory = each.buffer->grad_memory();
     const at::Tensor mine = PartOf(memory.whole(), memory.own());
     if (groups_.copies != nullptr) {
+      const FlightPurposeScope flight({gradients_});
       TANDEM_RETURN_IF_ERROR(groups_.copies->AllReduceSum(
-          mine, [this] { return absl::StrCat("the gradients of ", name_); }));
+          mine, [what = gradients_] { return what; }));
     }
     TANDEM_RETURN_IF_ERROR(CatchTorch([&] {
       at::Tensor own = memory.Own();

@@ -86,6 +86,9 @@ class ShardUnit {
   absl::StatusOr<Reduction> StartReduce(FlatBuffer& buffer, bool adds);
 
   const std::string name_;
+  // What collectives are for, in errors and in the flight record.
+  const char* const parameters_;
+  const char* const gradients_;
   const std::vector<FlatBuffer*> buffers_;
   const ShardGroups groups_;
   const bool shards_values_;

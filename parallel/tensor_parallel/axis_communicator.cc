@@ -4,8 +4,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/base/intern.h"
 #include "core/comm/partitioned_collectives.h"
 #include "core/comm/pending_collective.h"
+#include "core/flight/recorder.h"
 #include "core/instrument/fault_point.h"
 
 namespace tandem {
@@ -26,18 +28,21 @@ class AxisCommunicator : public AxisGroup {
 
   void AllReduceSum(const at::Tensor& x, const std::string& what) override {
     ThrowUnlessOk(FaultPoint("tensor_parallel"));
+    const FlightPurposeScope flight({Intern(what)});
     ThrowUnlessOk(group_.AllReduceSum(x, Purpose(what)));
   }
 
   void AllGather(const at::Tensor& all, const at::Tensor& mine,
                  const std::string& what) override {
     ThrowUnlessOk(FaultPoint("tensor_parallel"));
+    const FlightPurposeScope flight({Intern(what)});
     End(StartAllGather(group_, all, mine, Purpose(what)));
   }
 
   void ReduceScatterSum(const at::Tensor& mine, const at::Tensor& all,
                         const std::string& what) override {
     ThrowUnlessOk(FaultPoint("tensor_parallel"));
+    const FlightPurposeScope flight({Intern(what)});
     End(StartReduceScatterSum(group_, all, mine, /*factor=*/1, Purpose(what)));
   }
 

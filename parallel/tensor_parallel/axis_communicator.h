@@ -20,9 +20,11 @@ namespace tandem {
 // (stages of a pipeline on several devices of a rank), for a communicator takes
 // collectives from one thread at a time.
 //
-// Errors are thrown as c10::DistError, with the communicator's words, which say
-// what was to be sent; where streams carry the tensors, by a later call, or by
-// Communicator::Synchronize(). Fault point: "tensor_parallel".
+// A collective's `what` is its purpose in the flight record, too, which keeps
+// the texts. Errors are thrown as c10::DistError, with the communicator's
+// words, which say what was to be sent; where streams carry the tensors, by a
+// later call, or by Communicator::Synchronize(). Fault point:
+// "tensor_parallel".
 std::shared_ptr<AxisGroup> MakeAxisGroup(const std::string& axis,
                                          Communicator& group);
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/base/status_macros.h"
+#include "core/flight/recorder.h"
 
 namespace tandem {
 
@@ -23,10 +24,12 @@ absl::Status SummedGradients::After(const Action& action, bool last) {
 }
 
 absl::Status SummedGradients::Finish() {
+  constexpr const char* kWhat =
+      "gradients of what ranks with parts of a layer share";
+  const FlightPurposeScope flight({kWhat});
   for (const FlatBuffer* buffer : buffers_) {
-    TANDEM_RETURN_IF_ERROR(group_.AllReduceSum(buffer->grad_memory().Own(), [] {
-      return "gradients of what ranks with parts of a layer share";
-    }));
+    TANDEM_RETURN_IF_ERROR(
+        group_.AllReduceSum(buffer->grad_memory().Own(), [] { return kWhat; }));
   }
   return absl::OkStatus();
 }

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <mutex>
 #include <optional>
-#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/intern.h"
 
 namespace tandem {
 namespace sim {
@@ -58,15 +57,6 @@ bool IsAmong(const std::string& name,
                      [&](const char* each) { return name == each; });
 }
 
-// A copy that lives as long as the process: the schema's text goes when a
-// library is unloaded.
-const char* Intern(const std::string& name) {
-  static auto* mutex = new std::mutex;
-  static auto* names = new std::set<std::string>;
-  const std::lock_guard<std::mutex> lock(*mutex);
-  return names->insert(name).first->c_str();
-}
-
 bool MixesDevices(const std::string& name) {
   return IsAmong(
       name, {"aten::copy_", "aten::_copy_from", "aten::_copy_from_and_resize"});
@@ -91,6 +81,7 @@ OperatorTraits::OperatorTraits(const c10::OperatorHandle& op)
           op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) {
   const std::string& base = op.operator_name().name;
   const std::string& overload = op.operator_name().overload_name;
+  // The schema's text goes when a library is unloaded.
   name = Intern(overload.empty() ? base : absl::StrCat(base, ".", overload));
   mixes_devices = MixesDevices(base);
   copies_from_first = mixes_devices && base != "aten::copy_";

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/dtype_names.h"
+#include "core/base/intern.h"
 #include "core/base/json_error.h"
 #include "core/base/printable.h"
 #include "core/base/registry.h"
@@ -32,6 +33,19 @@ TEST(DtypeNamesTest, FlagsMayHavePyTorchsNames) {
     EXPECT_EQ(ShortDtypeName(other), other);
   }
   EXPECT_EQ(LongDtypeName("float32"), "float32");
+}
+
+TEST(InternTest, OutlivesWhatItIsACopyOf) {
+  const char* text = nullptr;
+  {
+    const std::string made = "layer " + std::to_string(7);
+    text = Intern(made);
+    EXPECT_NE(text, made.c_str());
+  }
+  EXPECT_STREQ(text, "layer 7");
+  EXPECT_EQ(Intern("layer 7"), text);
+  EXPECT_STREQ(Intern("layer 71"), "layer 71");
+  EXPECT_STREQ(Intern(""), "");
 }
 
 TEST(JsonErrorTest, JsonHasNone) {

@@ -27,6 +27,7 @@
 #include "core/testing/thread_ranks.h"
 #include "tests/core/comm/communicator_fixture.h"
 #include "tests/core/comm/partitioned_fixture.h"
+#include "tests/core/testing/recorded_flights.h"
 
 namespace tandem::partitioned_errors_test {
 namespace {
@@ -272,9 +273,7 @@ TEST(PartitionedErrorsOnShm, RowsThatDoNotMatchAreFoundUnchecked) {
 }
 
 TEST(PartitionedErrorsOnShm, TheFlightRecordHasEachOnce) {
-  FlightRecorder& recorder = FlightRecorder::OfProcess();
-  recorder.SetCapacity(100);  // forgets what was there
-  ExpectOk(RunThreadRanks(2, [](Communicator& group) -> absl::Status {
+  const auto all = [](Communicator& group) -> absl::Status {
     const FlightPurposeScope purpose({"layer", 4});
     TANDEM_RETURN_IF_ERROR(
         Wait(StartAllGather(group, at::zeros({0}), at::ones({0}))));  // none
@@ -286,10 +285,9 @@ TEST(PartitionedErrorsOnShm, TheFlightRecordHasEachOnce) {
         Wait(StartAllToAll(group, at::zeros({4}), at::ones({4}))));
     return Wait(StartAllToAllRows(group, at::zeros({2, 3}), at::ones({2, 3}),
                                   {{1, 1}, {1, 1}}));
-  }));
-  FlightDump dump;
-  ASSERT_TRUE(recorder.Read(&dump));
-  recorder.SetCapacity(FlightRecorder::kCapacity);
+  };
+  const FlightDump dump =
+      RecordedFlights([&] { ExpectOk(RunThreadRanks(2, all)); });
   std::map<std::string, int> noted;
   for (const FlightEntry& each : dump.entries) {
     EXPECT_EQ(each.state, FlightState::kCompleted);

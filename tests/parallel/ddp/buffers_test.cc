@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "core/flight/dump.h"
-#include "core/flight/recorder.h"
 #include "gtest/gtest.h"
 #include "parallel/optim/make_optimizer.h"
+#include "tests/core/testing/recorded_flights.h"
 #include "tests/parallel/ddp/fixture.h"
 
 namespace tandem::buffers_test {
@@ -51,14 +51,8 @@ TEST_P(DdpBuffers, AreRank0sBeforeEachForward) {
 
 // What the recorder has noted of broadcasts, by purpose, while `run` runs.
 std::map<std::string, int> BroadcastsIn(const std::function<void()>& run) {
-  FlightRecorder& recorder = FlightRecorder::OfProcess();
-  recorder.SetCapacity(1000);  // forgets what was there
-  run();
-  FlightDump dump;
-  EXPECT_TRUE(recorder.Read(&dump));
-  recorder.SetCapacity(FlightRecorder::kCapacity);
   std::map<std::string, int> broadcasts;
-  for (const FlightEntry& each : dump.entries) {
+  for (const FlightEntry& each : RecordedFlights(run).entries) {
     if (each.operation == "broadcast") ++broadcasts[each.what];
   }
   return broadcasts;

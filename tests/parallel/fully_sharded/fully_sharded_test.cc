@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iostream>
 #include <limits>
 #include <optional>
 #include <string>
@@ -103,20 +104,22 @@ INSTANTIATE_TEST_SUITE_P(
                                                               : "Parameters");
     });
 
+LabJob ReproducibleJob(Sharding sharding, int data_shard = 0) {
+  return ShardedJob({"", "gpt_tiny_tied",
+                     [=](MeshStrategyOptions& options) {
+                       options.optimizer = AdamWOptions();
+                       options.clip_norm = 0.5;
+                       options.reproducible = true;
+                       options.data_shard = data_shard;
+                     }},
+                    sharding);
+}
+
 // The same bits, for gradients are summed in the order of microbatches; and
 // where activations are computed again.
 TEST(FullyShardedTest, GivesTheSameBitsWhereThatIsAskedFor) {
-  const auto job = [](Sharding sharding) {
-    return ShardedJob({"", "gpt_tiny_tied",
-                       [](MeshStrategyOptions& options) {
-                         options.optimizer = AdamWOptions();
-                         options.clip_norm = 0.5;
-                         options.reproducible = true;
-                       }},
-                      sharding);
-  };
   const auto alone =
-      TrainInLab(LabLayoutNamed("1f1b 1x1x1"), job(Sharding::kOff));
+      TrainInLab(LabLayoutNamed("1f1b 1x1x1"), ReproducibleJob(Sharding::kOff));
   ASSERT_TRUE(alone.ok()) << alone.status();
   int layouts = 0;
   for (const LabLayout& layout :
@@ -125,11 +128,46 @@ TEST(FullyShardedTest, GivesTheSameBitsWhereThatIsAskedFor) {
     for (const Sharding sharding :
          {Sharding::kGradients, Sharding::kParameters}) {
       SCOPED_TRACE(layout.name);
-      ExpectSameBits(TrainInLab(layout, job(sharding)), alone);
+      ExpectSameBits(TrainInLab(layout, ReproducibleJob(sharding)), alone);
       ++layouts;
     }
   }
   EXPECT_EQ(layouts, 14);
+}
+
+// Also in groups of replicas (HSDP), whose averages are those of all, and over
+// Gloo, which sums in an order of its own.
+TEST(FullyShardedTest, GroupsAndGlooGiveTheSameBitsWhereThatIsAskedFor) {
+  struct Row {
+    std::string layout;
+    int data_shard;
+    bool is_gloo;
+  };
+  const auto alone =
+      TrainInLab(LabLayoutNamed("1f1b 1x1x1"), ReproducibleJob(Sharding::kOff));
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  int cells = 0;
+  for (const Row& row : std::vector<Row>{{"1f1b 4x1x1", 2, false},
+                                         {"1f1b 6x1x1", 3, false},
+                                         {"gpipe 6x1x1", 2, false},
+                                         {"zb_h1 4x2x1", 2, false},
+                                         {"1f1b 4x1x1", 2, true},
+                                         {"1f1b 3x1x1", 0, true},
+                                         {"1f1b 2x2x1", 0, true}}) {
+    LabLayout layout = LabLayoutNamed(row.layout);
+    if (row.is_gloo) layout.backend = "gloo";
+    for (const Sharding sharding :
+         {Sharding::kOptimizer, Sharding::kGradients, Sharding::kParameters}) {
+      SCOPED_TRACE(absl::StrCat(row.layout, " in ", row.data_shard, " over ",
+                                layout.backend, " sharding ",
+                                static_cast<int>(sharding)));
+      ExpectSameBits(
+          TrainInLab(layout, ReproducibleJob(sharding, row.data_shard)), alone);
+      ++cells;
+    }
+  }
+  std::cout << cells << " cells of groups and Gloo\n";
+  EXPECT_EQ(cells, 21);
 }
 
 // Replicas in groups, of which each has all (HSDP), seven among them.

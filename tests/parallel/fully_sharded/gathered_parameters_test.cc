@@ -1,27 +1,31 @@
 // Parameters that replicas share, gathered by the schedule's actions, and as
-// copies in the computing dtype.
+// copies in the computing dtype; and what the flight record says of it.
 
 #include <ATen/Tensor.h>
 #include <c10/util/accumulate.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/flight/dump.h"
-#include "core/flight/recorder.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "tests/core/testing/recorded_flights.h"
 #include "tests/parallel/fully_sharded/sharded_jobs.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
 namespace tandem::gathered_parameters_test {
 namespace {
+
+using ::testing::IsSupersetOf;
 
 class GatheredStagesTest : public testing::TestWithParam<std::string> {};
 
@@ -73,14 +77,8 @@ INSTANTIATE_TEST_SUITE_P(Layouts, GatheredStagesTest,
 
 // How many elements the ranks gather by all-gathers while `run` runs, by dtype.
 std::map<std::string, int64_t> GatheredIn(const std::function<void()>& run) {
-  FlightRecorder& recorder = FlightRecorder::OfProcess();
-  recorder.SetCapacity(100000);  // forgets what was there
-  run();
-  FlightDump dump;
-  EXPECT_TRUE(recorder.Read(&dump));
-  recorder.SetCapacity(FlightRecorder::kCapacity);
   std::map<std::string, int64_t> elements;
-  for (const FlightEntry& each : dump.entries) {
+  for (const FlightEntry& each : RecordedFlights(run).entries) {
     if (each.operation != "all-gather") continue;
     elements[each.dtype] += c10::multiply_integers(each.sizes);
   }
@@ -134,6 +132,38 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values("1f1b 2x1x1", "zb_h1 2x1x2"),
                      testing::Values("gpt_tiny", "gpt_tiny_tied",
                                      "mlp_small")));
+
+// A hang says so: whose parameters or gradients ranks wait for.
+TEST(ShardFlightsTest, SayOfWhichUnitTheyAre) {
+  std::set<std::string> parameters, gradients;
+  for (int i = 1; i <= 8; ++i) {
+    const std::string unit = absl::StrCat(
+        "layers ", i == 1 ? "flatten" : absl::StrCat("relu", i - 1), " to fc",
+        i);
+    parameters.insert("parameters of " + unit);
+    gradients.insert("gradients of " + unit);
+  }
+  gradients.insert("which parameters have a gradient");
+  const auto purposes = [](const std::string& layout, int data_shard) {
+    LabJob job = ShardedJob({"", "mlp_small",
+                             [=](MeshStrategyOptions& options) {
+                               options.data_shard = data_shard;
+                               options.ddp.find_unused_parameters = true;
+                             }},
+                            Sharding::kParameters, /*steps=*/2);
+    return PurposesByGroup(RecordedFlights([&] {
+      const auto trained = TrainInLab(LabLayoutNamed(layout), job);
+      EXPECT_TRUE(trained.ok()) << trained.status();
+    }));
+  };
+  auto all = purposes("1f1b 2x1x1", 0);
+  EXPECT_EQ(all["gathering shards of stage 0"], parameters);
+  EXPECT_THAT(all["world"], IsSupersetOf(gradients));
+  auto pairs = purposes("1f1b 4x1x1", 2);
+  EXPECT_EQ(pairs["gathering shards of stage 0"], parameters);
+  EXPECT_EQ(pairs["shards of stage 0"], gradients);
+  EXPECT_EQ(pairs["copies of a shard of stage 0"], gradients);
+}
 
 }  // namespace
 }  // namespace tandem::gathered_parameters_test

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@
 #include "gtest/gtest.h"
 #include "models/tensor_parallel_loss.h"
 #include "models/transformer/gpt.h"
+#include "tests/core/testing/recorded_flights.h"
 #include "tests/models/tensor_parallel_lab.h"
 
 namespace tandem {
@@ -168,6 +170,31 @@ TEST_P(AxisCommunicatorTest, ErrorsSayWhatWasToBeSent) {
     return absl::OkStatus();
   });
   EXPECT_THAT(status, Says("rank 1 has had enough", kWhat));
+}
+
+TEST_P(AxisCommunicatorTest, TheFlightRecordSaysWhatEachIsFor) {
+  const FlightDump dump = RecordedFlights([&] {
+    ExpectOk(OverRanks(2, [&](Communicator& world) {
+      const auto group = MakeAxisGroup("tensor", world);
+      const at::Tensor x = Numbers({2, 3}, world.rank());
+      group->AllReduceSum(x, std::string("sums of ") + kWhat);
+      group->AllGather(x, Numbers({3}, world.rank()), kWhat);
+      group->ReduceScatterSum(Numbers({3}, world.rank()), x, kWhat);
+      const absl::Status ended = world.Synchronize();
+      if (!ended.ok()) return ended;
+      return world.AllReduceSum(x);  // no layer's
+    }));
+  });
+  std::map<std::string, int> noted;
+  for (const FlightEntry& each : dump.entries) {
+    ++noted[each.operation + ": " + each.what];
+  }
+  const std::map<std::string, int> expected = {
+      {"all-reduce: sums of activations of h.0", 2},
+      {"all-gather: activations of h.0", 2},
+      {"reduce-scatter: activations of h.0", 2},
+      {"all-reduce: ", 2}};
+  EXPECT_EQ(noted, expected);
 }
 
 TANDEM_ON_DEVICE_TYPES(AxisCommunicatorTest);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "core/testing/statuses.h"
 #include "models/tensor_parallel_loss.h"
 #include "parallel/strategy/mesh_strategy.h"
+#include "tests/core/testing/recorded_flights.h"
 #include "tests/parallel/strategy/lab_models.h"
 #include "tests/parallel/strategy/strategy_lab.h"
 
@@ -159,6 +161,48 @@ TEST(TensorStrategyTest, RefusesWhatDoesNotFitByName) {
               InvalidArgument("samples of 6 tokens", "over 4 ranks"));
   EXPECT_THAT(refusal(2, [](auto& o) { o.tensor = 0; }),
               InvalidArgument("tensor is 0"));
+}
+
+// A hang says so: whose activations, forward and backward, ranks wait for.
+TEST(TensorStrategyTest, TheFlightRecordSaysWhatEachCollectiveIsFor) {
+  std::vector<std::string> enter = {"lm_head"};
+  std::vector<std::string> leave = {"transformer.wte"};
+  for (int i = 0; i < 4; ++i) {
+    const std::string block = absl::StrCat("transformer.h.", i);
+    enter.insert(enter.end(), {block + ".attn.c_attn", block + ".mlp.c_fc"});
+    leave.insert(leave.end(), {block + ".attn.c_proj", block + ".mlp.c_proj"});
+  }
+  for (const bool sequence_parallel : {false, true}) {
+    std::set<std::string> expected = {"losses of parts of the vocabulary"};
+    for (const std::string& each : enter) {
+      const std::string what = "activations that go into " + each;
+      expected.insert("gradient of " + what);
+      if (sequence_parallel) expected.insert(what);
+    }
+    for (const std::string& each : leave) {
+      const std::string what = "activations that come out of " + each;
+      expected.insert(what);
+      if (sequence_parallel) expected.insert("gradient of " + what);
+    }
+    LabLayout layout = LabLayoutNamed("1f1b 2x1x1");
+    layout.tensor = 2;
+    const auto job = Job(
+        [&](MeshStrategyOptions& options) {
+          options.sequence_parallel = sequence_parallel;
+        },
+        /*steps=*/1);
+    auto purposes = PurposesByGroup(RecordedFlights([&] {
+      const auto trained = TrainInLab(layout, job);
+      EXPECT_TRUE(trained.ok()) << trained.status();
+    }));
+    EXPECT_EQ(purposes["parts of layers of stage 0"], expected);
+    // LayerNorm's, of each rank's own tokens.
+    std::set<std::string> summed;
+    if (sequence_parallel) {
+      summed = {"gradients of what ranks with parts of a layer share"};
+    }
+    EXPECT_EQ(purposes["parts of gradients of stage 0"], summed);
+  }
 }
 
 // Ranks that would all compute the same.
