@@ -1,5 +1,5 @@
 // A rank that dies or freezes among ranks that share layers (tensor
-// parallelism) or parameters (fully sharded): whom each survivor names, how
+// parallelism), parameters or gradients (shards): whom each survivor names, how
 // soon it ends, and that nothing is left.
 
 #include <chrono>
@@ -48,10 +48,14 @@ std::vector<Cell> Cells() {
   // Ranks without the loss have no end of forward.
   add("--pipe=2 --shard=parameters --noreshard_after_forward", 4,
       {"before_optimizer"});
+  // Two groups that share parameters, of two ranks each; and gradients alone.
+  add("--shard=parameters --data_shard=2", 4,
+      {"after_forward", "before_optimizer"});
+  add("--shard=gradients", 2, {"after_forward", "before_optimizer"});
   return cells;
 }
 
-constexpr int kCells = 72;
+constexpr int kCells = 108;
 
 std::string ToString(const Cell& cell) {
   return absl::StrCat(cell.mesh, ", ", cell.ranks, " ranks, ", cell.backend,
@@ -96,6 +100,7 @@ TEST_P(AxisFaultTest, EveryOtherRankNamesTheCulpritInTime) {
 INSTANTIATE_TEST_SUITE_P(Cells, AxisFaultTest, testing::ValuesIn(Cells()));
 
 TEST(AxisFaultTestCells, NoneIsMissing) {
+  std::cout << Cells().size() << " cells\n";
   EXPECT_EQ(Cells().size(), static_cast<size_t>(kCells));
 }
 

@@ -83,7 +83,15 @@ INSTANTIATE_TEST_SUITE_P(
                {"--nproc_per_node=2", "--pipe=2", "--microbatch_size=4"}},
         Layout{"Hybrid",
                SIGINT,
-               {"--nproc_per_node=4", "--pipe=2", "--microbatch_size=3"}}),
+               {"--nproc_per_node=4", "--pipe=2", "--microbatch_size=3"}},
+        Layout{"Tensor",
+               SIGTERM,
+               {"--nproc_per_node=2", "--tensor=2", "--model=gpt_tiny",
+                "--dataset=synthetic_tokens", "--synthetic_shape=8"}},
+        Layout{"Shards",
+               SIGUSR1,
+               {"--nproc_per_node=3", "--shard=parameters",
+                "--shard_min_num_params=1"}}),
     [](const auto& info) { return info.param.name; });
 
 // Nobody could tell otherwise that there is no checkpoint of it.
