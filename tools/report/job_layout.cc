@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
 #include "core/drawing/markup.h"
 #include "core/mesh/mesh.h"
@@ -190,6 +191,19 @@ std::string PartOf(const JobLayout& layout, int64_t tensor) {
   return layout.tensor > 1 ? absl::StrCat(", tensor ", tensor) : "";
 }
 
+// Whether replicas share in several groups, of which each has all (HSDP).
+bool SharesInGroups(const JobLayout& layout) {
+  return !layout.shared.empty() && layout.shard > 1 &&
+         layout.shard < layout.data;
+}
+
+// ", shard group 1"; empty where all replicas are one group, or none.
+std::string GroupOf(const JobLayout& layout, int64_t replica) {
+  return SharesInGroups(layout)
+             ? absl::StrCat(", shard group ", replica / layout.shard)
+             : "";
+}
+
 // Replicas of one rank each, or of some that share layers, stand side by side.
 std::string RowOfRanks(const JobLayout& layout) {
   const int64_t shown = std::min(layout.ranks(), kMostDrawnRanks);
@@ -199,6 +213,7 @@ std::string RowOfRanks(const JobLayout& layout) {
         rank < layout.servers ? "server"
         : layout.servers > 0  ? "worker"
         : layout.data > 1     ? absl::StrCat("replica ", rank / layout.tensor,
+                                             GroupOf(layout, rank / layout.tensor),
                                              PartOf(layout, rank % layout.tensor))
         : layout.tensor > 1   ? absl::StrCat("tensor ", rank)
                               : "";
@@ -270,7 +285,7 @@ std::string DescribeLayout(const JobLayout& layout) {
   std::string text = DescribeWholeLayers(layout);
   if (!layout.shared.empty()) {
     absl::StrAppend(&text, ", ", layout.shared, " shared");
-    if (layout.shard > 1 && layout.shard < layout.data) {
+    if (SharesInGroups(layout)) {
       absl::StrAppend(&text, " in groups of ", layout.shard);
     }
   }
@@ -304,7 +319,9 @@ std::string MeshDrawing(const JobLayout& layout) {
           schedule.ok() ? StagesOfRank(layout, &*schedule, rank / layout.tensor)
                         : "";
       table +=
-          RankCell(absl::StrCat("rank ", data * of_replica + rank), stages);
+          RankCell(absl::StrCat("rank ", data * of_replica + rank),
+                   std::string(absl::StripPrefix(
+                       absl::StrCat(stages, GroupOf(layout, data)), ", ")));
     }
   }
   return absl::StrCat(table, "</tr></table>\n",

@@ -158,6 +158,32 @@ TEST(LayoutTest, RanksThatShareLayersAreNeighbours) {
                     HasSubstr("<b>rank 6</b><br/>stage 1<")));
 }
 
+TEST(LayoutTest, RanksThatShareInGroupsSayWhichTheyAreIn) {
+  const auto drawing = [](const std::string& strategy, const std::string& mesh,
+                          const std::string& shard) {
+    return Drawing(Settings(strategy, mesh, {{"shard", shard}}));
+  };
+  const std::string groups =
+      drawing("ddp", "data 2 x shard 2 x pipe 1 x tensor 2", "parameters");
+  EXPECT_THAT(
+      groups,
+      AllOf(
+          HasSubstr("<b>rank 3</b><br/>replica 1, shard group 0, tensor 1<"),
+          HasSubstr("<b>rank 4</b><br/>replica 2, shard group 1, tensor 0<")));
+  EXPECT_THAT(drawing("hybrid", "data 2 x shard 2 x pipe 2", "gradients"),
+              AllOf(HasSubstr("<b>rank 3</b><br/>stage 1, shard group 0<"),
+                    HasSubstr("<b>rank 4</b><br/>stage 0, shard group 1<")));
+  EXPECT_THAT(Drawing(Settings("hybrid", "data 2 x shard 2 x pipe 2",
+                               {{"shard", std::string("gradients")},
+                                {"microbatches", int64_t{1} << 40}})),
+              HasSubstr("<b>rank 4</b><br/>shard group 1<"));
+  // One group of all, and replicas that share nothing.
+  EXPECT_THAT(drawing("ddp", "data 1 x shard 4 x pipe 1", "parameters"),
+              AllOf(HasSubstr("<br/>replica 3<"), Not(HasSubstr("group"))));
+  EXPECT_THAT(drawing("ddp", "data 4 x pipe 1", "off"),
+              Not(HasSubstr("group")));
+}
+
 TEST(LayoutTest, OfManyRanksSomeAreDrawn) {
   const std::string row = Drawing(Settings("ddp", "data 1000 x pipe 1"));
   EXPECT_THAT(row, HasSubstr("984 more ranks"));
