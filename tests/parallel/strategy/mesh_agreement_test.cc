@@ -5,10 +5,12 @@
 
 #include <chrono>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "core/testing/statuses.h"
 #include "core/testing/thread_ranks.h"
 #include "models/classification_loss.h"
@@ -101,10 +103,19 @@ const std::vector<OtherOption>& OtherOptions() {
        [](auto& o) { o.ddp.broadcast_buffers = false; }},
       {"ema_decay", [](auto& o) { o.ema_decay = 0.9; }},
       {"reproducible", [](auto& o) { o.reproducible = true; }},
+      {"updates_last", [](auto& o) { o.updates_last = true; }},
       {"gradient_groups", [](auto& o) { o.gradient_groups = 2; }},
       {"uneven_division",
        [](auto& o) { o.uneven_division = UnevenDivision::kInitialReplicas; }},
       {"shard", [](auto& o) { o.shard = Sharding::kOptimizer; }},
+      {"tensor", [](auto& o) { o.tensor = 2; }},
+      {"sequence_parallel", [](auto& o) { o.sequence_parallel = false; }},
+      {"data_shard", [](auto& o) { o.data_shard = 2; }},
+      {"shard_min_num_params", [](auto& o) { o.shard_min_num_params = 1; }},
+      {"reshard_after_forward",
+       [](auto& o) { o.reshard_after_forward = false; }},
+      {"max_unsharded_stages",
+       [](auto& o) { o.pipeline.max_unsharded_stages = 1; }},
       {"compares_replicas", [](auto& o) { o.compares_replicas = true; }},
       {"sync_batch_norm", [](auto& o) { o.sync_batch_norm = true; }},
       {"grad_scaler", [](auto& o) { o.grad_scaler = GradScalerOptions(); }},
@@ -115,13 +126,26 @@ const std::vector<OtherOption>& OtherOptions() {
 TEST(MeshAgreementTest, EveryOptionThatDiffersIsNamed) {
   const NamedValues usual =
       MeshStrategyValues(Specs(), CrossEntropy, Options());
+  std::set<std::string> changed;
   for (const OtherOption& other : OtherOptions()) {
     MeshStrategyOptions options = Options();
     other.change(options);
-    const absl::Status compared = CompareValues(
-        {usual, MeshStrategyValues(Specs(), CrossEntropy, options)}, {},
-        "options");
-    EXPECT_THAT(compared, Says(std::string(other.name) + " is "));
+    const NamedValues values =
+        MeshStrategyValues(Specs(), CrossEntropy, options);
+    EXPECT_THAT(CompareValues({usual, values}, {}, "options"),
+                Says(std::string(other.name) + " is "));
+    for (const auto& [name, value] : usual) {
+      const auto found = values.find(name);
+      if (found == values.end() || found->second != value) changed.insert(name);
+    }
+  }
+  // An option that is compared has a row above; the rest is of other tests.
+  for (const auto& each : usual) {
+    const bool is_option = each.first != "layers" &&
+                           each.first != "parameters' traits" &&
+                           !absl::StartsWith(each.first, "loss's ") &&
+                           !absl::StartsWith(each.first, "schedule's ");
+    EXPECT_TRUE(!is_option || changed.count(each.first) > 0) << each.first;
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -236,6 +237,48 @@ TEST(SyncBatchNormStrategyTest, AHookThatBlocksWaitsForTheMissingMicrobatches) {
     };
   });
   ExpectNear(found, Alone(DealFor(2), false));
+}
+
+// Replicas that share what they train gather parameters and send gradients
+// between normalisations; one without samples does all three with the rest.
+TEST(SyncBatchNormStrategyTest, ReplicasThatShareNormaliseTogether) {
+  struct Shares {
+    std::string layouts;
+    int data_shard;
+  };
+  int cells = 0;
+  for (const Shares& shares : std::vector<Shares>{
+           {"1f1b 2x1x1, gpipe 3x1x1, zb_h1 2x1x2, 1f1b 2x2x1, zb_v 2x1x2x2, "
+            "interleaved_1f1b 2x2x1x2, 1f1b 2x1x2 always",
+            0},
+           {"1f1b 4x1x1, zb_h1 4x2x1", 2}}) {
+    for (LabLayout layout : LabLayouts(shares.layouts)) {
+      layout.microbatches = 4 * layout.replicas;
+      const Deal deal = DealFor(layout.replicas);
+      const TensorsByName alone = Alone(deal, false);
+      for (const Sharding sharding :
+           {Sharding::kOptimizer, Sharding::kGradients,
+            Sharding::kParameters}) {
+        for (const bool reshards : {true, false}) {
+          if (!reshards && sharding != Sharding::kParameters) continue;
+          SCOPED_TRACE(absl::StrCat(layout.name, " in ", shares.data_shard,
+                                    " sharding ", static_cast<int>(sharding),
+                                    reshards));
+          ExpectNear(Trained(layout, deal,
+                             [&](auto& options) {
+                               options.shard = sharding;
+                               options.data_shard = shares.data_shard;
+                               options.shard_min_num_params = 1;
+                               options.reshard_after_forward = reshards;
+                             }),
+                     alone);
+          ++cells;
+        }
+      }
+    }
+  }
+  std::cout << cells << " cells of replicas that share\n";
+  EXPECT_EQ(cells, 36);
 }
 
 TEST(SyncBatchNormStrategyTest, NamesWhatItExcludes) {
