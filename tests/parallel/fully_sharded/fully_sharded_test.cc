@@ -137,38 +137,40 @@ TEST(FullyShardedTest, GivesTheSameBitsWhereThatIsAskedFor) {
 
 // Also in groups of replicas (HSDP), whose averages are those of all, and over
 // Gloo, which sums in an order of its own.
-TEST(FullyShardedTest, GroupsAndGlooGiveTheSameBitsWhereThatIsAskedFor) {
-  struct Row {
-    std::string layout;
-    int data_shard;
-    bool is_gloo;
-  };
+struct GroupRow {
+  const char* layout;
+  int data_shard;
+  bool is_gloo;
+};
+
+class GroupsAndGlooTest : public testing::TestWithParam<GroupRow> {};
+
+TEST_P(GroupsAndGlooTest, GiveTheSameBitsWhereThatIsAskedFor) {
+  const GroupRow& row = GetParam();
   const auto alone =
       TrainInLab(LabLayoutNamed("1f1b 1x1x1"), ReproducibleJob(Sharding::kOff));
   ASSERT_TRUE(alone.ok()) << alone.status();
-  int cells = 0;
-  for (const Row& row : std::vector<Row>{{"1f1b 4x1x1", 2, false},
-                                         {"1f1b 6x1x1", 3, false},
-                                         {"gpipe 6x1x1", 2, false},
-                                         {"zb_h1 4x2x1", 2, false},
-                                         {"1f1b 4x1x1", 2, true},
-                                         {"1f1b 3x1x1", 0, true},
-                                         {"1f1b 2x2x1", 0, true}}) {
-    LabLayout layout = LabLayoutNamed(row.layout);
-    if (row.is_gloo) layout.backend = "gloo";
-    for (const Sharding sharding :
-         {Sharding::kOptimizer, Sharding::kGradients, Sharding::kParameters}) {
-      SCOPED_TRACE(absl::StrCat(row.layout, " in ", row.data_shard, " over ",
-                                layout.backend, " sharding ",
-                                static_cast<int>(sharding)));
-      ExpectSameBits(
-          TrainInLab(layout, ReproducibleJob(sharding, row.data_shard)), alone);
-      ++cells;
-    }
+  LabLayout layout = LabLayoutNamed(row.layout);
+  if (row.is_gloo) layout.backend = "gloo";
+  for (const Sharding sharding :
+       {Sharding::kOptimizer, Sharding::kGradients, Sharding::kParameters}) {
+    SCOPED_TRACE(absl::StrCat(row.layout, " in ", row.data_shard, " over ",
+                              layout.backend, " sharding ",
+                              static_cast<int>(sharding)));
+    ExpectSameBits(
+        TrainInLab(layout, ReproducibleJob(sharding, row.data_shard)), alone);
   }
-  std::cout << cells << " cells of groups and Gloo\n";
-  EXPECT_EQ(cells, 21);
 }
+
+// 21 cells.
+INSTANTIATE_TEST_SUITE_P(Rows, GroupsAndGlooTest,
+                         testing::Values(GroupRow{"1f1b 4x1x1", 2, false},
+                                         GroupRow{"1f1b 6x1x1", 3, false},
+                                         GroupRow{"gpipe 6x1x1", 2, false},
+                                         GroupRow{"zb_h1 4x2x1", 2, false},
+                                         GroupRow{"1f1b 4x1x1", 2, true},
+                                         GroupRow{"1f1b 3x1x1", 0, true},
+                                         GroupRow{"1f1b 2x2x1", 0, true}));
 
 // Replicas in groups, of which each has all (HSDP), seven among them.
 TEST(FullyShardedTest, SharesInGroupsOfReplicas) {
