@@ -12,6 +12,7 @@ StateBytes ComputeStateBytes(int64_t bytes, int64_t copied, bool is_trained,
     const int64_t whole = copied > 0 ? copied : bytes;
     state.parameters =
         bytes / kept.parameter_shares + (kept.whole_parameters ? whole : 0);
+    state.gathered = kept.whole_parameters ? 0 : whole;
   }
   if (!is_trained) return state;
   state.gradients = bytes / kept.gradient_shares;

@@ -16,11 +16,13 @@ struct StatePerParameter {
   // Tensors of the optimizer: 1 for SGD with momentum, 2 for Adam.
   int optimizer_states = 1;
   // So many replicas share these (ZeRO stage 1), gradients (stage 2) and the
-  // parameters (stage 3). A layer or two that are whole for a while are not
-  // counted.
+  // parameters (stage 3).
   int64_t optimizer_shares = 1;
   int64_t gradient_shares = 1;
   int64_t parameter_shares = 1;
+  // Layers whose parameters are shared are gathered together until they have so
+  // many numbers to train.
+  int64_t gathered_together = 0;
   // Beside its share a device has all of its gradients, or parameters, for most
   // of a step.
   bool whole_gradients = false;
@@ -44,7 +46,10 @@ struct StateBytes {
   int64_t parameters = 0;  // with a copy in low precision
   int64_t gradients = 0;
   int64_t optimizer = 0;  // and what is kept further
+  // Beside these, while a layer computes with them.
+  int64_t gathered = 0;
 
+  // What stays.
   int64_t total() const { return parameters + gradients + optimizer; }
 };
 

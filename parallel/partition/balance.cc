@@ -213,7 +213,8 @@ absl::Status CheckCosts(const std::vector<LayerCost>& layers, int64_t parts,
   for (const LayerCost& each : layers) {
     if (each.forward >= 0 && each.backward >= 0 && each.state_bytes >= 0 &&
         each.activation_bytes >= 0 && each.output_bytes >= 0 &&
-        each.input_bytes >= 0 && each.evaluation_bytes >= 0) {
+        each.input_bytes >= 0 && each.evaluation_bytes >= 0 &&
+        each.gathered_bytes >= 0 && each.gathered_numbers >= 0) {
       continue;
     }
     return absl::InvalidArgumentError("a layer's costs must not be negative");
@@ -348,7 +349,8 @@ std::vector<LayerCost> LayerCosts(const ModelProfile& profile) {
     costs.push_back(
         {layer.forward, layer.backward_input + layer.backward_weight,
          layer.state_bytes, layer.activation_bytes, layer.output_bytes,
-         input_bytes, static_cast<int64_t>(std::ceil(evaluation))});
+         input_bytes, static_cast<int64_t>(std::ceil(evaluation)),
+         layer.gathered_bytes, layer.gathered_numbers});
     input_bytes = layer.output_bytes;
   }
   return costs;

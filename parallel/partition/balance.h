@@ -32,6 +32,10 @@ struct LayerCost {
   // What is there at once while an evaluation computes this layer, beside the
   // state; 0: nothing is evaluated.
   int64_t evaluation_bytes = 0;
+  // Its parameters, where replicas share them (ZeRO 3): whole while the layer
+  // computes, and gathered ahead. And how many numbers to train these are.
+  int64_t gathered_bytes = 0;
+  int64_t gathered_numbers = 0;
 };
 
 // How many microbatches' inputs, and how many's activations, a part keeps at
@@ -62,7 +66,9 @@ struct BalanceOptions {
   int64_t device_bytes = 0;
   // Each part is on one of them. Empty: each has a device of its own, and keeps
   // one microbatch.
-  std::vector<BalanceDevice> devices;
+  std::vector<BalanceDevice> devices = {};
+  // Layers of a part are gathered together until they have so many numbers.
+  int64_t gathered_together = 0;
 };
 
 // The cuts whose slowest device is fastest, among those whose parts fit into
@@ -113,6 +119,9 @@ struct LayerProfile {
   // The state of each parameter that several layers share, by a number of its
   // own: layers with the same number share it.
   std::map<int, int64_t> shared_state = {};
+  // See LayerCost.
+  int64_t gathered_bytes = 0;
+  int64_t gathered_numbers = 0;
 };
 
 struct ModelProfile {
@@ -121,6 +130,7 @@ struct ModelProfile {
   // How many times as many samples a microbatch of an evaluation has; 0:
   // nothing is evaluated.
   double evaluation_scale = 0;
+  int64_t gathered_together = 0;  // see BalanceOptions
 };
 
 // For CutsByTime. An evaluation has no graph: of a layer there is at once its

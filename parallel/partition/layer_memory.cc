@@ -133,20 +133,25 @@ c10::Device ParametersDevice(const LayerList& layers) {
 
 void CountState(const LayerList& layers, const StatePerParameter& kept,
                 ModelProfile& profile) {
+  profile.gathered_together = kept.gathered_together;
   std::map<const c10::TensorImpl*, std::vector<size_t>> holders;
   std::map<const c10::TensorImpl*, int64_t> states;
   for (size_t i = 0; i < layers.size(); ++i) {
     LayerProfile& layer = profile.layers[i];
     for (const auto& [name, parameter] : NamedParameters({layers[i]})) {
-      const int64_t state =
+      StatePerParameter of_one = kept.For(name);
+      // Replicas share what is trained.
+      if (!parameter.requires_grad()) of_one.parameter_shares = 1;
+      const StateBytes state =
           ComputeStateBytes(StorageBytes(parameter),
                             StorageBytes(KeptLowPrecisionCopy(parameter)),
-                            parameter.requires_grad(), kept.For(name))
-              .total();
+                            parameter.requires_grad(), of_one);
       layer.parameter_bytes += StorageBytes(parameter);
-      layer.state_bytes += state;
+      layer.state_bytes += state.total();
+      layer.gathered_bytes += state.gathered;
+      if (state.gathered > 0) layer.gathered_numbers += parameter.numel();
       holders[parameter.unsafeGetTensorImpl()].push_back(i);
-      states[parameter.unsafeGetTensorImpl()] = state;
+      states[parameter.unsafeGetTensorImpl()] = state.total();
     }
     for (const auto& [name, buffer] : NamedBuffers({layers[i]})) {
       layer.state_bytes += StorageBytes(buffer);

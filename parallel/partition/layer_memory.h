@@ -16,9 +16,9 @@ namespace tandem {
 // Where the layers' tensors are; the CPU for layers without any.
 c10::Device ParametersDevice(const LayerList& layers);
 
-// Fills in parameter_bytes, state_bytes and shared_state of `profile`, which
-// has a layer for each of `layers`, with the low-precision copies that there
-// are of their parameters.
+// Fills in parameter_bytes, state_bytes, shared_state and what is gathered of
+// `profile`, which has a layer for each of `layers`, with the low-precision
+// copies that there are of their parameters.
 void CountState(const LayerList& layers, const StatePerParameter& kept,
                 ModelProfile& profile);
 

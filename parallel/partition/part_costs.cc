@@ -37,6 +37,7 @@ PartCosts::PartCosts(const std::vector<LayerCost>& layers,
     sum.time += each.forward + each.backward;
     sum.state += each.state_bytes;
     sum.activations += each.activation_bytes;
+    sum.gathered += each.gathered_bytes;
     sums_.push_back(sum);
   }
   for (size_t device = 0; device < options.devices.size(); ++device) {
@@ -68,9 +69,31 @@ double PartCosts::Time(size_t begin, size_t end, size_t part) const {
   return time;
 }
 
+// One of the part's units (MakeLayerUnits of
+// parallel/fully_sharded/layer_units.h) computes, and the next is gathered
+// ahead.
+int64_t PartCosts::Gathered(const LayerRange& part) const {
+  const auto begin = static_cast<size_t>(part.begin);
+  const auto end = static_cast<size_t>(part.end);
+  if (sums_[end].gathered == sums_[begin].gathered) return 0;
+  int64_t most = 0;
+  int64_t before = 0;
+  LayerCost unit;
+  for (size_t i = begin; i < end; ++i) {
+    unit.gathered_bytes += layers_[i].gathered_bytes;
+    unit.gathered_numbers += layers_[i].gathered_numbers;
+    const int64_t least = std::max<int64_t>(options_.gathered_together, 1);
+    if (unit.gathered_numbers < least && i + 1 < end) continue;
+    most = std::max(most, before + unit.gathered_bytes);
+    before = unit.gathered_bytes;
+    unit = LayerCost();
+  }
+  return most;
+}
+
 int64_t PartCosts::State(const LayerRange& part) const {
   return sums_[static_cast<size_t>(part.end)].state -
-         sums_[static_cast<size_t>(part.begin)].state;
+         sums_[static_cast<size_t>(part.begin)].state + Gathered(part);
 }
 
 int64_t PartCosts::Kept(const LayerRange& part, const PartAlive& alive) const {

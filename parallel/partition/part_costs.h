@@ -26,8 +26,9 @@ class PartCosts {
   // keeps or an evaluation has, whichever is more.
   int64_t Bytes(size_t begin, size_t end, size_t part) const;
 
-  // The same of parts of cuts: the state, what `alive` microbatches keep, and
-  // what an evaluation has beside the state, of one layer at a time.
+  // The same of parts of cuts: the state, with the most that is gathered at a
+  // time, what `alive` microbatches keep, and what an evaluation has beside the
+  // state, of one layer at a time.
   int64_t State(const LayerRange& part) const;
   int64_t Kept(const LayerRange& part, const PartAlive& alive) const;
   int64_t Evaluated(const LayerRange& part) const;
@@ -44,10 +45,12 @@ class PartCosts {
     double time = 0;
     int64_t state = 0;
     int64_t activations = 0;
+    int64_t gathered = 0;
   };
 
   double Message(size_t layer) const;
   bool IsSent(size_t part) const;
+  int64_t Gathered(const LayerRange& part) const;
 
   const std::vector<LayerCost>& layers_;
   const BalanceOptions& options_;

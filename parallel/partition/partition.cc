@@ -152,6 +152,7 @@ absl::StatusOr<Cuts> CutsByProfile(const ModelProfile& profile,
   options.seconds_per_message = devices.sending.seconds_per_message;
   options.seconds_per_byte = devices.sending.seconds_per_byte;
   options.device_bytes = devices.device_bytes;
+  options.gathered_together = profile.gathered_together;
   options.devices = KeptMicrobatches(schedule, devices.checkpointing);
   const double again =
       RecomputedShare(devices.checkpointing, schedule.microbatches);
@@ -251,6 +252,7 @@ std::vector<StageMemory> StageMemories(const ModelProfile& profile,
                                        ActivationCheckpointing checkpointing) {
   const std::vector<LayerCost> layers = CostsOfParts(profile, cuts);
   BalanceOptions options;
+  options.gathered_together = profile.gathered_together;
   options.devices = KeptMicrobatches(schedule, checkpointing);
   const PartCosts costs(layers, options);
   const std::vector<LayerRange> parts =
@@ -276,6 +278,7 @@ std::vector<int64_t> DeviceMemories(const ModelProfile& profile,
                                     ActivationCheckpointing checkpointing) {
   const std::vector<LayerCost> layers = CostsOfParts(profile, cuts);
   BalanceOptions options;
+  options.gathered_together = profile.gathered_together;
   options.devices = KeptMicrobatches(schedule, checkpointing);
   return PartCosts(layers, options).DeviceBytes(cuts);
 }

@@ -88,7 +88,8 @@ absl::StatusOr<Cuts> PartitionModel(const BalanceRule& rule,
                                     const PipelineDevices& devices = {});
 
 struct StageMemory {
-  int64_t state = 0;        // a tied weight once
+  // With the most that is gathered at a time; a tied weight once.
+  int64_t state = 0;
   int64_t activations = 0;  // of all microbatches alive, with their inputs
   // What an evaluation has instead of these (LayerCost), at most.
   int64_t evaluation = 0;

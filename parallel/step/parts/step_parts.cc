@@ -171,6 +171,7 @@ StatePerParameter KeptStatePerParameter(const MeshStrategyOptions& options,
     kept.gradient_shares = shares;
   }
   if (options.shard == Sharding::kParameters) kept.parameter_shares = shares;
+  kept.gathered_together = options.shard_min_num_params;
   // They are reduced when all microbatches have added to them.
   kept.whole_gradients = options.schedule.stages > 1;
   kept.whole_parameters = !options.reshard_after_forward;

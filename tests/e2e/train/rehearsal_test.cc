@@ -135,15 +135,25 @@ TEST_P(RehearsalTest, TellsTheMemoryOfTheTrainingItself) {
   EXPECT_THAT(told.out, HasSubstr("fullest: sim:"));
 }
 
-// Two samples of 24 tokens of 128 floats.
-constexpr int64_t kMessage = 2 * 24 * 128 * 4;
+// gpt_tiny, for 24 tokens a sample.
+constexpr int64_t kFloat = 4;
+constexpr int64_t kWidth = 128;
+constexpr int64_t kBlocks = 4;
+constexpr int64_t kTokens = 24;
+constexpr char kGpt[] =
+    "--model=gpt_tiny --dataset=synthetic_tokens --synthetic_shape= "
+    "--context=24 --optimizer=adamw ";
+
+// Two samples go from stage to stage.
+constexpr int64_t kMessage = 2 * kTokens * kWidth * kFloat;
 
 std::vector<Layout> Layouts() {
-  const std::string tokens =
-      "--model=gpt_tiny --dataset=synthetic_tokens --synthetic_shape= "
-      "--context=24 --optimizer=adamw ";
+  const std::string tokens = kGpt;
   const std::string pipeline =
       tokens + "--devices_per_rank=2 --strategy=pipeline ";
+  const std::string of_two = tokens + "--nproc_per_node=2 ";
+  const std::string of_four = tokens + "--nproc_per_node=4 ";
+  const std::string by_layers = "--shard_min_num_params=1";
   return {
       {"OneDevice", "", 1},
       {"OneDeviceOfTokens", tokens, 1},
@@ -168,6 +178,29 @@ std::vector<Layout> Layouts() {
       {"ReplicasOfTokens", tokens + "--nproc_per_node=2 --dtype=bf16", 2},
       {"ShardedReplicas",
        tokens + "--nproc_per_node=3 --batch_size=18 --shard=optimizer", 3},
+      {"GradientsShared", of_two + "--shard=gradients " + by_layers, 2},
+      {"ParametersShared", of_two + "--shard=parameters " + by_layers, 2},
+      {"ParametersSharedAsCopies",
+       of_two + "--shard=parameters --dtype=bf16 " + by_layers, 2},
+      {"ParametersSharedComputedAgain",
+       of_two + "--shard=parameters --checkpoint_every=1 " + by_layers, 2},
+      {"ParametersOfStagesShared",
+       of_four + "--pipe=2 --microbatch_size=8 --shard=parameters " + by_layers,
+       4},
+      {"ParametersOfStagesSharedInMicrobatches",
+       of_four + "--pipe=2 --microbatch_size=2 --shard=parameters " + by_layers,
+       4, kMessage},
+      {"Tensor", of_two + "--tensor=2", 2},
+      {"TensorOfWholeTokens", of_two + "--tensor=2 --nosequence_parallel", 2},
+      {"TensorComputedAgain",
+       of_two + "--tensor=2 --checkpoint_every=1 --dtype=bf16", 2},
+      {"TensorAndStages", of_four + "--tensor=2 --pipe=2 --microbatch_size=16",
+       4},
+      // Each rank sends its tokens.
+      {"TensorAndStagesInMicrobatches",
+       of_four + "--tensor=2 --pipe=2 --microbatch_size=2", 4, kMessage / 2},
+      {"TensorAndParametersShared",
+       of_four + "--tensor=2 --shard=parameters " + by_layers, 4},
       {"StagesOnRanks",
        tokens + "--nproc_per_node=2 --pipe=2 --microbatch_size=16", 2},
       {"Hybrid",
@@ -204,6 +237,90 @@ TEST(RehearsedTrafficTest, IsThatOfTheFormulas) {
   }
   EXPECT_THAT(told.out, HasSubstr(" ms of it waits for collectives"));
 }
+
+// What a rank sends in collectives in a step, in closed form.
+struct Traffic {
+  std::string name;
+  std::string flags;
+  int ranks;
+  int64_t bytes;
+};
+
+class CollectiveTrafficTest : public testing::TestWithParam<Traffic> {};
+
+TEST_P(CollectiveTrafficTest, IsThatOfTheFormula) {
+  const Traffic& row = GetParam();
+  const ProgramResult told = RunProgram(
+      kTrain, Small(kGpt + row.flags +
+                    " --device=sim --fake_weights --peak_tflops=1 "
+                    "--sim_network_bandwidth=0.001 --nproc_per_node=" +
+                    std::to_string(row.ranks)));
+  ASSERT_EQ(told.exit_code, 0) << told.err;
+  std::map<std::string, Cells> table = TableIn(told.out);
+  ASSERT_EQ(table.size(), row.ranks) << told.out;
+  const auto bytes = static_cast<double>(row.bytes);
+  int cells = 0;
+  for (auto& [device, columns] : table) {
+    // Cells have four digits.
+    EXPECT_NEAR(static_cast<double>(BytesOf(columns["in collectives"])), bytes,
+                5e-4 * bytes)
+        << device;
+    EXPECT_EQ(columns["received"], "0 B");
+    // 1,000 bytes a millisecond, of which next to nothing is hidden.
+    EXPECT_NEAR(std::stod(columns["waits ms"]), bytes / 1e3, 1e-3 * bytes / 1e3)
+        << device;
+    cells += 2;
+  }
+  std::printf("%d cells compared\n", cells);
+  EXPECT_EQ(cells, 2 * row.ranks);
+}
+
+// Each of n ranks sends (n - 1) / n of what is gathered, or reduced and
+// scattered, and twice that of what is all-reduced.
+std::vector<Traffic> Traffics() {
+  constexpr int64_t kHead = kWidth * 256;  // and as many for the embedding
+  constexpr int64_t kProducts = 12 * kWidth * kWidth;
+  constexpr int64_t kBlock = kProducts + 13 * kWidth;
+  constexpr int64_t kPositions = 128 * kWidth;
+  constexpr int64_t kNorm = 2 * kWidth;
+  constexpr int64_t kAll = 2 * kHead + kPositions + kBlocks * kBlock + kNorm;
+  // Half of it each, by two replicas or more: gradients are reduced and
+  // scattered; parameters gathered, after the step, or twice, where the end of
+  // forward keeps the head for backward.
+  constexpr int64_t kOnce = kFloat * 2 * kAll;
+  constexpr int64_t kTwice = kFloat * (3 * kAll - kHead);
+  // What is multiplied is gathered as bf16, of 2 bytes less.
+  constexpr int64_t kCopies =
+      kTwice - 2 * (2 * kBlocks * kProducts + 2 * kHead - kHead);
+  // Forward there are two sums of activations a block, and the embedding's; and
+  // as many backward, the head's for the embedding's. The loss gathers five
+  // floats a token and rank. There are 16 samples.
+  constexpr int64_t kActivations = 16 * kTokens * kWidth * kFloat;
+  constexpr int64_t kSums = (4 * kBlocks + 2) * kActivations;
+  constexpr int64_t kLoss = 16 * kTokens * 5 * kFloat;
+  // With sequence parallelism, an all-gather and a reduce-scatter each, and
+  // what goes into products is gathered again for their weights' gradients. All
+  // ranks' gradients are summed of norms, positions, and biases behind sums.
+  constexpr int64_t kAgain = (2 * kBlocks + 1) * kActivations;
+  constexpr int64_t kSummed =
+      kFloat * ((2 * kBlocks + 1) * kNorm + kPositions + 2 * kBlocks * kWidth);
+  const std::string zero3 = "--shard=parameters --shard_min_num_params=1";
+  return {
+      {"GradientsShared", "--shard=gradients", 2, kOnce / 2},
+      {"ParametersShared", zero3, 2, kTwice / 2},
+      {"ParametersSharedByFour", zero3, 4, kTwice * 3 / 4},
+      {"ParametersSharedAsCopies", zero3 + " --dtype=bf16", 2, kCopies / 2},
+      {"ParametersOnce", zero3 + " --noreshard_after_forward", 2, kOnce / 2},
+      {"TensorOfWholeTokens", "--tensor=2 --nosequence_parallel", 2,
+       kSums + kLoss},
+      {"TensorOfWholeTokensByFour", "--tensor=4 --nosequence_parallel", 4,
+       kSums * 3 / 2 + 3 * kLoss},
+      {"Tensor", "--tensor=2", 2, kSums + kAgain / 2 + kSummed + kLoss},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CollectiveTrafficTest,
+                         testing::ValuesIn(Traffics()), RowName<Traffic>);
 
 // A head that shares the embedding's weight has the first gradient of a
 // backward, and the embedding the last one: nothing else waits for that. Of

@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/testing/statuses.h"
 #include "parallel/partition/balance.h"
@@ -227,6 +230,35 @@ TEST(Partition, CountsTiedWeightsOnceInAStage) {
   const auto apart = StageMemories(*model.profile, {2}, TwoStages());
   EXPECT_EQ(apart[0].state, 1200);
   EXPECT_EQ(apart[1].state, 3600);
+}
+
+// One unit of a part computes, and the next is gathered ahead.
+TEST(Partition, CountsWhatIsGatheredAtATime) {
+  ModelOutline model = Model();
+  const std::vector<int64_t> numbers = {10, 0, 30, 5};
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    model.profile->layers[i].gathered_numbers = numbers[i];
+    model.profile->layers[i].gathered_bytes = 4 * numbers[i];
+  }
+  const Schedule whole = *GPipe({1, 1, 1});
+  const Schedule two = TwoStages();
+  const auto gathered = [&](int64_t together, const Cuts& cuts, size_t stage) {
+    model.profile->gathered_together = together;
+    const Schedule& schedule = cuts.empty() ? whole : two;
+    return StageMemories(*model.profile, cuts, schedule)[stage].state -
+           StageMemories(*Model().profile, cuts, schedule)[stage].state;
+  };
+  EXPECT_EQ(gathered(1, {}, 0), 4 * (10 + 30));
+  EXPECT_EQ(gathered(11, {}, 0), 4 * (10 + 30 + 5));
+  EXPECT_EQ(gathered(1, {2}, 0), 4 * 10);
+  EXPECT_EQ(gathered(1, {2}, 1), 4 * (30 + 5));
+  EXPECT_EQ(gathered(100, {2}, 0), 4 * 10);
+  PipelineDevices devices;
+  devices.device_bytes = 11440 + 4 * 10;  // see ByProfileFitsTheMemory
+  EXPECT_THAT(*CutsOf("profile", two, model, devices), ElementsAre(2));
+  --devices.device_bytes;
+  EXPECT_EQ(CutsOf("profile", two, model, devices).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST(Partition, ByProfileFitsTheMemory) {

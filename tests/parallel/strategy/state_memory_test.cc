@@ -307,6 +307,9 @@ TEST(StatePerParameterTest, GradientsAndParametersAreSharedWhereTheyAre) {
   EXPECT_TRUE(kept.whole_gradients);
   StateBytes state = ComputeStateBytes(1000, 500, true, kept);
   EXPECT_EQ(state.parameters, 500);
+  EXPECT_EQ(state.gathered, 500);
+  EXPECT_EQ(ComputeStateBytes(1000, 0, true, kept).gathered, 1000);
+  EXPECT_EQ(kept.gathered_together, options.shard_min_num_params);
   EXPECT_EQ(state.gradients, 500 + 1000);
   EXPECT_EQ(state.optimizer, 1000);
   options.reshard_after_forward = false;
@@ -314,6 +317,7 @@ TEST(StatePerParameterTest, GradientsAndParametersAreSharedWhereTheyAre) {
   kept = KeptStatePerParameter(options, 4, false);
   state = ComputeStateBytes(1000, 500, true, kept);
   EXPECT_EQ(state.parameters, 500 + 500);
+  EXPECT_EQ(state.gathered, 0);
   EXPECT_EQ(state.gradients, 500);
   EXPECT_EQ(ComputeStateBytes(1000, 0, true, kept).parameters, 500 + 1000);
   options.reproducible = true;

@@ -17,8 +17,6 @@
 #include "core/device/memory_category.h"
 #include "core/memory/state_bytes.h"
 #include "parallel/balance/cut.h"
-#include "parallel/optim/update_options.h"
-#include "parallel/step/parts/step_parts.h"
 #include "tools/trainer/job/strategy_options.h"
 #include "tools/trainer/rehearsal/rehearsal.h"
 
@@ -33,16 +31,9 @@ int64_t ElementBytes(const TrainOptions& options) {
 
 // What is kept for each parameter, by whoever updates it.
 StatePerParameter KeptByUpdaters(const JobPlan& plan) {
-  const TrainOptions& options = plan.job.options;
-  MeshStrategyOptions mesh =
-      ReplicaStrategyOptions(options, plan.partition.partition.schedule);
-  AddReplicas(options, &mesh);
-  static_cast<UpdateOptions&>(mesh) = plan.groups.update;
-  StatePerParameter kept = KeptStatePerParameter(mesh, plan.job.mesh.replicas(),
-                                                 plan.job.launch.nnodes == 1);
-  const CommHook hook = RequestedHook(options.ddp);
-  if (hook.is_power_sgd() && hook.power_sgd.use_error_feedback) ++kept.further;
-  return kept;
+  return JobStatePerParameter(
+      plan.job.options, plan.partition.partition.schedule, plan.groups.update,
+      /*devices=*/{}, plan.job.mesh.replicas(), plan.job.launch.nnodes == 1);
 }
 
 // What a device keeps for each parameter. A parameter server has the only

@@ -31,7 +31,6 @@
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/pipeline/model_parallel.h"
 #include "parallel/schedule/schedules.h"
-#include "parallel/step/parts/step_parts.h"
 #include "tools/trainer/job/data.h"
 #include "tools/trainer/job/model.h"
 #include "tools/trainer/job/strategy_options.h"
@@ -67,16 +66,10 @@ StatePerParameter KeptBy(const TrainOptions& options, const PartitionTask& task,
                          const std::vector<c10::Device>& devices,
                          const Communicator& world) {
   if (ParameterServerCount(options) > 0) return {/*optimizer_states=*/0};
-  MeshStrategyOptions mesh = ReplicaStrategyOptions(options, task.schedule);
-  AddReplicas(options, &mesh);
-  mesh.devices = devices;
-  static_cast<UpdateOptions&>(mesh) = task.model.optimizers;
-  StatePerParameter kept = KeptStatePerParameter(
-      mesh, static_cast<int>(world.size() / RanksOfReplica(options.pipeline)),
+  return JobStatePerParameter(
+      options, task.schedule, task.model.optimizers, devices,
+      static_cast<int>(world.size() / RanksOfReplica(options.pipeline)),
       SharesMemory(world));
-  const CommHook hook = RequestedHook(options.ddp);
-  if (hook.is_power_sgd() && hook.power_sgd.use_error_feedback) ++kept.further;
-  return kept;
 }
 
 absl::StatusOr<ModelProfile> Profile(const TrainOptions& options,

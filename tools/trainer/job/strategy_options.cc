@@ -10,6 +10,7 @@
 #include "parallel/comm_hooks/power_sgd.h"
 #include "parallel/ddp/options.h"
 #include "parallel/sharding/optimizer_sharding.h"
+#include "parallel/step/parts/step_parts.h"
 
 namespace tandem {
 namespace {
@@ -113,6 +114,21 @@ void AddReplicas(const TrainOptions& options, MeshStrategyOptions* mesh) {
   Apply(options.ddp, mesh);
   mesh->ddp.mixed_precision = RequestedPrecision(options);
   mesh->compares_replicas = options.check_replicas_every > 0;
+}
+
+StatePerParameter JobStatePerParameter(const TrainOptions& options,
+                                       const Schedule& schedule,
+                                       const UpdateOptions& optimizers,
+                                       const std::vector<c10::Device>& devices,
+                                       int replicas, bool share_memory) {
+  MeshStrategyOptions mesh = ReplicaStrategyOptions(options, schedule);
+  AddReplicas(options, &mesh);
+  mesh.devices = devices;
+  static_cast<UpdateOptions&>(mesh) = optimizers;
+  StatePerParameter kept = KeptStatePerParameter(mesh, replicas, share_memory);
+  const CommHook hook = RequestedHook(options.ddp);
+  if (hook.is_power_sgd() && hook.power_sgd.use_error_feedback) ++kept.further;
+  return kept;
 }
 
 ActivationCheckpointing CheckpointingMode(const PipelineSettings& settings) {
