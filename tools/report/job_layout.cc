@@ -1,6 +1,5 @@
 #include "tools/report/job_layout.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -8,9 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
 #include "core/drawing/markup.h"
 #include "core/mesh/mesh.h"
@@ -99,16 +96,6 @@ void ReadPipeline(const EventFields& settings, JobLayout* layout) {
   layout->microbatches = *microbatches;
 }
 
-absl::StatusOr<Schedule> ScheduleOf(const JobLayout& layout) {
-  if (layout.stages < 1 || layout.microbatches > kMostActions / layout.stages) {
-    return absl::InvalidArgumentError("too many actions");
-  }
-  const auto devices = static_cast<int>(layout.pipeline_devices());
-  return MakeSchedule(layout.schedule,
-                      {devices, static_cast<int>(layout.stages) / devices,
-                       static_cast<int>(layout.microbatches)});
-}
-
 absl::StatusOr<SchedulePrediction> PredictionOf(const Schedule& schedule) {
   TANDEM_RETURN_IF_ERROR(
       ValidateSchedule(schedule, {schedule.microbatches, 0}).status());
@@ -142,91 +129,6 @@ std::string DescribePipeline(const JobLayout& layout) {
   return text + ")";
 }
 
-bool IsPipeline(const JobLayout& layout) {
-  return !layout.schedule.empty() && layout.pipeline_devices() > 1;
-}
-
-bool IsDataParallel(const JobLayout& layout) {
-  return layout.strategy == "data_parallel";
-}
-
-// The stages of a rank, as "stages 0, 4"; empty: there is one model in one
-// piece, or several.
-std::string StagesOfRank(const JobLayout& layout, const Schedule* schedule,
-                         int64_t pipe) {
-  if (IsDataParallel(layout)) {
-    return Plural(layout.devices_per_rank, "replica");
-  }
-  std::vector<int> stages;
-  for (int64_t i = 0; i < layout.devices_per_rank; ++i) {
-    const int64_t device = pipe * layout.devices_per_rank + i;
-    if (schedule == nullptr) {
-      stages.push_back(static_cast<int>(device));
-      continue;
-    }
-    const std::vector<int>& more =
-        schedule->stages_of[static_cast<size_t>(device)];
-    stages.insert(stages.end(), more.begin(), more.end());
-  }
-  std::sort(stages.begin(), stages.end());
-  return absl::StrCat(stages.size() == 1 ? "stage " : "stages ",
-                      absl::StrJoin(stages, ", "));
-}
-
-std::string RankCell(const std::string& name, const std::string& holds) {
-  return absl::StrCat("<td><b>", EscapedMarkup(name), "</b>",
-                      holds.empty() ? "" : "<br/>", EscapedMarkup(holds),
-                      "</td>");
-}
-
-// What of a mesh is too much to be drawn.
-std::string MoreNote(int64_t more, const std::string& what) {
-  if (more <= 0) return "";
-  return absl::StrCat("<p class=\"note\">… and ", Plural(more, what),
-                      ".</p>\n");
-}
-
-// ", tensor 1"; empty where a rank has whole layers.
-std::string PartOf(const JobLayout& layout, int64_t tensor) {
-  return layout.tensor > 1 ? absl::StrCat(", tensor ", tensor) : "";
-}
-
-// Whether replicas share in several groups, of which each has all (HSDP).
-bool SharesInGroups(const JobLayout& layout) {
-  return !layout.shared.empty() && layout.shard > 1 &&
-         layout.shard < layout.data;
-}
-
-// ", shard group 1"; empty where all replicas are one group, or none.
-std::string GroupOf(const JobLayout& layout, int64_t replica) {
-  return SharesInGroups(layout)
-             ? absl::StrCat(", shard group ", replica / layout.shard)
-             : "";
-}
-
-// Replicas of one rank each, or of some that share layers, stand side by side.
-std::string RowOfRanks(const JobLayout& layout) {
-  const int64_t shown = std::min(layout.ranks(), kMostDrawnRanks);
-  std::string row = "<tr>";
-  for (int64_t rank = 0; rank < shown; ++rank) {
-    const std::string role =
-        rank < layout.servers ? "server"
-        : layout.servers > 0  ? "worker"
-        : layout.data > 1     ? absl::StrCat("replica ", rank / layout.tensor,
-                                             GroupOf(layout, rank / layout.tensor),
-                                             PartOf(layout, rank % layout.tensor))
-        : layout.tensor > 1   ? absl::StrCat("tensor ", rank)
-                              : "";
-    const std::string stages =
-        layout.devices_per_rank > 1 ? StagesOfRank(layout, nullptr, 0) : "";
-    row += RankCell(
-        absl::StrCat("rank ", rank),
-        absl::StrCat(role, role.empty() || stages.empty() ? "" : ": ", stages));
-  }
-  return absl::StrCat("<table class=\"mesh\">", row, "</tr></table>\n",
-                      MoreNote(layout.ranks() - shown, "more rank"));
-}
-
 }  // namespace
 
 std::optional<JobLayout> ReadLayout(const EventFields& settings) {
@@ -247,6 +149,16 @@ std::optional<JobLayout> ReadLayout(const EventFields& settings) {
   return layout;
 }
 
+absl::StatusOr<Schedule> LayoutSchedule(const JobLayout& layout) {
+  if (layout.stages < 1 || layout.microbatches > kMostActions / layout.stages) {
+    return absl::InvalidArgumentError("too many actions");
+  }
+  const auto devices = static_cast<int>(layout.pipeline_devices());
+  return MakeSchedule(layout.schedule,
+                      {devices, static_cast<int>(layout.stages) / devices,
+                       static_cast<int>(layout.microbatches)});
+}
+
 namespace {
 
 // What ranks that share layers have together.
@@ -255,11 +167,11 @@ std::string DescribeWholeLayers(const JobLayout& layout) {
   if (layout.servers > 0) {
     text = absl::StrCat(Plural(layout.data, "worker"), " and ",
                         Plural(layout.servers, "parameter server"));
-  } else if (IsPipeline(layout)) {
+  } else if (layout.is_pipeline()) {
     text = layout.data > 1 ? absl::StrCat(layout.data, " replicas, each ",
                                           DescribePipeline(layout))
                            : DescribePipeline(layout);
-  } else if (IsDataParallel(layout)) {
+  } else if (layout.is_data_parallel()) {
     text = absl::StrCat(layout.data * layout.devices_per_rank,
                         " replicas on the devices of ",
                         Plural(layout.data, "rank"));
@@ -285,7 +197,7 @@ std::string DescribeLayout(const JobLayout& layout) {
   std::string text = DescribeWholeLayers(layout);
   if (!layout.shared.empty()) {
     absl::StrAppend(&text, ", ", layout.shared, " shared");
-    if (SharesInGroups(layout)) {
+    if (layout.shares_in_groups()) {
       absl::StrAppend(&text, " in groups of ", layout.shard);
     }
   }
@@ -295,43 +207,9 @@ std::string DescribeLayout(const JobLayout& layout) {
   return layout.device.empty() ? text : absl::StrCat(text, ", ", layout.device);
 }
 
-std::string MeshDrawing(const JobLayout& layout) {
-  if (layout.ranks() * layout.devices_per_rank == 1) return "";
-  const bool is_one_row =
-      layout.pipe == 1 && !(IsPipeline(layout) && layout.data > 1);
-  if (is_one_row && !IsPipeline(layout)) return RowOfRanks(layout);
-  const absl::StatusOr<Schedule> schedule = ScheduleOf(layout);
-  const int64_t rows = std::min(layout.data, kMostDrawnReplicas);
-  const int64_t of_replica = layout.pipe * layout.tensor;
-  const int64_t columns = std::min(of_replica, kMostDrawnRanks);
-  const bool has_replicas = layout.data > 1;
-  std::string table = "<table class=\"mesh\"><tr>";
-  if (has_replicas) table += "<td></td>";
-  for (int64_t rank = 0; rank < columns; ++rank) {
-    absl::StrAppend(&table, "<th>pipe ", rank / layout.tensor,
-                    PartOf(layout, rank % layout.tensor), "</th>");
-  }
-  for (int64_t data = 0; data < rows; ++data) {
-    table += "</tr>\n<tr>";
-    if (has_replicas) absl::StrAppend(&table, "<th>data ", data, "</th>");
-    for (int64_t rank = 0; rank < columns; ++rank) {
-      const std::string stages =
-          schedule.ok() ? StagesOfRank(layout, &*schedule, rank / layout.tensor)
-                        : "";
-      table +=
-          RankCell(absl::StrCat("rank ", data * of_replica + rank),
-                   std::string(absl::StripPrefix(
-                       absl::StrCat(stages, GroupOf(layout, data)), ", ")));
-    }
-  }
-  return absl::StrCat(table, "</tr></table>\n",
-                      MoreNote(layout.data - rows, "more replica"),
-                      MoreNote(of_replica - columns, "more pipe rank"));
-}
-
 std::string ScheduleDrawing(const JobLayout& layout) {
-  if (!IsPipeline(layout)) return "";
-  const absl::StatusOr<Schedule> schedule = ScheduleOf(layout);
+  if (!layout.is_pipeline()) return "";
+  const absl::StatusOr<Schedule> schedule = LayoutSchedule(layout);
   if (!schedule.ok()) return "";
   const absl::StatusOr<SchedulePrediction> times = PredictionOf(*schedule);
   if (!times.ok()) return "";

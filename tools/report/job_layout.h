@@ -1,5 +1,5 @@
 // Job layout: from a run's settings to its mesh of ranks and its pipeline, in
-// words and drawn.
+// words; and the timeline of its schedule.
 
 #ifndef TANDEM_TOOLS_REPORT_JOB_LAYOUT_H_
 #define TANDEM_TOOLS_REPORT_JOB_LAYOUT_H_
@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "parallel/schedule/schedule.h"
 #include "tools/report/event_fields.h"
 
@@ -32,6 +33,14 @@ struct JobLayout {
 
   int64_t ranks() const { return data * pipe * tensor + servers; }
   int64_t pipeline_devices() const { return pipe * devices_per_rank; }
+  bool is_pipeline() const {
+    return !schedule.empty() && pipeline_devices() > 1;
+  }
+  bool is_data_parallel() const { return strategy == "data_parallel"; }
+  // Whether replicas share in several groups, of which each has all (HSDP).
+  bool shares_in_groups() const {
+    return !shared.empty() && shard > 1 && shard < data;
+  }
 };
 
 // None where the settings, which anybody may have written, make none.
@@ -41,12 +50,9 @@ std::optional<JobLayout> ReadLayout(const EventFields& settings);
 // or "4 replicas, one a rank (ddp), parameters shared in groups of 2".
 std::string DescribeLayout(const JobLayout& layout);
 
-// Ranks with their stages, replicas below each other, as a table of a page: at
-// most so many of them, and how many more there are. Empty for one rank with
-// one device.
-constexpr int64_t kMostDrawnReplicas = 8;
-constexpr int64_t kMostDrawnRanks = 16;  // of a replica, or of single ones
-std::string MeshDrawing(const JobLayout& layout);
+// The schedule of a pipeline. An error for a file's schedule, and where there
+// are too many actions.
+absl::StatusOr<Schedule> LayoutSchedule(const JobLayout& layout);
 
 // The timeline of one step by its schedule, if all stages take as long: SVG in
 // a figure of a page, or in words where there are too many actions to see.

@@ -8,6 +8,7 @@
 #include "core/drawing/markup.h"
 #include "tools/report/job_layout.h"
 #include "tools/report/line_plot.h"
+#include "tools/report/mesh_drawing.h"
 #include "tools/report/page_parts.h"
 #include "tools/report/page_style.h"
 #include "tools/report/quantities.h"

@@ -7,12 +7,16 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
 #include "core/checkpoint/fingerprint.h"
 #include "core/checkpoint/row_parts.h"
@@ -26,6 +30,9 @@
 #include "core/program/process.h"
 #include "core/sim/streams/streams.h"
 #include "parallel/step/step_score.h"
+#include "tools/report/event_fields.h"
+#include "tools/report/job_layout.h"
+#include "tools/report/mesh_drawing.h"
 #include "tools/trainer/checkpoints/job_progress.h"
 #include "tools/trainer/environment.h"
 #include "tools/trainer/job/devices.h"
@@ -107,10 +114,32 @@ absl::StatusOr<Report> OpenReport(const Job& job) {
   return report;
 }
 
+namespace {
+
+// The layout in words and its ranks, for jobs of several devices.
+void SayLayout(const SettingValues& settings, Report& report) {
+  EventFields fields;
+  for (const auto& [name, value] : settings) {
+    fields.emplace_back(
+        name,
+        std::visit([](const auto& typed) { return FieldValue(typed); }, value));
+  }
+  const std::optional<JobLayout> layout = ReadLayout(fields);
+  const std::string drawing = layout ? MeshText(*layout) : "";
+  if (drawing.empty()) return;
+  report.Say(absl::StrCat("layout: ", DescribeLayout(*layout)));
+  for (const absl::string_view line : absl::StrSplit(drawing, '\n')) {
+    report.Say(absl::StrCat("  ", line));
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<RunReport> RunReport::Start(const Job& job, Report& report) {
   if (job.takes_over()) return RunReport(job, report);
   const JobDescription settings = DescribeJob(job);
   report.ShowSettings(settings.shown, settings.all);
+  SayLayout(settings.all, report);
   if (job.is_rank_zero()) report.ShowEnvironment(JobEnvironment(job));
   if (!job.partition.empty()) report.Say(job.partition);
   if (job.microbatches > 0) {

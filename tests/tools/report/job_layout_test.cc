@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/tools/report/well_formed.h"
+#include "tools/report/mesh_drawing.h"
 
 namespace tandem::job_layout_test {
 namespace {
@@ -182,6 +183,43 @@ TEST(LayoutTest, RanksThatShareInGroupsSayWhichTheyAreIn) {
               AllOf(HasSubstr("<br/>replica 3<"), Not(HasSubstr("group"))));
   EXPECT_THAT(drawing("ddp", "data 4 x pipe 1", "off"),
               Not(HasSubstr("group")));
+}
+
+std::string Text(const std::string& strategy, const std::string& mesh,
+                 const EventFields& more = {}) {
+  const auto layout = ReadLayout(Settings(strategy, mesh, more));
+  return layout ? MeshText(*layout) : "none";
+}
+
+TEST(LayoutTest, IsDrawnAsText) {
+  EXPECT_EQ(Text("single", "data 1 x pipe 1"), "");
+  EXPECT_EQ(Text("ddp", "data 5 x pipe 1"),
+            "rank 0: replica 0  rank 1: replica 1  rank 2: replica 2  "
+            "rank 3: replica 3\n"
+            "rank 4: replica 4");
+  EXPECT_EQ(Text("single", "data 1 x pipe 1 x tensor 2"),
+            "rank 0: tensor 0  rank 1: tensor 1");
+  EXPECT_EQ(Text("pipeline", "data 1 x pipe 1", kTwoDevices),
+            "pipe 0\n"
+            "rank 0: stages 0, 1");
+  EXPECT_EQ(Text("hybrid", "data 2 x pipe 2"),
+            "        pipe 0           pipe 1\n"
+            "data 0  rank 0: stage 0  rank 1: stage 1\n"
+            "data 1  rank 2: stage 0  rank 3: stage 1");
+  EXPECT_EQ(Text("pipeline", "data 1 x pipe 2 x tensor 2"),
+            "pipe 0, tensor 0  pipe 0, tensor 1  pipe 1, tensor 0  "
+            "pipe 1, tensor 1\n"
+            "rank 0: stage 0   rank 1: stage 0   rank 2: stage 1   "
+            "rank 3: stage 1");
+  EXPECT_EQ(Text("ddp", "data 2 x shard 2 x pipe 1",
+                 {{"shard", std::string("parameters")}}),
+            "rank 0: replica 0, shard group 0  rank 1: replica 1, shard group "
+            "0  rank 2: replica 2, shard group 1  rank 3: replica 3, shard "
+            "group 1");
+  EXPECT_THAT(
+      Text("hybrid", "data 512 x pipe 64", {{"microbatches", int64_t{8}}}),
+      testing::EndsWith(
+          "\n... and 504 more replicas\n... and 48 more pipe ranks"));
 }
 
 TEST(LayoutTest, OfManyRanksSomeAreDrawn) {
