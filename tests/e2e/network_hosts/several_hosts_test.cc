@@ -38,6 +38,18 @@ const Cell kCells[] = {
     {"hybrid, 2 ranks a host",
      2,
      {"--pipe=2", "--microbatch_size=4", "--reproducible"}},
+    {"parameters shared by all, 2 ranks a host",
+     2,
+     {"--shard=parameters", "--microbatch_size=4", "--reproducible"}},
+    {"parameters shared inside hosts, 2 ranks a host",
+     2,
+     {"--shard=parameters", "--data_shard=2", "--microbatch_size=4",
+      "--reproducible"}},
+    // A sum of two replicas has one order.
+    {"tensor inside hosts, parameters shared between them",
+     2,
+     {"--model=gpt_tiny", "--dataset=synthetic_tokens", "--synthetic_shape=",
+      "--context=16", "--tensor=2", "--shard=parameters"}},
 };
 
 Flags JobOf(const Cell& cell) {
