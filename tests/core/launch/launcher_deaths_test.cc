@@ -73,7 +73,7 @@ TEST(LauncherDeathsTest, ARankThatCanBeLostStopsNobody) {
   EXPECT_THAT(
       job.err(),
       AllOf(HasSubstr("rank 1 of 3"),
-            HasSubstr("killed by signal 9 (SIGKILL); the others go on "
+            HasSubstr("killed by signal 9 (SIGKILL); the other ranks go on "
                       "without it"),
             HasSubstr("    about to raise\n"), Not(HasSubstr("stopping"))));
 }

@@ -152,12 +152,12 @@ TEST(ImageFolderTest, BothSetsHaveTheSameClasses) {
   folder.WriteImage("val/cat/1.png", 1);
   for (const bool train : {false, true}) {
     EXPECT_THAT(folder.Refusal(train),
-                InvalidArgument("train has the class dog", "val has not"));
+                InvalidArgument("train has the class dog", "val lacks it"));
   }
   folder.WriteImage("val/dog/1.png", 1);
   folder.WriteImage("val/owl/1.png", 1);
   EXPECT_THAT(folder.Refusal(),
-              InvalidArgument("val has the class owl", "train has not"));
+              InvalidArgument("val has the class owl", "train lacks it"));
   const Folder no_classes("no_classes");
   no_classes.WriteImage("train/1.png", 1);
   no_classes.WriteImage("val/1.png", 1);

@@ -49,7 +49,7 @@ std::vector<Refusal> Misfits() {
        "--gradient_accumulation_steps=2",
        "leave it out, and give a larger --batch_size with more --microbatches"},
       {"--pipe=2 --gradient_accumulation_steps=4",
-       "--gradient_accumulation_steps=4 is for replicas in one"},
+       "--gradient_accumulation_steps=4 is for replicas without"},
       {"--reproducible --microbatch_size=4 --average_parameters_every=4",
        "--average_parameters_every=4 lets sums depend on the"},
       {"--reproducible --microbatch_size=4 --parameters_to_ignore=fc1.weight",
