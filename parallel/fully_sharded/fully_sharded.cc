@@ -154,6 +154,29 @@ absl::Status FullySharded::Unshard() {
   return StartAll();
 }
 
+absl::StatusOr<bool> FullySharded::BeginInference(int microbatches) {
+  if (!options_.shards_values) return microbatches != kNoMore;
+  Communicator& group = *groups_.gathers;
+  constexpr const char* kWhat = "how much each replica evaluates";
+  const FlightPurposeScope flight({kWhat});
+  const at::Tensor all =
+      at::zeros({static_cast<int64_t>(group.size())}, at::kInt);
+  auto* const counts = all.mutable_data_ptr<int32_t>();
+  counts[group.rank()] = microbatches;
+  TANDEM_RETURN_IF_ERROR(group.AllReduceSum(all, [] { return kWhat; }));
+  bool differ = false, goes_on = false;
+  for (int64_t i = 0; i < all.numel(); ++i) {
+    differ |= counts[i] != microbatches;
+    goes_on |= counts[i] != kNoMore;
+  }
+  if (holds_all_) TANDEM_RETURN_IF_ERROR(Reshard());
+  holds_all_ = differ && goes_on;
+  if (!holds_all_) return goes_on;
+  TANDEM_RETURN_IF_ERROR(StartAll());
+  TANDEM_RETURN_IF_ERROR(HoldAll());
+  return true;
+}
+
 // The unit of the first layer comes first.
 absl::Status FullySharded::StartAll() {
   for (const auto& unit : units_) {

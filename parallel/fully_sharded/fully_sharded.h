@@ -68,6 +68,14 @@ class FullySharded : public StageGradients, public LayerParameters {
   // it has no part in what these gather within one. The same on all ranks.
   void set_holds_all(bool on) { holds_all_ = on; }
 
+  // Before a forward pass without backward: of so many microbatches on this
+  // rank, 0 where it has no samples this time, or kNoMore where it has none any
+  // more. Where ranks that gather together have different numbers, all
+  // parameters are gathered now, until set_holds_all(false) and Reshard.
+  // Whether any of these ranks may have more. Collective.
+  static constexpr int kNoMore = -1;
+  absl::StatusOr<bool> BeginInference(int microbatches);
+
   void BeforeLayer(size_t layer) override;
   void AfterLayer(size_t layer, const LayerFlow& flow) override;
   absl::Status BeginStep() override;

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/cat.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -9,10 +10,12 @@
 
 #include "core/base/status_macros.h"
 #include "core/base/torch_status.h"
+#include "parallel/fully_sharded/fully_sharded.h"
 #include "parallel/pipeline/microbatches.h"
 #include "parallel/schedule/schedules.h"
 #include "parallel/step/loss_sums.h"
 #include "parallel/step/step_score.h"
+#include "parallel/strategy/stage/trained_stage.h"
 
 namespace tandem {
 namespace {
@@ -67,6 +70,26 @@ absl::Status MeshEvaluation::WithParts(absl::FunctionRef<absl::Status()> work) {
   return done;
 }
 
+absl::StatusOr<bool> MeshEvaluation::BeginPass(std::optional<int64_t> samples) {
+  const int microbatches =
+      !samples.has_value() ? FullySharded::kNoMore
+      : *samples == 0
+          ? 0
+          : static_cast<int>(
+                EvenSizes(*samples, model().options.schedule.microbatches)
+                    .size());
+  std::atomic<bool> goes_on = samples.has_value();
+  TANDEM_RETURN_IF_ERROR(model().OnStages([&](int stage) -> absl::Status {
+    FullySharded* const sharded = model().stage(stage).fully_sharded();
+    if (sharded == nullptr) return absl::OkStatus();
+    TANDEM_ASSIGN_OR_RETURN(const bool some,
+                            sharded->BeginInference(microbatches));
+    if (some) goes_on = true;
+    return absl::OkStatus();
+  }));
+  return goes_on.load();
+}
+
 absl::StatusOr<Inference> MeshEvaluation::Infer(const Batch& batch,
                                                 bool keeps_outputs) {
   const std::vector<int64_t> sizes =
@@ -82,9 +105,10 @@ absl::Status MeshEvaluation::Failed(const absl::Status& done) {
 }
 
 absl::StatusOr<Score> MeshEvaluation::Evaluate(const Batch& batch) {
-  if (batch.size == 0) return Score{};
   Inference inference;
   absl::Status done = WithParts([&]() -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(BeginPass(batch.size).status());
+    if (batch.size == 0) return absl::OkStatus();
     TANDEM_ASSIGN_OR_RETURN(inference, Infer(batch, /*keeps_outputs=*/false));
     return absl::OkStatus();
   });
@@ -97,13 +121,21 @@ absl::StatusOr<Score> MeshEvaluation::EvaluateBatches(NextBatch next) {
   Score all;
   absl::Status given;
   const absl::Status done = WithParts([&]() -> absl::Status {
+    std::optional<Batch> batch = Batch();
     while (true) {
-      const absl::StatusOr<std::optional<Batch>> batch = next();
-      if (!batch.ok()) return given = batch.status();
-      if (!batch->has_value()) return absl::OkStatus();
-      if ((*batch)->size == 0) continue;
+      if (batch.has_value()) {
+        absl::StatusOr<std::optional<Batch>> taken = next();
+        if (!taken.ok()) return given = taken.status();
+        batch = *std::move(taken);
+      }
+      const std::optional<int64_t> samples =
+          batch.has_value() ? std::optional<int64_t>(batch->size)
+                            : std::nullopt;
+      TANDEM_ASSIGN_OR_RETURN(const bool goes_on, BeginPass(samples));
+      if (!goes_on) return absl::OkStatus();
+      if (samples.value_or(0) == 0) continue;
       TANDEM_ASSIGN_OR_RETURN(const Inference inference,
-                              Infer(**batch, /*keeps_outputs=*/false));
+                              Infer(*batch, /*keeps_outputs=*/false));
       TANDEM_RETURN_IF_ERROR(Synchronize());
       TANDEM_RETURN_IF_ERROR(AddSums(inference.sums));
       all += inference.score;
@@ -120,6 +152,7 @@ absl::StatusOr<at::Tensor> MeshEvaluation::Forward(const Batch& batch) {
   }
   Inference inference;
   const absl::Status done = WithParts([&]() -> absl::Status {
+    TANDEM_RETURN_IF_ERROR(BeginPass(batch.size).status());
     TANDEM_ASSIGN_OR_RETURN(inference, Infer(batch, /*keeps_outputs=*/true));
     return absl::OkStatus();
   });

@@ -5,8 +5,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,7 +50,11 @@ class MeshEvaluation : public MeshState {
   // Does `work` while parts show what inference sees, and then waits for it.
   // Whatever comes of it, parameters are trained ones afterwards.
   absl::Status WithParts(absl::FunctionRef<absl::Status()> work);
-  // A batch's forward pass, within WithParts.
+  // Before each forward pass, within WithParts: replicas that share parameters
+  // gather them together, also those without samples (0), or without any more
+  // (none). Whether any of them may have more.
+  absl::StatusOr<bool> BeginPass(std::optional<int64_t> samples);
+  // A batch's forward pass, after that.
   absl::StatusOr<Inference> Infer(const Batch& batch, bool keeps_outputs);
   // An error of this strategy's own, which no rank is to wait for.
   absl::Status Failed(const absl::Status& done);

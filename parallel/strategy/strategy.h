@@ -223,14 +223,17 @@ class Strategy : public TrainedState {
   virtual bool takes_inputs() const { return true; }
   virtual bool takes_targets() const { return true; }
 
-  // Scores this rank's share of an evaluation batch. Replicas may have
-  // different numbers of batches; ranks of one replica have the same ones.
+  // Scores this rank's share of an evaluation batch, which may be empty.
+  // Replicas may have different numbers of batches, except where they share
+  // parameters (Sharding::kParameters): then all of them call this together.
+  // Ranks of one replica have the same batches.
   virtual absl::StatusOr<Score> Evaluate(const Batch& batch) = 0;
 
   // Gives the next batch of an evaluation, or none after the last one.
   using NextBatch = absl::FunctionRef<absl::StatusOr<std::optional<Batch>>()>;
   // A whole evaluation: the sum of what Evaluate gives for each batch of
-  // `next`, whose errors end it. What evaluation sees instead of the parameters
+  // `next`, whose errors end it. Replicas may have different numbers of them.
+  // What evaluation sees instead of the parameters
   // (MeshStrategyOptions::ema_decay) takes their place once, so that `next`,
   // which must not use the strategy, may see it there.
   virtual absl::StatusOr<Score> EvaluateBatches(NextBatch next);

@@ -25,7 +25,9 @@ class FullyShardedPart : public StepPart {
 
   absl::Status EndInference(int stage) override {
     FullySharded* const sharded = model_.stage(stage).fully_sharded();
-    return sharded == nullptr ? absl::OkStatus() : sharded->Reshard();
+    if (sharded == nullptr) return absl::OkStatus();
+    sharded->set_holds_all(false);
+    return sharded->Reshard();
   }
 
  private:
