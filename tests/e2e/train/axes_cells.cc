@@ -40,7 +40,7 @@ constexpr int kFirstLlama = 2;
 
 constexpr int kHeads[] = {8, 6};
 
-// Of 24 samples, which all numbers of replicas divide. The last one of an
+// Batches of 24 samples, which all numbers of replicas divide. The last one of an
 // uneven epoch has 5: some of 6 or 8 replicas have none.
 const Values& Batches() {
   static const auto* const all = new Values{
