@@ -40,8 +40,8 @@ constexpr int kFirstLlama = 2;
 
 constexpr int kHeads[] = {8, 6};
 
-// Batches of 24 samples, which all numbers of replicas divide. The last one of an
-// uneven epoch has 5: some of 6 or 8 replicas have none.
+// Batches of 24 samples, which all numbers of replicas divide. The last one of
+// an uneven epoch has 5: some of 6 or 8 replicas have none.
 const Values& Batches() {
   static const auto* const all = new Values{
       {"", "--synthetic_samples=192 --max_steps=3"},
