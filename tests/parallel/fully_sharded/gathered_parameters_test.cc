@@ -143,6 +143,7 @@ TEST(ShardFlightsTest, SayOfWhichUnitTheyAre) {
     parameters.insert("parameters of " + unit);
     gradients.insert("gradients of " + unit);
   }
+  parameters.insert("how much each replica evaluates");
   gradients.insert("which parameters have a gradient");
   const auto purposes = [](const std::string& layout, int data_shard) {
     LabJob job = ShardedJob({"", "mlp_small",
