@@ -278,9 +278,9 @@ void Attempt::StartDue() {
     if (started.ok()) {
       ranks_[index] = *std::move(started);
     } else {
-      messages_->Say(absl::StrCat(
-          "cannot start rank ", ranks_[index].rank,
-          " again, the other ranks go on without it: ", started.status().message()));
+      messages_->Say(absl::StrCat("cannot start rank ", ranks_[index].rank,
+                                  " again, the other ranks go on without it: ",
+                                  started.status().message()));
     }
   }
 }

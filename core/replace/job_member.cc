@@ -120,6 +120,11 @@ absl::StatusOr<JobMember> JobMember::Create(const Launch& launch, int life,
         "ranks are replaced by the launcher that serves their store, but this "
         "one has none");
   }
+  if (ranks_of_replica < 1 || launch.world_size % ranks_of_replica != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a replica on ", ranks_of_replica, " of ", launch.world_size,
+        " ranks: expected a number that divides theirs"));
+  }
   TANDEM_ASSIGN_OR_RETURN(
       StorePtr store,
       ConnectTcpStore(where.host, where.port, timeout, StoreServer::kLauncher));
@@ -187,7 +192,8 @@ absl::StatusOr<bool> JobMember::Enter() {
   }
   TANDEM_ASSIGN_OR_RETURN(
       const bool is_in,
-      AwaitAdmission("was started again, but the other ranks have not let it in"));
+      AwaitAdmission(
+          "was started again, but the other ranks have not let it in"));
   if (!is_in) return false;
   TANDEM_ASSIGN_OR_RETURN(const bool whole, IsWhole());
   if (whole) return true;
@@ -223,7 +229,6 @@ absl::StatusOr<bool> JobMember::GoOn(int64_t step, bool has_next) {
   me_.step = step;
   me_.has_next = has_next;
   lost_.clear();
-  left_out_.clear();
   for (;;) {
     TANDEM_ASSIGN_OR_RETURN(const bool goes_on, EnterNext());
     if (!goes_on) return false;
@@ -263,6 +268,7 @@ absl::StatusOr<bool> JobMember::EnterNext() {
   for (std::string& each : Lost(generation_, seen->notices)) {
     lost_.push_back(std::move(each));
   }
+  left_out_.clear();
   const Generation before = std::exchange(generation_, *std::move(seen->next));
   for (const Member& each : before.members) {
     if (IsDead(each, seen->notices) || generation_.PlaceOf(each)) continue;

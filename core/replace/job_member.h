@@ -50,7 +50,7 @@ class JobMember {
  public:
   // `launch`: as this process was started, with a store that its launcher
   // serves; InvalidArgument for another. A replica has `ranks_of_replica` of
-  // its ranks, which divides their number.
+  // its ranks; InvalidArgument unless that divides their number.
   static absl::StatusOr<JobMember> Create(const Launch& launch, int life,
                                           std::chrono::milliseconds timeout,
                                           int ranks_of_replica = 1);

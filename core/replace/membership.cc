@@ -155,15 +155,21 @@ bool HasLivingReplica(const Generation& now, const Notices& notices) {
 }
 
 Generation NextGeneration(const Generation& now, const Notices& notices) {
-  std::vector<Member> there = Newcomers(now, notices);
+  std::vector<Member> ready;
   for (const Member& each : notices.ready) {
-    if (now.PlaceOf(each) && !IsDead(each, notices)) there.push_back(each);
+    if (now.PlaceOf(each) && !IsDead(each, notices)) ready.push_back(each);
   }
+  std::vector<Member> there = Newcomers(now, notices);
+  there.insert(there.end(), ready.begin(), ready.end());
   Generation next;
   next.number = now.number + 1;
   next.ranks_of_replica = now.ranks_of_replica;
   next.members = WholeReplicas(std::move(there), now.ranks_of_replica);
-  return next;
+  if (next.HasState()) return next;
+  // A newcomer without state took the place of a member that has some.
+  Generation without = next;
+  without.members = WholeReplicas(std::move(ready), now.ranks_of_replica);
+  return without.HasState() ? without : next;
 }
 
 std::string Encode(const Member& member) {

@@ -84,7 +84,8 @@ bool HasNewReplica(const Generation& now, const Notices& notices);
 // Whether members that live make a replica.
 bool HasLivingReplica(const Generation& now, const Notices& notices);
 // The members that are ready and live, and the newcomers, as far as they make
-// whole replicas. Requires that nobody is missing.
+// whole replicas; without newcomers where the state of a part of the model
+// would be left out with them. Requires that nobody is missing.
 Generation NextGeneration(const Generation& now, const Notices& notices);
 
 // The form in which they stand on a store: members and deaths one after the

@@ -147,7 +147,8 @@ std::string Sentence(const Verdict& verdict) {
     return "No rank waits for one that has not come: these dumps show no hang.";
   }
   if (verdict.fault == Fault::kUnknown) {
-    return "It is not known who waits for whom: these dumps hold no operations. "
+    return "It is not known who waits for whom: these dumps hold no "
+           "operations. "
            "The job ran with --flight_entries=0, or had not begun any.";
   }
   const std::string operation =

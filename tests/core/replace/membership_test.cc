@@ -99,6 +99,28 @@ TEST(GenerationTest, AReplicaIsThereAsAWholeOrNotAtAll) {
   EXPECT_FALSE(HasLivingReplica(now, notices));
 }
 
+TEST(GenerationTest, ANewcomerTakesNoPlaceOfTheOnlyOneWithState) {
+  // Rank 4 of the replicas {4, 5} and {0, 3} dies when rank 1 is back.
+  Generation now = FirstGeneration(6, 2);
+  now.members = {{4}, {5}, {0}, {3}};
+  Notices notices;
+  notices.dead = {{{1, 0}, ""}, {{2, 0}, ""}, {{4, 0}, ""}};
+  notices.ready = {{0, 0, 3}, {3, 0, 3}, {5, 0, 3}};
+  notices.waiting = {{1, 1}};
+  Generation next = NextGeneration(now, notices);
+  EXPECT_THAT(next.Ranks(), ElementsAre(0, 3));
+  EXPECT_TRUE(next.HasState());
+
+  // Rank 2 has what ranks 0 and 3 took with them.
+  now = FirstGeneration(4, 2);
+  notices.dead = {{{0, 0}, ""}, {{3, 0}, ""}};
+  notices.ready = {{1, 0, 3}, {2, 0, 3}};
+  notices.waiting = {{0, 1}};
+  next = NextGeneration(now, notices);
+  EXPECT_THAT(next.Ranks(), ElementsAre(2, 1));
+  EXPECT_TRUE(next.HasState());
+}
+
 TEST(GenerationTest, EachPartOfTheModelHasItsSource) {
   Generation generation = FirstGeneration(6, 3);
   EXPECT_FALSE(generation.HasState());

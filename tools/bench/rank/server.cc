@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -100,11 +101,12 @@ absl::StatusOr<json> AloneModels::Floor() {
   absl::StatusOr<json> floor = json();
   const absl::Status status = OnEachCore(cores_, [&](size_t i) -> absl::Status {
     if (i == 0) {
+      // Whatever comes, other cores wait no longer.
+      const absl::Cleanup ends = [&] { recorded = done = true; };
       // A thread tries the kernels among which it chooses in its first step.
       TANDEM_RETURN_IF_ERROR(first().Steps(1));
       floor =
           StepFloor([&] { return first().Steps(1); }, [&] { recorded = true; });
-      recorded = done = true;
       return floor.status();
     }
     while (!recorded) std::this_thread::yield();

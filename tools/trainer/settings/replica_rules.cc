@@ -127,10 +127,11 @@ absl::Status CheckReplicas(const TrainOptions& options, int64_t replicas) {
   const bool is_broken = is_pipeline && !given.empty();
   return CheckRules({
       {is_broken && accumulates,
-       absl::StrCat(given,
-                    " is for replicas without a pipeline, but a pipeline accumulates "
-                    "over its microbatches: leave it out, and give a larger "
-                    "--batch_size with more --microbatches")},
+       absl::StrCat(
+           given,
+           " is for replicas without a pipeline, but a pipeline accumulates "
+           "over its microbatches: leave it out, and give a larger "
+           "--batch_size with more --microbatches")},
       {is_broken && !accumulates,
        absl::StrCat(given,
                     " is for replicas, but a pipeline is one replica and "
@@ -192,12 +193,13 @@ absl::Status CheckParameterServer(const TrainOptions& options) {
                     kParameterServer, " does not have: leave one out")},
       {has_servers && options.clip_grad_norm > 0 &&
            (servers > 1 || staleness != 0),
-       absl::StrCat("--clip_grad_norm=", options.clip_grad_norm,
-                    " needs all gradients of a step in one place, which "
-                    "--servers=",
-                    servers, " with --max_staleness=", staleness,
-                    " does not have: give --servers=1 and --max_staleness=0, or "
-                    "--clip_grad_value")},
+       absl::StrCat(
+           "--clip_grad_norm=", options.clip_grad_norm,
+           " needs all gradients of a step in one place, which "
+           "--servers=",
+           servers, " with --max_staleness=", staleness,
+           " does not have: give --servers=1 and --max_staleness=0, or "
+           "--clip_grad_value")},
   });
 }
 
