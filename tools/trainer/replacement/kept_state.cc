@@ -159,6 +159,23 @@ absl::StatusOr<KeptState> ShareState(const KeptState& mine, int source,
   return state;
 }
 
+absl::Status ShareProgress(int source, const std::string& from,
+                           Communicator& world, KeptState* state) {
+  const bool is_mine = world.rank() == source;
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::vector<std::string> infos,
+      world.AllGatherString(
+          is_mine ? EncodeInfos({state->progress, state->evaluated, {}}) : "",
+          [] { return "the progress of the job"; }));
+  if (is_mine) return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(
+      const KeptState taken,
+      DecodeInfos(from, infos[static_cast<size_t>(source)]));
+  state->progress = taken.progress;
+  state->evaluated = taken.evaluated;
+  return absl::OkStatus();
+}
+
 namespace {
 
 using SizesByName = std::map<std::string, std::vector<int64_t>>;

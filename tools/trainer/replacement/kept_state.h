@@ -44,6 +44,13 @@ absl::StatusOr<KeptState> ShareState(const KeptState& mine, int source,
                                      const std::string& from,
                                      Communicator& group);
 
+// Gives all ranks the progress and the last evaluation of rank `source` of
+// `world`. Ranks of different parts of the model may have kept the same step
+// with and without an evaluation, or a loss scale's update, that one of them
+// was broken off in. Collective.
+absl::Status ShareProgress(int source, const std::string& from,
+                           Communicator& world, KeptState* state);
+
 // Puts the job's strategy into the state. `from`: whose it is, for messages.
 absl::Status LoadState(const KeptState& state, const std::string& from,
                        Job& job);

@@ -141,22 +141,30 @@ absl::StatusOr<std::vector<std::string>> Replacement::Begin(Job& job,
       job.world->Subgroup(job.mesh.RanksOfReplicas(job.world->rank()),
                           "replicas' states"));
   const int source = now.Source(job.world->rank()).value_or(0);
-  const std::string from = absl::StrCat(
-      "the state of rank ", now.members[static_cast<size_t>(source)].rank);
+  const auto state_of = [&](int place) {
+    return absl::StrCat("the state of rank ",
+                        now.members[static_cast<size_t>(place)].rank);
+  };
+  const std::string from = state_of(source);
   TANDEM_ASSIGN_OR_RETURN(
-      const KeptState state,
+      KeptState state,
       ShareState(Mine(), job.mesh.ReplicaIndex(source), from, *replicas));
+  const int first = now.Source(0).value_or(0);
+  TANDEM_RETURN_IF_ERROR(
+      ShareProgress(first, state_of(first), *job.world, &state));
   TANDEM_RETURN_IF_ERROR(LoadState(state, from, job));
   // Each rank keeps its own state until all have the new one.
   TANDEM_RETURN_IF_ERROR(
       job.world->Barrier([] { return "until all have the job's state"; }));
-  kept_.reset();
   kept_next_.reset();
   *stand = state.stand();
+  // What comes before the first step may be broken off, too.
+  kept_ = std::move(state);
   return Describe(job, stand->position.step);
 }
 
 absl::Status Replacement::BeginStep(const Job& job) {
+  kept_.reset();
   return CatchTorch([&] {
     const at::NoGradGuard no_grad;
     buffers_.clear();
