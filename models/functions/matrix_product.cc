@@ -8,7 +8,6 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <c10/core/DispatchKeySet.h>
@@ -27,17 +26,8 @@
 #include "core/autotune/kernel_choices.h"
 #include "core/autotune/thread_answers.h"
 #include "core/device/host_memory.h"
-#include "core/fused/low_precision_products.h"
+#include "core/fused/one_dnn_matmul.h"
 #include "core/fused/row_major_gemm.h"
-
-namespace at {
-namespace native {
-// Belongs to libtorch_cpu; its header (ATen/native/mkldnn/Matmul.h) is not
-// installed.
-void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result,
-                   float beta, float alpha);
-}  // namespace native
-}  // namespace at
 
 namespace tandem {
 namespace {
@@ -140,34 +130,15 @@ at::Tensor OneDnnProduct(const at::Tensor& a, const at::Tensor& b,
                         "none", Scalars(), "");
 }
 
-// What a processor cannot do LibTorch and oneDNN say, each by its own
-// exception.
-template <typename F>
-bool Works(F product) {
+bool WorksInBf16() {
+  if (!Linear().has_value() || !HasOneDnnMatmul(at::kBFloat16)) return false;
   try {
-    const at::Tensor one = at::ones({1, 1});
-    product(one);
+    const at::Tensor one = at::ones({1, 1}, at::kBFloat16);
+    OneDnnProduct(one, one, one.view({1}));
     return true;
   } catch (const std::exception&) {
     return false;
   }
-}
-
-bool WorksInBf16() {
-  return Linear().has_value() && Works([](const at::Tensor& one) {
-           const at::Tensor low = one.to(at::kBFloat16);
-           OneDnnProduct(low, low, low.view({1}));
-           at::native::mkldnn_matmul(low, low, at::empty_like(low),
-                                     /*beta=*/0, /*alpha=*/1);
-         });
-}
-
-// mkldnn_matmul refuses processors that cannot do bf16, whatever the dtype.
-bool WorksInPlace() {
-  return Works([](const at::Tensor& one) {
-    at::native::mkldnn_matmul(one, one, at::empty_like(one), /*beta=*/0,
-                              /*alpha=*/1);
-  });
 }
 
 // Whether oneDNN multiplies matrices of this dtype, float or bf16, here: the
@@ -181,9 +152,8 @@ bool HasOneDnnProduct(at::ScalarType dtype) {
 // Writes that to `product` [m, n], of their dtype.
 void PutOneDnnProduct(const at::Tensor& product, const at::Tensor& a,
                       const at::Tensor& b) {
-  static const bool puts = WorksInPlace();
-  if (puts) {
-    at::native::mkldnn_matmul(a, b, product, /*beta=*/0, /*alpha=*/1);
+  if (HasOneDnnMatmul(a.scalar_type())) {
+    OneDnnMatmul(product, a, b);
   } else {
     product.copy_(OneDnnProduct(a, b, /*bias=*/{}));
   }
@@ -229,7 +199,7 @@ bool AreForFloats(const at::Tensor& a, const at::Tensor& b) {
   const at::ScalarType dtype = a.scalar_type();
   return (dtype == at::kBFloat16 || dtype == at::kHalf) &&
          b.scalar_type() == dtype && IsPlain(a) && IsPlain(b) &&
-         !HasLowPrecisionProducts(dtype);
+         !HasOneDnnMatmul(dtype);
 }
 
 bool MayBeForOneDnn(const at::Tensor& a, const at::Tensor& b) {

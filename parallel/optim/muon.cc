@@ -16,7 +16,7 @@
 #include "core/base/status_macros.h"
 #include "core/device/host_memory.h"
 #include "core/device/memory_category.h"
-#include "core/fused/low_precision_products.h"
+#include "core/fused/one_dnn_matmul.h"
 
 namespace tandem {
 namespace {
@@ -89,8 +89,8 @@ at::Tensor NewtonSchulz(const at::Tensor& matrix, const MuonOptions& options) {
   x.div_(at::linalg_vector_norm(x, 2, both).clamp_min(options.eps));
   // The same numbers in floats, where the processor multiplies these faster:
   // products are rounded to bfloat16 all the same.
-  const bool in_floats = RunsCpuKernels(x.device().type()) &&
-                         !HasLowPrecisionProducts(at::kBFloat16);
+  const bool in_floats =
+      RunsCpuKernels(x.device().type()) && !HasOneDnnMatmul(at::kBFloat16);
   const auto rounded = [&](const at::Tensor& product) {
     return in_floats ? product.to(at::kBFloat16).to(at::kFloat) : product;
   };

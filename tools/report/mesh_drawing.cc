@@ -136,10 +136,8 @@ MeshTable Replicas(const JobLayout& layout) {
 
 MeshTable MakeTable(const JobLayout& layout) {
   if (layout.ranks() * layout.devices_per_rank == 1) return {};
-  const bool is_one_row =
-      layout.pipe == 1 && !(layout.is_pipeline() && layout.data > 1);
-  return is_one_row && !layout.is_pipeline() ? SingleRanks(layout)
-                                             : Replicas(layout);
+  return layout.pipe == 1 && !layout.is_pipeline() ? SingleRanks(layout)
+                                                   : Replicas(layout);
 }
 
 std::string Markup(const RankCell& cell) {

@@ -1,4 +1,4 @@
-#include "core/fused/low_precision_products.h"
+#include "core/fused/one_dnn_matmul.h"
 
 #include <ATen/Tensor.h>
 #include <ATen/ops/empty_like.h>
@@ -23,8 +23,7 @@ namespace {
 bool Multiplies(c10::ScalarType dtype) {
   try {
     const at::Tensor one = at::ones({1, 1}, dtype);
-    at::native::mkldnn_matmul(one, one, at::empty_like(one), /*beta=*/0,
-                              /*alpha=*/1);
+    OneDnnMatmul(at::empty_like(one), one, one);
     return true;
   } catch (const std::exception&) {
     return false;
@@ -33,10 +32,18 @@ bool Multiplies(c10::ScalarType dtype) {
 
 }  // namespace
 
-bool HasLowPrecisionProducts(c10::ScalarType dtype) {
+bool HasOneDnnMatmul(c10::ScalarType dtype) {
+  static const bool has_float = Multiplies(c10::kFloat);
   static const bool has_bf16 = Multiplies(c10::kBFloat16);
   static const bool has_fp16 = Multiplies(c10::kHalf);
-  return dtype == c10::kBFloat16 ? has_bf16 : dtype == c10::kHalf && has_fp16;
+  if (dtype == c10::kFloat) return has_float;
+  if (dtype == c10::kBFloat16) return has_bf16;
+  return dtype == c10::kHalf && has_fp16;
+}
+
+void OneDnnMatmul(const at::Tensor& product, const at::Tensor& a,
+                  const at::Tensor& b) {
+  at::native::mkldnn_matmul(a, b, product, /*beta=*/0, /*alpha=*/1);
 }
 
 }  // namespace tandem
