@@ -155,7 +155,6 @@ absl::Status FullySharded::Unshard() {
 }
 
 absl::StatusOr<bool> FullySharded::BeginInference(int microbatches) {
-  if (!options_.shards_values) return microbatches != kNoMore;
   Communicator& group = *groups_.gathers;
   constexpr const char* kWhat = "how much each replica evaluates";
   const FlightPurposeScope flight({kWhat});

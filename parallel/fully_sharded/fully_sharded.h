@@ -72,7 +72,8 @@ class FullySharded : public StageGradients, public LayerParameters {
   // rank, 0 where it has no samples this time, or kNoMore where it has none any
   // more. Where ranks that gather together have different numbers, all
   // parameters are gathered now, until set_holds_all(false) and Reshard.
-  // Whether any of these ranks may have more. Collective.
+  // Whether any of these ranks may have more. Requires that parameters are
+  // shared. Collective.
   static constexpr int kNoMore = -1;
   absl::StatusOr<bool> BeginInference(int microbatches);
 

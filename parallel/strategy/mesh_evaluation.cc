@@ -70,7 +70,12 @@ absl::Status MeshEvaluation::WithParts(absl::FunctionRef<absl::Status()> work) {
   return done;
 }
 
+bool MeshEvaluation::gathers() const {
+  return model().options.shard == Sharding::kParameters;
+}
+
 absl::StatusOr<bool> MeshEvaluation::BeginPass(std::optional<int64_t> samples) {
+  if (!gathers()) return samples.has_value();
   const int microbatches =
       !samples.has_value() ? FullySharded::kNoMore
       : *samples == 0
@@ -105,6 +110,7 @@ absl::Status MeshEvaluation::Failed(const absl::Status& done) {
 }
 
 absl::StatusOr<Score> MeshEvaluation::Evaluate(const Batch& batch) {
+  if (batch.size == 0 && !gathers()) return Score{};
   Inference inference;
   absl::Status done = WithParts([&]() -> absl::Status {
     TANDEM_RETURN_IF_ERROR(BeginPass(batch.size).status());

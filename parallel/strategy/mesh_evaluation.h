@@ -50,6 +50,8 @@ class MeshEvaluation : public MeshState {
   // Does `work` while parts show what inference sees, and then waits for it.
   // Whatever comes of it, parameters are trained ones afterwards.
   absl::Status WithParts(absl::FunctionRef<absl::Status()> work);
+  // Whether layers' parameters are gathered for a forward pass.
+  bool gathers() const;
   // Before each forward pass, within WithParts: replicas that share parameters
   // gather them together, also those without samples (0), or without any more
   // (none). Whether any of them may have more.
